@@ -1,0 +1,101 @@
+"""The one error tree. Each class has a stable `code`; `server/edge.py` alone turns it into HTTP.
+
+EarshotError
+├── ConfigError            the configuration is wrong; the server does not start
+├── RemoteProtocolError    the peer broke a wire format; close the connection
+├── RequestError           the caller asked for something wrong; says what and what is allowed
+│   ├── Unauthorized       no key, or a wrong one
+│   ├── Forbidden          a foreign Origin or Host
+│   ├── NotFound           no such call, model, conversation, ...
+│   ├── Conflict           right request, wrong moment
+│   └── TooLarge           above a named limit
+├── Overloaded             no room now; carries when to come back
+└── EngineError            an engine failed; the turn is lost, the session lives
+    ├── EngineMissing      not installed, or its weights are not there
+    ├── EngineCrashed      its worker process died or hung; it is being restarted
+    └── EngineTimeout      no answer within its deadline
+"""
+
+from typing import ClassVar
+
+
+class EarshotError(Exception):
+    """Base of every error we raise on purpose."""
+
+    code: str = "internal"
+    retryable: ClassVar[bool] = False
+
+
+class ConfigError(EarshotError):
+    code = "bad_config"
+
+
+class RemoteProtocolError(EarshotError):
+    code = "protocol_error"
+
+
+class RequestError(EarshotError):
+    """A wrong request. `code` says which kind, `param` which field (dotted path)."""
+
+    code = "invalid_request"
+
+    def __init__(self, message: str, *, code: str | None = None, param: str | None = None) -> None:
+        super().__init__(message)
+        self.code = code or type(self).code
+        self.param = param
+
+
+class Unauthorized(RequestError):
+    code = "invalid_api_key"
+
+
+class Forbidden(RequestError):
+    code = "forbidden"
+
+
+class NotFound(RequestError):
+    code = "not_found"
+
+
+class Conflict(RequestError):
+    code = "conflict"
+
+
+class TooLarge(RequestError):
+    code = "too_large"
+
+
+class Overloaded(EarshotError):
+    """No room for this now."""
+
+    code = "server_full"
+    retryable = True
+
+    def __init__(self, message: str, *, retry_after_s: int, code: str | None = None) -> None:
+        super().__init__(message)
+        self.code = code or type(self).code
+        self.retry_after_s = retry_after_s
+
+
+class EngineError(EarshotError):
+    """`stage` is vad, asr, llm, tts or tool; `engine` its configured name."""
+
+    code = "engine_failed"
+
+    def __init__(self, stage: str, engine: str, detail: str = "failed") -> None:
+        super().__init__(f"{stage} engine {engine!r}: {detail}")
+        self.stage, self.engine = stage, engine
+
+
+class EngineMissing(EngineError):
+    code = "engine_missing"
+
+
+class EngineCrashed(EngineError):
+    code = "engine_crashed"
+    retryable = True
+
+
+class EngineTimeout(EngineError):
+    code = "engine_timeout"
+    retryable = True

@@ -1,0 +1,78 @@
+"""Bounded hand-overs between tasks. Each has a size and a policy, and counts what it drops."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class DropOldest(Generic[T]):
+    """For live audio: when the reader lags, the oldest items go first. Never blocks the writer."""
+
+    def __init__(self, limit: int) -> None:
+        self._items: deque[T] = deque(maxlen=limit)
+        self._ready = asyncio.Event()
+        self._closed = False
+        self.dropped = 0
+
+    def put(self, item: T) -> None:
+        self.dropped += len(self._items) == self._items.maxlen
+        self._items.append(item)
+        self._ready.set()
+
+    def close(self) -> None:
+        """Let readers drain what is queued, then stop."""
+        self._closed = True
+        self._ready.set()
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    async def __aiter__(self) -> AsyncIterator[T]:
+        while True:
+            while self._items:
+                yield self._items.popleft()
+            if self._closed:
+                return
+            self._ready.clear()
+            await self._ready.wait()
+
+
+class Outbox(Generic[T]):
+    """For events to a client: nothing may be lost, so a reader that lags `limit` items is cut off.
+
+    `put` never blocks; after an overflow the queue is closed and `overflowed` is true, and the
+    owner ends the connection.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._items: deque[T] = deque()
+        self._ready = asyncio.Event()
+        self._closed = False
+        self.overflowed = False
+
+    def put(self, item: T) -> None:
+        if self._closed:
+            return
+        if len(self._items) >= self._limit:
+            self.overflowed = True
+            self.close()
+            return
+        self._items.append(item)
+        self._ready.set()
+
+    def close(self) -> None:
+        self._closed = True
+        self._ready.set()
+
+    async def __aiter__(self) -> AsyncIterator[T]:
+        while True:
+            while self._items:
+                yield self._items.popleft()
+            if self._closed:
+                return
+            self._ready.clear()
+            await self._ready.wait()
