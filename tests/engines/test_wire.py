@@ -1,0 +1,83 @@
+"""Worker messages survive any split, and a stream out of step is refused."""
+
+import numpy as np
+import pytest
+
+from core.errors import RemoteProtocolError
+from engines.base import AsrInfo, AsrItem, AsrResult, Word
+from engines.wire import (
+    MAX_PAYLOAD_BYTES,
+    Decode,
+    Decoded,
+    Failed,
+    Forget,
+    Load,
+    Ping,
+    Pong,
+    Ready,
+    Reply,
+    Request,
+    WireItem,
+    frame,
+    reply_reader,
+    request_reader,
+)
+
+PCM = np.array([0, 1, -1, 32767, -32768], np.int16)
+ITEM = AsrItem("utt_1", PCM, is_final=True, language="en", prompt="lamp")
+
+REQUESTS: list[Request] = [
+    Load("asr", "faster_whisper", {"model": "models/x", "beam_size": 1}),
+    Decode(7, [WireItem.of(ITEM), WireItem("utt_2", b"", False, None, "")]),
+    Forget("utt_1"),
+    Ping(3),
+]
+REPLIES: list[Reply] = [
+    Ready(AsrInfo("faster_whisper", "whisper-nano", ("en",), 8, is_incremental=False)),
+    Decoded(7, [AsrResult("turn on", 0.9, "en", (Word("turn", 0, 120.5, 0.8),))]),
+    Failed("engine_failed", "no memory", 7),
+    Failed("engine_missing", "no weights"),
+    Pong(3),
+]
+
+
+def test_requests_accept_any_split() -> None:
+    data = b"".join(map(frame, REQUESTS))
+    for cut in range(len(data) + 1):
+        reader = request_reader()
+        assert [*reader.receive_data(data[:cut]), *reader.receive_data(data[cut:])] == REQUESTS
+
+
+def test_replies_accept_single_bytes() -> None:
+    reader = reply_reader()
+    data = b"".join(map(frame, REPLIES))
+    assert [m for byte in data for m in reader.receive_data(bytes([byte]))] == REPLIES
+
+
+def test_items_keep_their_samples() -> None:
+    again = WireItem.of(ITEM).to_item()
+    assert again.pcm.dtype == np.int16
+    assert np.array_equal(again.pcm, PCM)
+    assert (again.utterance, again.is_final, again.language) == ("utt_1", True, "en")
+    assert again.prompt == "lamp"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        (MAX_PAYLOAD_BYTES + 1).to_bytes(4, "big"),
+        b"\x00\x00\x00\x01\xc1",
+        b"\x00\x00\x00\x01\x80",
+        frame(Pong(1)),
+        b"\x00\x00\x00\x00",
+    ],
+    ids=["too long", "not msgpack", "no type", "wrong direction", "empty"],
+)
+def test_bad_frames_are_refused(data: bytes) -> None:
+    with pytest.raises(RemoteProtocolError):
+        list(request_reader().receive_data(data))
+
+
+def test_half_a_sample_is_refused() -> None:
+    with pytest.raises(RemoteProtocolError, match="3 bytes"):
+        WireItem("u", b"abc", True, None, "").to_item()
