@@ -1,0 +1,230 @@
+"""What a session tells its client, whatever the transport. A closed union, read with `match`.
+
+Order within a turn (docs/realtime.md): SpeechStarted, HypothesisChanged*, SpeechStopped,
+InputCommitted, ItemAdded, ItemDone, Transcribed | TranscriptionFailed, ResponseCreated,
+OutputItemAdded, (OutputText | OutputAudio)*, OutputItemDone, ResponseDone, TurnTraced.
+Playout events come when sound really starts and stops.
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from core.audio import Pcm
+from core.items import Item
+
+Modality = Literal["text", "audio"]
+ResponseStatus = Literal["in_progress", "completed", "cancelled", "failed"]
+CancelReason = Literal["turn_detected", "client_cancelled"]
+
+
+@dataclass(frozen=True, slots=True)
+class SpeechStarted:
+    item_id: str
+    "The user item that this utterance becomes."
+    audio_start_ms: int
+    "Prefix padding included; from the first sample of the session."
+
+
+@dataclass(frozen=True, slots=True)
+class SpeechStopped:
+    item_id: str
+    audio_end_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class SpeechDiscarded:
+    """What began as speech came to nothing before it was committed (input cleared, turn mode changed)."""
+
+    item_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class InputCommitted:
+    item_id: str
+    previous_item_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class InputCleared:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class ItemAdded:
+    item: Item
+    previous_item_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ItemDone:
+    item: Item
+    previous_item_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ItemTruncated:
+    item_id: str
+    audio_end_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class HypothesisChanged:
+    """Words while they are spoken. `stable` only grows; `unstable` may change."""
+
+    item_id: str
+    stable: str
+    unstable: str
+    audio_ms: int
+    "Length of the audio that this hypothesis covers."
+
+
+@dataclass(frozen=True, slots=True)
+class Transcribed:
+    item_id: str
+    transcript: str
+    "Empty when it was noise."
+    audio_s: float
+    language: str
+
+
+@dataclass(frozen=True, slots=True)
+class TranscriptionFailed:
+    item_id: str
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """True counts; 0 where an engine counts nothing."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseCreated:
+    response_id: str
+    modality: Modality
+
+
+@dataclass(frozen=True, slots=True)
+class OutputItemAdded:
+    response_id: str
+    output_index: int
+    item: Item
+    previous_item_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class OutputText:
+    """Text of the answer; with `modality` audio it is the transcript of what is spoken."""
+
+    response_id: str
+    item_id: str
+    output_index: int
+    modality: Modality
+    delta: str
+
+
+@dataclass(frozen=True, slots=True)
+class OutputAudio:
+    """Sound of the answer, 24 kHz. Only for clients that pace playout themselves."""
+
+    response_id: str
+    item_id: str
+    output_index: int
+    pcm: Pcm
+
+
+@dataclass(frozen=True, slots=True)
+class OutputItemDone:
+    response_id: str
+    output_index: int
+    item: Item
+    "With the whole text, cut to what was heard when the answer was interrupted."
+    previous_item_id: str | None
+    has_audio: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseDone:
+    response_id: str
+    status: ResponseStatus
+    modality: Modality
+    output: tuple[Item, ...] = ()
+    reason: CancelReason | None = None
+    error_code: str | None = None
+    error_message: str | None = None
+    usage: Usage = field(default_factory=Usage)
+
+
+@dataclass(frozen=True, slots=True)
+class PlayoutStarted:
+    response_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlayoutStopped:
+    response_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlayoutCleared:
+    response_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class StageSpan:
+    """One stage of a turn; 0 ms is the end of the user's speech (or the text's arrival)."""
+
+    stage: Literal["endpoint_wait", "asr", "llm", "tts", "playout"]
+    start_ms: float
+    end_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class TurnTraced:
+    """Where the milliseconds of a turn went; sent when playout starts, or when it ends without."""
+
+    turn_id: str
+    item_id: str | None
+    response_id: str | None
+    status: Literal["answered", "rejected", "cancelled", "failed", "transcribed"]
+    stages: tuple[StageSpan, ...]
+    response_latency_ms: float | None
+    "End of speech to first sound (or first text): the number we sell."
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """Something went wrong outside a response; the session goes on."""
+
+    code: str
+    message: str
+
+
+SessionEvent = (
+    SpeechStarted
+    | SpeechStopped
+    | SpeechDiscarded
+    | InputCommitted
+    | InputCleared
+    | ItemAdded
+    | ItemDone
+    | ItemTruncated
+    | HypothesisChanged
+    | Transcribed
+    | TranscriptionFailed
+    | ResponseCreated
+    | OutputItemAdded
+    | OutputText
+    | OutputAudio
+    | OutputItemDone
+    | ResponseDone
+    | PlayoutStarted
+    | PlayoutStopped
+    | PlayoutCleared
+    | TurnTraced
+    | Failed
+)
