@@ -69,7 +69,7 @@ fi
 # The first line says what the environment was made from; the others are its extras. Asking again
 # for what is already there costs one hash; asking for more keeps what was there.
 stamp="$VENV/.earshot-installed"
-made_from="$(cat pyproject.toml scripts/install.sh | sha256sum | cut -d' ' -f1) $EDITABLE $PWD"
+made_from="$(cat pyproject.toml scripts/install.sh | cksum) $EDITABLE $PWD"
 wanted="$(as_lines <<<"$EXTRAS")"
 present=""
 if [[ -f "$stamp" ]]; then

@@ -1,0 +1,59 @@
+# Everything a user or a contributor does. `make` alone lists it.
+#   make run [HOST=0.0.0.0] [PORT=8080] [ARGS="--tls auto"] [PULL=0]
+#   make test [ARGS="-k jitter"]
+# VENV= and PYTHON= choose where things are installed and with which interpreter.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+VENV ?= .venv
+PYTHON ?=
+HOST ?=
+PORT ?=
+PULL ?= 1
+ARGS ?=
+
+bin := $(VENV)/bin
+install := VENV='$(VENV)' PYTHON='$(PYTHON)'
+
+.PHONY: help install install-dev run check test test-real soak bench clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+install: ## Install the server into $(VENV); instant when nothing changed
+	@$(install) EXTRAS='$(EXTRAS)' scripts/install.sh
+
+install-dev: ## The same with what tests and checks need
+	@$(install) EXTRAS='$(EXTRAS),dev' scripts/install.sh
+
+run: install ## Install, fetch a Whisper if one can be had (PULL=0 skips), start the server
+	@if [[ '$(PULL)' != 0 ]]; then $(bin)/python -m bench.pull; fi
+	@exec $(bin)/earshot serve $(if $(HOST),--host '$(HOST)') $(if $(PORT),--port '$(PORT)') $(ARGS)
+
+check: install-dev ## Lint, format, types, layers, sizes, scripts, Dockerfile
+	$(bin)/ruff check .
+	$(bin)/ruff format --check .
+	$(bin)/mypy
+	$(bin)/lint-imports
+	$(bin)/shellcheck scripts/*.sh .ci/run
+	$(bin)/hadolint Dockerfile
+	$(bin)/python -m pytest tests/repo/test_size.py
+
+test: install-dev ## Every test but the slow ones; a missing Chromium skips the page's tests
+	$(bin)/python -m pytest $(ARGS)
+
+test-real: install-dev ## Tests with real models, a real installation, a real browser for minutes
+	$(bin)/python -m pytest -m real $(ARGS)
+
+soak: install-dev ## Hours of sessions: nothing may grow
+	$(bin)/python -m pytest -m soak $(ARGS)
+
+bench: install-dev ## Measure latency, accuracy and memory on this machine
+	$(bin)/python -m bench $(ARGS)
+
+clean: ## Remove the environment, caches and builds; keep models and data
+	rm -rf build dist ./*.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
+	@if [[ -f '$(VENV)/.earshot-installed' ]]; then rm -rf '$(VENV)'; fi
