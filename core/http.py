@@ -1,0 +1,44 @@
+"""How a door names its HTTP routes: enough to mount them and to write `/openapi.json` from types.
+
+Each door exports `routes(door) -> tuple[Route, ...]`; the server mounts `handler` as it is.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+
+JSON = "application/json"
+
+Handler = Callable[[Any], Awaitable[Any]]
+"Takes the web library's request and gives its response; core knows no web library."
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One operation of a door."""
+
+    method: Method
+    path: str
+    "With `{name}` for path parameters, as OpenAPI writes them."
+    handler: Handler
+    summary: str
+    "One sentence for the API's page."
+    tag: str
+    "Under which heading the API's page lists it: the door's name."
+    request: type | None = None
+    "Type of a JSON body, or of a multipart form's parts; None: no body, or not JSON."
+    request_content_types: tuple[str, ...] = ()
+    "Accepted content types; () with a `request` means JSON."
+    responses: Mapping[int, type | None] = field(default_factory=lambda: {200: None})
+    "Success status -> type of its JSON body; None: no body, or `response_content_type` says."
+    response_content_type: str = JSON
+    response_headers: Mapping[str, str] = field(default_factory=dict)
+    "Header -> what it tells."
+    query: Mapping[str, str] = field(default_factory=dict)
+    "Query parameter -> what it does; all are optional."
+    error_codes: tuple[str, ...] = ()
+    "Stable codes this operation may answer with, beside those of every operation."
+    is_public: bool = False
+    "True: answered without a key."
