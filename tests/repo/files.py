@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from shutil import copy2
+from subprocess import run
 
 from tests.shared import ROOT
 
@@ -30,3 +32,26 @@ def page_files() -> Iterator[Path]:
     """The page's own sources."""
     for suffix in ("*.js", "*.css", "*.html"):
         yield from sorted((ROOT / "web" / "static").rglob(suffix))
+
+
+def repository_files() -> Iterator[Path]:
+    """Every file git knows or would add, relative to the root."""
+    listed = run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    for name in sorted(set(listed.split("\0")) - {""}):
+        if (ROOT / name).is_file():
+            yield Path(name)
+
+
+def copy_repository(target: Path, *below: str) -> None:
+    """Copy the files of the repository (or what is below the given paths) into a new folder."""
+    for path in repository_files():
+        if below and not any(path.is_relative_to(part) for part in below):
+            continue
+        (target / path).parent.mkdir(parents=True, exist_ok=True)
+        copy2(ROOT / path, target / path)

@@ -1,0 +1,93 @@
+"""What import-linter cannot say: lazy model libraries, core's few imports, no bare own names."""
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from subprocess import run
+
+import pytest
+
+from tests.repo.files import PACKAGES, python_files
+from tests.shared import ROOT
+
+MODEL_LIBRARIES = (
+    "ctranslate2",
+    "faster_whisper",
+    "hassil",
+    "home_assistant_intents",
+    "huggingface_hub",
+    "onnxruntime",
+    "pocketsphinx",
+    "ray",
+    "sounddevice",
+    "tokenizers",
+    "torch",
+    "transformers",
+)
+
+
+def _imports(path: Path) -> Iterator[tuple[ast.Import | ast.ImportFrom, str]]:
+    """Each import of a file with the dotted name it starts from."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node, alias.name
+        elif isinstance(node, ast.ImportFrom):
+            yield node, node.module or ""
+
+
+def test_core_imports_the_standard_library_and_numpy_only() -> None:
+    allowed = {*sys.stdlib_module_names, "numpy", "core"}
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno} {name}"
+        for path in python_files("core")
+        for node, name in _imports(path)
+        if name.split(".")[0] not in allowed
+    ]
+    assert found == []
+
+
+def test_own_packages_are_never_imported_bare() -> None:
+    """`import web` is too easily another library's `web`; `from web.x import y` says whose."""
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno} {name}"
+        for path in python_files(*PACKAGES)
+        for node, name in _imports(path)
+        if isinstance(node, ast.Import) and name.split(".")[0] in PACKAGES
+    ]
+    assert found == []
+
+
+def test_the_product_does_not_import_its_tests() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in python_files(*PACKAGES)
+        for node, name in _imports(path)
+        if name.split(".")[0] in {"tests", "pytest"}
+    ]
+    assert found == []
+
+
+def _module(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def test_importing_loads_no_model_library() -> None:
+    """A library loads when its engine is created: starts stay fast, absent ones do no harm."""
+    modules = [_module(path) for path in python_files(*PACKAGES) if "engines" not in path.parts]
+    code = (
+        "import sys; from importlib import import_module\n"
+        f"for name in {modules!r}: import_module(name)\n"
+        f"print([name for name in {MODEL_LIBRARIES!r} if name in sys.modules])"
+    )
+    done = run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_folder_with_code_is_a_package(package: str) -> None:
+    folders = {path.parent for path in python_files(package)}
+    assert folders
+    assert [str(f.relative_to(ROOT)) for f in folders if not (f / "__init__.py").is_file()] == []

@@ -1,0 +1,82 @@
+"""The way from a clone to a server: make's targets, the install script, the images."""
+
+import os
+import re
+from pathlib import Path
+from subprocess import CompletedProcess, run
+
+import pytest
+
+from tests.repo.files import PACKAGES
+from tests.shared import ROOT
+
+DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ")
+
+
+def _make(*arguments: str) -> CompletedProcess[str]:
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    return run(
+        ["make", "--no-print-directory", *arguments],
+        cwd=ROOT,
+        env=inherited,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_plain_make_lists_the_targets() -> None:
+    listed = set(re.findall(r"^ +make (\S+)", _make().stdout, re.MULTILINE))
+    assert {"run", "test", "test-real", "check", "soak", "bench", "clean"} <= listed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "command"),
+    [
+        ((), "earshot serve"),
+        (("PORT=9000", "HOST=0.0.0.0"), "earshot serve --host '0.0.0.0' --port '9000'"),
+        (("ARGS=--tls auto",), "earshot serve --tls auto"),
+    ],
+)
+def test_make_run_passes_host_and_port(arguments: tuple[str, ...], command: str) -> None:
+    lines = [" ".join(line.split()) for line in _make("-n", "run", *arguments).stdout.splitlines()]
+    assert [line for line in lines if line.startswith("exec ")][-1].endswith(command)
+
+
+@pytest.mark.parametrize("python", ["/nonexistent/python", "/bin/false"])
+def test_no_usable_python_is_one_clear_line(python: str, tmp_path: Path) -> None:
+    done = _make("install", f"VENV={tmp_path / 'venv'}", f"PYTHON={python}")
+    assert done.returncode != 0
+    said = [line for line in done.stderr.splitlines() if not line.startswith("make")]
+    assert said == [f"earshot install: PYTHON={python} is not a working Python >= 3.11"]
+
+
+def test_images_start_from_pinned_bases_and_stages() -> None:
+    stages: set[str] = set()
+    for base, stage in re.findall(r"^FROM (\S+) AS (\S+)$", DOCKERFILE, re.MULTILINE):
+        assert base in stages or re.fullmatch(r"[\w./-]+:\d+\.\d+\.\d+[\w.-]*", base), base
+        stages.add(stage)
+    assert {"cpu", "gpu"} <= stages
+    assert len(re.findall(r"^FROM ", DOCKERFILE, re.MULTILINE)) == len(stages)
+    compose = (ROOT / "compose.yaml").read_text(encoding="utf-8")
+    assert set(re.findall(r"target: (\w+)", compose)) <= stages
+
+
+def test_images_run_unprivileged_with_a_health_check() -> None:
+    base = DOCKERFILE.split(" AS base\n")[1].split("\nFROM ")[0]
+    assert re.findall(r"^USER (\S+)$", base, re.MULTILINE) == ["10001:10001"]
+    assert re.search(r"^HEALTHCHECK .*CMD \[.*/health", base, re.MULTILINE)
+    assert re.search(r'^CMD \["earshot", "serve", .*\]$', base, re.MULTILINE)
+    assert "USER" not in DOCKERFILE.split(" AS base\n")[1].split("\nFROM ", 1)[1]
+
+
+def test_images_hold_every_package_and_use_the_install_script() -> None:
+    assert set(re.findall(r"^COPY (\w+)/ \1/$", DOCKERFILE, re.MULTILINE)) == {
+        *PACKAGES,
+        "scripts",
+    }
+    allowed = (ROOT / ".dockerignore").read_text(encoding="utf-8").split()
+    assert {f"!{package}" for package in PACKAGES} <= set(allowed)
+    assert len(re.findall(r"^RUN .*scripts/install\.sh$", DOCKERFILE, re.MULTILINE)) == 2
+    assert "pip install" not in DOCKERFILE

@@ -1,0 +1,82 @@
+"""Top-level packages share one namespace with everything installed: prove that ours are ours."""
+
+import hashlib
+import sys
+from importlib.metadata import metadata, packages_distributions
+from importlib.util import find_spec
+from pathlib import Path
+from subprocess import run
+from zipfile import ZipFile
+
+import pytest
+
+from tests.repo.files import PACKAGES, copy_repository, repository_files
+from tests.shared import ROOT
+
+APACHE_2 = "c71d239df91726fc519c6eb72d318ec65820627232b2f796219e87dcf35d0ab4"
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_name_resolves_to_our_file(package: str) -> None:
+    spec = find_spec(package)
+    assert spec is not None
+    assert spec.origin == str(ROOT / package / "__init__.py")
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_no_other_distribution_claims_the_name(package: str) -> None:
+    assert set(packages_distributions().get(package, [])) <= {"earshot"}
+
+
+def test_names_resolve_from_any_folder(tmp_path: Path) -> None:
+    code = f"for name in {PACKAGES!r}: print(__import__(name).__file__)"
+    done = run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    expected = [str(ROOT / package / "__init__.py") for package in PACKAGES]
+    assert done.stdout.split() == expected
+
+
+@pytest.fixture(scope="module")
+def wheel_names(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+    """The names in a wheel built from a copy, so that no build folder appears in the repository."""
+    folder = tmp_path_factory.mktemp("wheel")
+    copy_repository(folder / "source")
+    build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
+    done = run(
+        [*build, "--wheel-dir", str(folder), str(folder / "source")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    (wheel,) = folder.glob("*.whl")
+    with ZipFile(wheel) as archive:
+        return set(archive.namelist())
+
+
+def test_wheel_holds_every_file_of_our_packages(wheel_names: set[str]) -> None:
+    expected = {str(path) for path in repository_files() if path.parts[0] in PACKAGES}
+    sources_only = {name for name in expected if name.startswith("firmware_protocol/c/")}
+    assert expected - sources_only <= wheel_names
+    assert any(name.startswith("server/") for name in wheel_names)
+
+
+def test_wheel_holds_nothing_else(wheel_names: set[str]) -> None:
+    tops = {name.split("/")[0] for name in wheel_names}
+    info = {top for top in tops if top.endswith(".dist-info")}
+    assert tops - info == set(PACKAGES)
+    assert len(info) == 1
+    assert f"{info.pop()}/licenses/LICENSE" in wheel_names
+
+
+def test_licence_is_apache_2() -> None:
+    assert hashlib.sha256((ROOT / "LICENSE").read_bytes()).hexdigest() == APACHE_2
+    assert metadata("earshot")["License-Expression"] == "Apache-2.0"
+
+
+def test_base_install_needs_no_torch() -> None:
+    required = metadata("earshot").get_all("Requires-Dist") or []
+    base = {line.split()[0].split(";")[0].lower() for line in required if "extra ==" not in line}
+    assert base
+    assert not [name for name in base if name.startswith(("torch", "nvidia", "transformers"))]

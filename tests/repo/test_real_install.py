@@ -1,0 +1,101 @@
+"""A stranger's first minutes, for real: clone, `make run`, and what the image would hold."""
+
+import os
+import re
+import shlex
+import signal
+import socket
+import time
+from pathlib import Path
+from shutil import which
+from subprocess import DEVNULL, PIPE, STDOUT, Popen, run
+from urllib.error import URLError
+from urllib.request import urlopen
+
+import pytest
+
+from tests.conftest import require
+from tests.repo.files import PACKAGES, copy_repository
+from tests.shared import ROOT
+
+READY_S = 5.0  # what somebody who typed `make run` waits without wondering
+STOP_S = 20.0  # longer than the server drains
+
+pytestmark = pytest.mark.real
+
+
+def _environment(**more: str) -> dict[str, str]:
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("MAKE", "EARSHOT_", "VIRTUAL_ENV")) and name not in {"VENV", "CI"}
+    }
+    return kept | more
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _ready_after_s(url: str, server: Popen[str], limit_s: float) -> float:
+    """Seconds until `url` answers; fails when the server ends first or the limit has passed."""
+    started = time.monotonic()
+    while (elapsed := time.monotonic() - started) < limit_s:
+        assert server.poll() is None, "the server ended before it was ready"
+        try:
+            with urlopen(url, timeout=1):
+                return elapsed
+        except (URLError, OSError):
+            time.sleep(0.05)  # polling another process: there is nothing to wait on
+    pytest.fail(f"not ready within {limit_s} s")
+
+
+def test_make_run_from_a_fresh_clone_is_ready_at_once(tmp_path: Path) -> None:
+    require(which("git") and which("make"), "git and make")
+    clone = tmp_path / "clone"
+    run(["git", "clone", "--quiet", "--no-hardlinks", str(ROOT), str(clone)], check=True)
+    port = _free_port()
+    command = ["make", "run", f"PORT={port}", "PULL=0"]
+    run(["make", "install"], cwd=clone, env=_environment(), stdout=DEVNULL, check=True)
+    with Popen(
+        command, cwd=clone, env=_environment(), stdout=PIPE, stderr=STDOUT, text=True
+    ) as server:
+        try:
+            ready_s = _ready_after_s(f"http://127.0.0.1:{port}/health", server, 60)
+            with urlopen(f"http://127.0.0.1:{port}/", timeout=5) as page:
+                assert b"<html" in page.read()
+        finally:
+            server.send_signal(signal.SIGTERM)
+            output, _ = server.communicate(timeout=STOP_S)
+    assert "Traceback" not in output
+    assert ready_s <= READY_S, output
+
+
+def test_the_image_holds_a_working_server(tmp_path: Path) -> None:
+    """The Dockerfile's COPY and RUN lines, done without Docker: files and commands are its own."""
+    dockerfile = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    copied = [
+        part
+        for line in re.findall(r"^COPY (?!--from)(.+)$", dockerfile, re.MULTILINE)
+        for part in line.split()[:-1]
+    ]
+    build, venv = tmp_path / "build", tmp_path / "opt" / "earshot"
+    copy_repository(build, *copied)
+    (line,) = re.findall(r"^RUN (VENV=\S+ GPU=0 .*install\.sh)$", dockerfile, re.MULTILINE)
+    settings = dict(word.split("=", 1) for word in shlex.split(line)[:-1])
+    environment = _environment(**settings | {"VENV": str(venv)})
+    run(["scripts/install.sh"], cwd=build, env=environment, stdout=DEVNULL, check=True)
+
+    code = f"for name in {PACKAGES!r}: print(__import__(name).__file__)"
+    done = run(
+        [str(venv / "bin/python"), "-c", code],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert all(Path(name).is_relative_to(venv) for name in done.stdout.split())
+    assert (next(venv.glob("lib/*/site-packages")) / "web/static/index.html").is_file()
+    run([str(venv / "bin/earshot"), "--help"], cwd=tmp_path, stdout=DEVNULL, check=True)
