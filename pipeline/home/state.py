@@ -1,0 +1,51 @@
+"""What the home looks like at one moment; encoded as JSON this is `earshot.home`."""
+
+from typing import Literal
+
+import msgspec
+
+Attribute = int | float | str
+
+
+class AreaState(msgspec.Struct, frozen=True):
+    id: str
+    name: str
+
+
+class EntityState(msgspec.Struct, frozen=True):
+    id: str
+    name: str
+    area: str
+    kind: str
+    state: str
+    "on, off, open, closed, playing, paused, heat, locked, unlocked."
+    attributes: dict[str, Attribute]
+    "brightness, position, volume and speed 0 to 100; temperatures in degrees Celsius."
+    device_class: str = ""
+
+
+class ListItem(msgspec.Struct, frozen=True):
+    id: str
+    text: str
+    done: bool = False
+
+
+class TimerState(msgspec.Struct, frozen=True):
+    id: str
+    name: str
+    "Empty when the timer has no name."
+    conversation_id: str
+    duration_s: float
+    "As it was set; time added or taken later counts."
+    remaining_s: float
+    "At the moment of the snapshot."
+    state: Literal["running", "paused", "ringing"]
+
+
+class HomeState(msgspec.Struct, frozen=True):
+    revision: int
+    "Grows with every change."
+    areas: tuple[AreaState, ...]
+    entities: tuple[EntityState, ...]
+    shopping_list: tuple[ListItem, ...]
+    timers: tuple[TimerState, ...]

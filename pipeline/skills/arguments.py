@@ -1,0 +1,107 @@
+"""What a model passes to a tool may be anything: read it, and name what was wrong."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from core.errors import RequestError
+from core.ports import ToolContext, ToolOutcome, ToolSpec
+
+MAX_TEXT_CHARS = 200  # a spoken name; a longer one is a model gone wrong
+
+Handler = Callable[[Mapping[str, Any], ToolContext], ToolOutcome]
+
+
+class ToolError(RequestError):
+    """A tool cannot do it. `code` is stable, `data` says what the reply should mention."""
+
+    code = "invalid_arguments"
+
+    def __init__(self, message: str, *, code: str | None = None, **data: Any) -> None:
+        super().__init__(message, code=code)
+        self.data = {"message": message, **data}
+
+
+def run_tool(
+    handlers: Mapping[str, Handler], name: str, arguments: Mapping[str, Any], context: ToolContext
+) -> ToolOutcome:
+    """Call the handler; a ToolError becomes the outcome's error."""
+    handler = handlers.get(name)
+    if handler is None:
+        return ToolOutcome({"message": f"there is no tool {name!r}"}, error="unknown_tool")
+    try:
+        return handler(arguments, context)
+    except ToolError as error:
+        return ToolOutcome(error.data, error=error.code)
+
+
+def read_text(arguments: Mapping[str, Any], key: str) -> str:
+    """The text under `key`, whitespace collapsed; empty when absent."""
+    value = arguments.get(key)
+    if value is None:
+        return ""
+    if not isinstance(value, str) or len(value) > MAX_TEXT_CHARS:
+        raise ToolError(f"{key} must be a text of at most {MAX_TEXT_CHARS} characters", param=key)
+    return " ".join(value.split())
+
+
+def read_number(
+    arguments: Mapping[str, Any], key: str, minimum: float, maximum: float
+) -> float | None:
+    """The number under `key`; None when absent."""
+    value = arguments.get(key)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ToolError(f"{key} must be a number", param=key)
+    if not minimum <= value <= maximum:
+        raise ToolError(
+            f"{key} must be between {minimum:g} and {maximum:g}",
+            code="out_of_range",
+            param=key,
+            minimum=minimum,
+            maximum=maximum,
+        )
+    return float(value)
+
+
+def require_number(arguments: Mapping[str, Any], key: str, minimum: float, maximum: float) -> float:
+    """Like `read_number`, but it must be there."""
+    number = read_number(arguments, key, minimum, maximum)
+    if number is None:
+        raise ToolError(f"{key} is required", param=key)
+    return number
+
+
+def text_schema(description: str) -> dict[str, Any]:
+    return {"type": "string", "description": description}
+
+
+def number_schema(description: str, minimum: float, maximum: float) -> dict[str, Any]:
+    return {
+        "type": "number",
+        "description": description,
+        "minimum": minimum,
+        "maximum": maximum,
+    }
+
+
+def choice_schema(description: str, choices: Sequence[str]) -> dict[str, Any]:
+    return {"type": "string", "description": description, "enum": list(choices)}
+
+
+def tool(
+    name: str,
+    description: str,
+    properties: Mapping[str, Mapping[str, Any]],
+    *,
+    required: Sequence[str] = (),
+    is_read_only: bool = False,
+) -> ToolSpec:
+    """A ToolSpec whose arguments are an object with these properties."""
+    schema = {
+        "type": "object",
+        "properties": dict(properties),
+        "required": list(required),
+        "additionalProperties": False,
+    }
+    return ToolSpec(name, description, schema, is_read_only)
