@@ -1,0 +1,118 @@
+"""The home as JSON and as a stream of events."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+import msgspec
+import pytest
+from aiohttp import ClientResponse
+
+from pipeline.home.state import EntityState, HomeState, TimerState
+from tests.web.client import Client, with_client
+from web import home as web_home
+from web.home import home_routes, server_sent
+
+
+def _home(revision: int, state: str = "off", name: str = "Lamp") -> HomeState:
+    return HomeState(
+        revision,
+        areas=(),
+        entities=(EntityState("light.lamp", name, "kitchen", "light", state, {}),),
+        shopping_list=(),
+        timers=(TimerState("timer_1", "tea\neggs", "conv_1", 60.0, 12.5, "running"),),
+    )
+
+
+class FakeHome:
+    """Shows one state, then another each time `change` is set; counts who watches."""
+
+    def __init__(self) -> None:
+        self.changed = asyncio.Event()
+        self.left = asyncio.Event()
+        self.watchers = 0
+        self.asked: list[str | None] = []
+
+    def snapshot(self, language: str | None = None) -> HomeState:
+        self.asked.append(language)
+        return _home(1, name={"de": "Lampe"}.get(language or "", "Lamp"))
+
+    async def watch(self, language: str | None = None) -> AsyncGenerator[HomeState, None]:
+        self.asked.append(language)
+        self.watchers += 1
+        try:
+            yield _home(1)
+            await self.changed.wait()
+            yield _home(2, "on")
+            await asyncio.Event().wait()
+        finally:
+            self.watchers -= 1
+            self.left.set()
+
+
+async def _next_event(answer: ClientResponse) -> tuple[bytes, HomeState]:
+    head, number, data, end = [await answer.content.readline() for _ in range(4)]
+    assert head == b"event: home\n"
+    assert data.startswith(b"data: ")
+    assert end == b"\n"
+    return number, msgspec.json.decode(data.removeprefix(b"data: "), type=HomeState)
+
+
+def test_the_home_is_json_named_in_the_asked_language() -> None:
+    async def use(client: Client) -> None:
+        answer = await client.get("/earshot/home?language=de")
+        assert answer.headers["Cache-Control"] == "no-store"
+        state = msgspec.convert(await answer.json(), HomeState)
+        assert state.entities[0].name == "Lampe"
+
+    with_client(home_routes(FakeHome()), use)
+
+
+def test_an_event_is_one_data_line_whatever_the_names_contain() -> None:
+    lines = server_sent(_home(7)).split(b"\n")
+    assert lines[:2] == [b"event: home", b"id: 7"]
+    assert lines[3:] == [b"", b""]
+    assert b"tea\\neggs" in lines[2]
+
+
+def test_a_watcher_gets_the_home_at_once_and_each_change() -> None:
+    home = FakeHome()
+
+    async def use(client: Client) -> None:
+        answer = await client.get("/earshot/home/events?language=fr")
+        assert answer.headers["Content-Type"] == "text/event-stream"
+        assert await _next_event(answer) == (b"id: 1\n", _home(1))
+        home.changed.set()
+        assert await _next_event(answer) == (b"id: 2\n", _home(2, "on"))
+        assert home.asked == ["fr"]
+
+    with_client(home_routes(home), use)
+
+
+def test_a_silent_home_sends_signs_of_life_and_a_lost_page_frees_its_watch() -> None:
+    home = FakeHome()
+
+    async def use(client: Client) -> None:
+        answer = await client.get("/earshot/home/events")
+        await _next_event(answer)
+        assert await answer.content.readline() == b": still here\n"
+        assert home.watchers == 1
+        answer.close()
+        await home.left.wait()
+        assert home.watchers == 0
+
+    with_client(home_routes(home, heartbeat_s=0.01), use)
+
+
+def test_watchers_are_limited_and_make_room_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(web_home, "MAX_WATCHERS", 1)
+    home = FakeHome()
+
+    async def use(client: Client) -> None:
+        first = await client.get("/earshot/home/events")
+        refused = await client.get("/earshot/home/events")
+        assert (refused.status, await refused.text()) == (503, "too_many_watchers")
+        first.close()
+        await home.left.wait()
+        assert (await client.get("/earshot/home/events")).status == 200
+
+    with_client(home_routes(home, heartbeat_s=0.01), use)

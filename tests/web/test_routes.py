@@ -1,0 +1,15 @@
+"""Which of the page's routes are open: only the files."""
+
+from tests.web.test_engines import REPORT
+from tests.web.test_home import FakeHome
+from web.routes import PageDoor, routes
+
+
+def test_only_the_files_are_open() -> None:
+    every = routes(PageDoor(FakeHome(), lambda: REPORT))
+    assert {route.path for route in every if route.is_public} == {"/", "/static/{name}"}
+    assert {route.path for route in every if not route.is_public} == {
+        "/earshot/home",
+        "/earshot/home/events",
+        "/earshot/engines",
+    }

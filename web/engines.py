@@ -1,0 +1,61 @@
+"""What engines this server has, for the page's choices: `GET /earshot/engines`."""
+
+from collections.abc import Callable
+
+import msgspec
+from aiohttp import web as aioweb
+
+from core.http import JSON, Route
+
+
+class EngineOffer(msgspec.Struct, frozen=True):
+    """One engine of a kind, usable or not."""
+
+    name: str
+    languages: tuple[str, ...]
+    "ISO 639-1 codes; `*` means any; empty where language does not matter."
+    installed: bool
+    reason: str = ""
+    "Why it cannot be used; empty when it can."
+
+
+class EngineChoice(msgspec.Struct, frozen=True):
+    """What serves one stage, and what else could."""
+
+    chosen: str
+    why: str
+    available: tuple[EngineOffer, ...]
+
+
+class EnginesReport(msgspec.Struct, frozen=True):
+    asr: EngineChoice
+    llm: EngineChoice
+    tts: EngineChoice
+    vad: EngineChoice
+    languages: tuple[str, ...]
+    "Languages a conversation can be held in, by voice or in writing."
+
+
+EnginesSource = Callable[[], EnginesReport]
+
+
+def engine_routes(report: EnginesSource) -> tuple[Route, ...]:
+    """The one route of this file; `report` is asked anew for every request."""
+
+    async def engines(_: aioweb.Request) -> aioweb.Response:
+        return aioweb.Response(
+            body=msgspec.json.encode(report()),
+            content_type=JSON,
+            headers={"Cache-Control": "no-store"},
+        )
+
+    return (
+        Route(
+            "GET",
+            "/earshot/engines",
+            engines,
+            "Engines by kind: which one is chosen, why, and what else is there.",
+            "page",
+            responses={200: EnginesReport},
+        ),
+    )

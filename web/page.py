@@ -1,0 +1,109 @@
+"""The page: its files, read once, with validators and a policy that allows nothing foreign."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from aiohttp import web as aioweb
+
+from core.errors import NotFound
+from core.http import Route
+
+STATIC = Path(__file__).parent / "static"
+
+CONTENT_TYPES: Mapping[str, str] = {
+    ".html": "text/html",
+    ".css": "text/css",
+    ".js": "text/javascript",
+    ".svg": "image/svg+xml",
+}
+"What the page consists of; anything else in the folder is not served."
+
+SECURITY: Mapping[str, str] = {
+    "Content-Security-Policy": "; ".join(
+        (
+            "default-src 'none'",
+            "script-src 'self'",
+            "style-src 'self'",
+            "img-src 'self'",
+            "connect-src 'self'",
+            "media-src 'self'",
+            "base-uri 'none'",
+            "form-action 'none'",
+            "frame-ancestors 'none'",
+        )
+    ),
+    "Permissions-Policy": "microphone=(self), camera=(), geolocation=()",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PageFile:
+    body: bytes
+    content_type: str
+    etag: str
+
+
+def load(folder: Path = STATIC) -> Mapping[str, PageFile]:
+    """Every servable file in `folder` by its name; blocking, for the start."""
+    return {
+        path.name: PageFile(body, CONTENT_TYPES[path.suffix], f'"{sha256(body).hexdigest()[:32]}"')
+        for path in sorted(folder.iterdir())
+        if path.suffix in CONTENT_TYPES
+        for body in (path.read_bytes(),)
+    }
+
+
+def page_routes(folder: Path = STATIC) -> tuple[Route, ...]:
+    """`/` and the files it loads; both are open, since they hold nothing of the user's."""
+    files = load(folder)
+
+    async def index(request: aioweb.Request) -> aioweb.Response:
+        return _answer(request, files["index.html"])
+
+    async def static(request: aioweb.Request) -> aioweb.Response:
+        name = request.match_info["name"]
+        if name not in files:
+            raise NotFound(f"the page has no file {name[:80]!r}")
+        return _answer(request, files[name])
+
+    return (
+        Route(
+            "GET",
+            "/",
+            index,
+            "The page.",
+            "page",
+            response_content_type="text/html",
+            is_public=True,
+        ),
+        Route(
+            "GET",
+            "/static/{name}",
+            static,
+            "A file of the page.",
+            "page",
+            response_content_type="application/octet-stream",
+            error_codes=("not_found",),
+            is_public=True,
+        ),
+    )
+
+
+def _answer(request: aioweb.Request, file: PageFile) -> aioweb.Response:
+    # no-cache: always revalidated, so that an upgraded server never meets an old module.
+    headers = {**SECURITY, "ETag": file.etag, "Cache-Control": "no-cache"}
+    known = {tag.strip().removeprefix("W/") for tag in _if_none_match(request).split(",")}
+    if file.etag in known or "*" in known:
+        return aioweb.Response(status=304, headers=headers)
+    return aioweb.Response(
+        body=file.body, content_type=file.content_type, charset="utf-8", headers=headers
+    )
+
+
+def _if_none_match(request: aioweb.Request) -> str:
+    return request.headers.get("If-None-Match", "")
