@@ -1,0 +1,62 @@
+"""The data channel `oai-events`: text both ways, with a bound on what a slow peer may pile up."""
+
+from collections.abc import Callable
+
+from aiortc import RTCDataChannel
+
+CHANNEL_LABEL = "oai-events"
+"The name OpenAI Realtime clients use."
+
+MAX_BUFFERED_BYTES = 1024 * 1024
+"About an hour of events. A peer that has not taken them is not reading."
+
+MAX_EARLY_MESSAGES = 256
+"Messages kept until the channel opens; a session sends a handful by then."
+
+
+class EventChannel:
+    """Sends in order, never blocks. `on_lagging` is called once a bound is passed."""
+
+    def __init__(
+        self,
+        on_open: Callable[[], None],
+        on_message: Callable[[str | bytes], None],
+        on_closed: Callable[[], None],
+        on_lagging: Callable[[], None],
+        max_buffered_bytes: int = MAX_BUFFERED_BYTES,
+    ) -> None:
+        self._on_open, self._on_message = on_open, on_message
+        self._on_closed, self._on_lagging = on_closed, on_lagging
+        self._max_buffered_bytes = max_buffered_bytes
+        self._channel: RTCDataChannel | None = None
+        self._early: list[str] = []
+
+    def attach(self, channel: RTCDataChannel) -> None:
+        """Use this channel. Another label, or a second channel, is closed."""
+        if channel.label != CHANNEL_LABEL or self._channel is not None:
+            channel.close()
+            return
+        self._channel = channel
+        channel.on("message", self._on_message)
+        channel.on("close", self._on_closed)
+        if channel.readyState == "open":
+            self._opened()
+        else:
+            channel.on("open", self._opened)
+
+    def send(self, text: str) -> None:
+        """Early texts wait for the channel to open; after it closed they are dropped."""
+        if self._channel is None or self._channel.readyState == "connecting":
+            self._early.append(text)
+            if len(self._early) > MAX_EARLY_MESSAGES:
+                self._on_lagging()
+        elif self._channel.readyState == "open":
+            self._channel.send(text)
+            if self._channel.bufferedAmount > self._max_buffered_bytes:
+                self._on_lagging()
+
+    def _opened(self) -> None:
+        early, self._early = self._early, []
+        for text in early:
+            self.send(text)
+        self._on_open()

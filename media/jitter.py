@@ -1,0 +1,87 @@
+"""Jitter buffer for live audio: it gives up on a late packet instead of waiting for it."""
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+MAX_MISORDER = 100
+"RFC 3550 A.1: a packet further behind than this is no late packet but a restarted sender."
+
+MAX_DROPOUT = 3000
+"RFC 3550 A.1: one minute of lost packets; a packet further ahead means a restarted sender."
+
+
+@dataclass(slots=True)
+class JitterStats:
+    """Counts of packets since the stream began."""
+
+    lost: int = 0
+    "Given up; some of them may be counted as late afterwards."
+    late: int = 0
+    "Came after their place was given up, or twice; dropped."
+    reordered: int = 0
+    "Came after a younger one, but in time."
+    resyncs: int = 0
+    "Sender restarts."
+
+
+class JitterBuffer(Generic[T]):
+    """Holds up to `depth` packets. One packet in, at most one out, in order.
+
+    So the delay is `depth` packets, always: a loss costs the lost packet and nothing else.
+    """
+
+    def __init__(self, depth: int) -> None:
+        self.stats = JitterStats()
+        self._depth = depth
+        self._held: dict[int, T] = {}
+        self._next: int | None = None
+        self._newest = 0
+        self._suspect: int | None = None
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def push(self, sequence_number: int, packet: T) -> T | None:
+        """Take the packet; return the one that is due, if any."""
+        if self._next is None:
+            self._restart(sequence_number)
+        elif not self._is_near(sequence_number):
+            if sequence_number != self._suspect:  # one stray packet is not yet a restart
+                self._suspect = (sequence_number + 1) & 0xFFFF
+                self.stats.late += 1
+                return None
+            self.stats.resyncs += 1
+            self._restart(sequence_number)
+        elif distance(sequence_number, self._next) < 0 or sequence_number in self._held:
+            self.stats.late += 1
+            return None
+        self._suspect = None
+        if distance(sequence_number, self._newest) < 0:
+            self.stats.reordered += 1
+        else:
+            self._newest = sequence_number
+        self._held[sequence_number] = packet
+        return self._due()
+
+    def _restart(self, sequence_number: int) -> None:
+        self._held.clear()
+        self._next = self._newest = sequence_number
+
+    def _is_near(self, sequence_number: int) -> bool:
+        return -MAX_MISORDER <= distance(sequence_number, self._newest) <= MAX_DROPOUT
+
+    def _due(self) -> T | None:
+        if len(self._held) <= self._depth or self._next is None:
+            return None
+        origin = self._next
+        following = min(self._held, key=lambda held: distance(held, origin))
+        self.stats.lost += distance(following, origin)
+        self._next = (following + 1) & 0xFFFF
+        return self._held.pop(following)
+
+
+def distance(a: int, b: int) -> int:
+    """Signed a - b of 16-bit RTP sequence numbers (RFC 3550 section 5.1)."""
+    return ((a - b + 0x8000) & 0xFFFF) - 0x8000

@@ -1,0 +1,296 @@
+"""One RTCPeerConnection's life: answerer or offerer, audio both ways and the event channel.
+
+    peer = Peer(callbacks)
+    answer = await peer.answer(offer)        # or: offer(), then accept(answer)
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(peer.run())        # watches, and frees everything when it ends
+
+aiortc starts tasks of its own; `run` (or `close`) ends them all within CLOSE_TIMEOUT_S.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import TracebackType
+
+from aiortc import RTCPeerConnection, RTCRtpSender, RTCRtpTransceiver, RTCSessionDescription
+from aiortc.exceptions import InternalError, InvalidStateError, OperationError
+
+from core.audio import ASR_RATE_HZ, AudioFrame
+from core.errors import Conflict, RequestError
+from media.channel import CHANNEL_LABEL, MAX_BUFFERED_BYTES, EventChannel
+from media.ice import IceSettings, fall_back_to_loopback
+from media.opus import OPUS_RATE_HZ, OpusSettings
+from media.sdp import checked_sdp
+from media.tracks import SourceTrack, TrackSource, tap
+
+logger = logging.getLogger(__name__)
+
+CLOSE_TIMEOUT_S = 5
+"aiortc closes in milliseconds; only an unreachable TURN server can hold it up."
+
+
+class CloseReason(StrEnum):
+    CLOSED = "closed"
+    "We closed it."
+    REMOTE_CLOSED = "remote_closed"
+    CONNECT_TIMEOUT = "connect_timeout"
+    CONNECT_FAILED = "connect_failed"
+    "ICE or DTLS failed."
+    CONNECTION_LOST = "connection_lost"
+    "Nothing came for vanished_timeout_s, or ICE consent expired."
+    LAGGING = "lagging"
+    "It did not take our events."
+
+
+@dataclass(frozen=True, slots=True)
+class PeerSettings:
+    ice: IceSettings = field(default_factory=IceSettings)
+    opus: OpusSettings = field(default_factory=OpusSettings)
+    playout_rate_hz: int = OPUS_RATE_HZ
+    "Rate of the frames that `pull` returns: 8, 12, 16, 24 or 48 kHz, as Opus takes them."
+    listen_rate_hz: int = ASR_RATE_HZ
+    "Rate of the frames given to `on_frame`."
+    jitter_depth: int = 1
+    "Packets held back so that reordered ones fit in; each costs 20 ms."
+    connect_timeout_s: float = 15
+    "From `run` until media flows. Browsers give up ICE after 15 s."
+    vanished_timeout_s: float = 15
+    "A living peer sends at least RTCP every 5 s, muted or not."
+    max_buffered_bytes: int = MAX_BUFFERED_BYTES
+
+
+def _nothing() -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class PeerCallbacks:
+    """Called in the event loop; none may block. An exception in one ends the peer (see `run`)."""
+
+    pull: Callable[[], AudioFrame | None]
+    "Once per 20 ms: the next 20 ms to play, mono at playout_rate_hz; None plays silence."
+    on_frame: Callable[[AudioFrame], None]
+    "Received audio, mono at listen_rate_hz, exactly 20 ms each, `start` without gaps."
+    on_message: Callable[[str | bytes], None]
+    on_open: Callable[[], None] = _nothing
+    "The event channel is open. A peer that brings no channel never calls it."
+    on_connected: Callable[[], None] = _nothing
+    "Media flows."
+    on_closed: Callable[[CloseReason], None] = lambda reason: None
+    "Once, when everything is freed."
+
+
+class Peer:
+    """Create it in a running loop, for one connection. See the module for its use."""
+
+    def __init__(self, callbacks: PeerCallbacks, settings: PeerSettings | None = None) -> None:
+        self._callbacks = callbacks
+        self.settings = settings = settings or PeerSettings()
+        self._pc = RTCPeerConnection(settings.ice.configuration())
+        self._pc.on("connectionstatechange", self._on_connection_state)
+        self._channel = EventChannel(
+            on_open=self._guarded(callbacks.on_open),
+            on_message=self._on_message,
+            on_closed=lambda: self.stop(CloseReason.REMOTE_CLOSED),
+            on_lagging=lambda: self.stop(CloseReason.LAGGING),
+            max_buffered_bytes=settings.max_buffered_bytes,
+        )
+        self._pc.on("datachannel", self._channel.attach)
+        self.source = TrackSource(settings.jitter_depth, settings.listen_rate_hz)
+        self._track = SourceTrack(self._pull, settings.playout_rate_hz, settings.opus)
+        self._audio = self._add_audio()
+        self._failure: Exception | None = None
+        self._reason: CloseReason | None = None
+        self._decided = asyncio.Event()  # connected, or over
+        self._over = asyncio.Event()
+        self._is_closing = False
+        self._closed = asyncio.Event()
+
+    @property
+    def reason(self) -> CloseReason | None:
+        """Why it is over; None while it lives."""
+        return self._reason
+
+    async def answer(self, offer_sdp: str) -> str:
+        """Take an offer; return the answer, candidates included.
+
+        Raises RequestError or TooLarge (see `media.sdp`); the peer is closed then.
+        """
+        await self._set_remote(offer_sdp, "offer")
+        for transceiver in self._pc.getTransceivers():
+            if transceiver is not self._audio:  # video, or a second audio section
+                transceiver.direction = "inactive"
+        return await self._set_local()
+
+    async def offer(self) -> str:
+        """The offer of one audio section and the event channel, candidates included."""
+        self._channel.attach(self._pc.createDataChannel(CHANNEL_LABEL))
+        return await self._set_local()
+
+    async def accept(self, answer_sdp: str) -> None:
+        """Take the answer to our offer. Raises like `answer`."""
+        await self._set_remote(answer_sdp, "answer")
+
+    async def run(self) -> CloseReason:
+        """Watch the connection until it is over, then free everything.
+
+        Call it after `answer` or `accept`. Cancelling it closes the peer. Raises what a callback
+        raised.
+        """
+        try:
+            await self._connect()
+            await self._watch()
+        finally:
+            await self.close()
+        if self._failure is not None:
+            raise self._failure
+        assert self._reason is not None
+        return self._reason
+
+    def send(self, text: str) -> None:
+        """Send over the event channel, in order. Never blocks: a peer that lags is closed."""
+        self._channel.send(text)
+
+    def stop(self, reason: CloseReason = CloseReason.CLOSED) -> None:
+        """Ask `run` to end. The first reason stays. Safe in callbacks."""
+        if self._reason is None:
+            self._reason = reason
+        self._decided.set()
+        self._over.set()
+
+    async def close(self) -> None:
+        """End it now and free everything. Idempotent, bounded by CLOSE_TIMEOUT_S."""
+        self.stop()
+        if self._is_closing:
+            await self._closed.wait()
+            return
+        self._is_closing = True
+        try:
+            async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                await self._pc.close()
+        except TimeoutError:
+            logger.warning("! peer did not close within %d s", CLOSE_TIMEOUT_S)
+        finally:
+            self._closed.set()
+            assert self._reason is not None
+            self._callbacks.on_closed(self._reason)
+
+    def _add_audio(self) -> RTCRtpTransceiver:
+        audio = self._pc.addTransceiver(self._track, direction="sendrecv")
+        audio.setCodecPreferences(
+            [
+                codec
+                for codec in RTCRtpSender.getCapabilities("audio").codecs
+                if codec.mimeType.lower() == "audio/opus"
+            ]
+        )
+        fall_back_to_loopback(audio.receiver.transport.transport.iceGatherer)
+        tap(audio.receiver, self._on_packet)
+        return audio
+
+    async def _set_remote(self, sdp: str, kind: str) -> None:
+        try:
+            checked = checked_sdp(sdp)
+            await self._pc.setRemoteDescription(RTCSessionDescription(checked, kind))
+        except InvalidStateError as exc:
+            raise Conflict(f"this call takes no {kind} now", code="call_not_open") from exc
+        except (InternalError, OperationError, ValueError) as exc:
+            await self.close()
+            raise RequestError(f"this SDP cannot be used: {exc}", code="invalid_sdp") from exc
+        except BaseException:
+            await self.close()
+            raise
+
+    async def _set_local(self) -> str:
+        try:
+            await self._pc.setLocalDescription()
+        except BaseException:
+            await self.close()
+            raise
+        return self._pc.localDescription.sdp
+
+    async def _connect(self) -> None:
+        try:
+            async with asyncio.timeout(self.settings.connect_timeout_s):
+                await self._decided.wait()
+        except TimeoutError:
+            self.stop(CloseReason.CONNECT_TIMEOUT)
+
+    async def _watch(self) -> None:
+        """Until over. A peer from which no packet comes has vanished."""
+        step_s = self.settings.vanished_timeout_s / 5
+        packets, quiet_s = 0, 0.0
+        while not self._over.is_set():
+            try:
+                async with asyncio.timeout(step_s):
+                    await self._over.wait()
+            except TimeoutError:
+                seen = await self._packets_received()
+                quiet_s = quiet_s + step_s if seen == packets else 0
+                packets = seen
+            if quiet_s >= self.settings.vanished_timeout_s:
+                self.stop(CloseReason.CONNECTION_LOST)
+
+    async def _packets_received(self) -> int:
+        report = await self._pc.getStats()
+        return sum(stats.packetsReceived for stats in report.values() if stats.type == "transport")
+
+    def _on_connection_state(self) -> None:
+        match self._pc.connectionState:
+            case "connected":
+                self._decided.set()
+                self._guarded(self._callbacks.on_connected)()
+            case "failed":
+                was_up = self._decided.is_set()
+                self.stop(CloseReason.CONNECTION_LOST if was_up else CloseReason.CONNECT_FAILED)
+            case "closed":
+                self.stop(CloseReason.REMOTE_CLOSED)
+
+    def _on_packet(self, sequence_number: int, timestamp: int, payload: bytes) -> None:
+        with _Guard(self._fail):
+            for frame in self.source.push(sequence_number, timestamp, payload):
+                if not self._over.is_set():
+                    self._callbacks.on_frame(frame)
+
+    def _on_message(self, message: str | bytes) -> None:
+        with _Guard(self._fail):
+            if not self._over.is_set():
+                self._callbacks.on_message(message)
+
+    def _pull(self) -> AudioFrame | None:
+        with _Guard(self._fail):
+            frame = None if self._over.is_set() else self._callbacks.pull()
+            return None if frame is None else self._track.checked(frame)
+        return None
+
+    def _guarded(self, callback: Callable[[], None]) -> Callable[[], None]:
+        def call() -> None:
+            with _Guard(self._fail):
+                callback()
+
+        return call
+
+    def _fail(self, failure: Exception) -> None:
+        self._failure = self._failure or failure
+        self.stop()
+
+
+class _Guard:
+    """Takes an exception of our callbacks out of aiortc's tasks, where it would only be logged."""
+
+    def __init__(self, fail: Callable[[Exception], None]) -> None:
+        self._fail = fail
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
+    ) -> bool:
+        if not isinstance(exc, Exception):
+            return False
+        self._fail(exc)
+        return True
