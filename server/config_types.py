@@ -1,0 +1,73 @@
+"""Types of settings in words: what a wrong value is told, and what `earshot config` says."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import inspect
+
+MASK = "********"
+
+SECRET_WORDS = frozenset({"key", "apikey", "token", "secret", "password"})
+"A setting with one of these words in its name is never printed."
+
+
+def kind_of(kind: inspect.Type) -> inspect.Type:
+    """The type under its description."""
+    return kind_of(kind.type) if isinstance(kind, inspect.Metadata) else kind
+
+
+def sentence_of(kind: inspect.Type) -> str:
+    """The setting's one sentence; empty when it has none."""
+    if not isinstance(kind, inspect.Metadata):
+        return ""
+    return str((kind.extra_json_schema or {}).get("description", ""))
+
+
+def is_secret(name: str) -> bool:
+    """Whether a setting of this name holds what must not be shown."""
+    return any(word in SECRET_WORDS for word in name.lower().split("_"))
+
+
+def masked(value: Any, name: str) -> Any:
+    """The value with every secret in it replaced."""
+    if isinstance(value, Mapping):
+        return {key: masked(inner, str(key)) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [masked(inner, name) for inner in value]
+    return MASK if value and isinstance(value, str) and is_secret(name) else value
+
+
+def describe(kind: inspect.Type) -> str:
+    """`int in [0, 65535]`, `one of 'debug', 'info'`, `list of str`, ..."""
+    if isinstance(kind, inspect.Metadata) and "title" in (kind.extra_json_schema or {}):
+        return str((kind.extra_json_schema or {})["title"])
+    match kind_of(kind):
+        case inspect.IntType() as number:
+            return f"int{_range(number)}"
+        case inspect.FloatType() as number:
+            return f"number{_range(number)}"
+        case inspect.BoolType():
+            return "true or false"
+        case inspect.LiteralType(values):
+            return "one of " + ", ".join(repr(value) for value in values)
+        case inspect.StrType(min_length=shortest):
+            return "non-empty text" if shortest else "text"
+        case inspect.VarTupleType(item_type=item) | inspect.ListType(item_type=item):
+            return f"list of {describe(item)}"
+        case inspect.UnionType(types):
+            return " or ".join(describe(one) for one in types)
+        case inspect.NoneType():
+            return "nothing"
+        case inspect.StructType() | inspect.DictType():
+            return "table"
+        case other:
+            return type(other).__name__.removesuffix("Type").lower()
+
+
+def _range(number: inspect.IntType | inspect.FloatType) -> str:
+    low, high = number.ge, number.le
+    if low is not None and high is not None:
+        return f" in [{low:g}, {high:g}]" if isinstance(low, float) else f" in [{low}, {high}]"
+    if low is not None:
+        return f" >= {low}"
+    return "" if high is None else f" <= {high}"
