@@ -33,7 +33,7 @@ class SpeechStopped:
 
 @dataclass(frozen=True, slots=True)
 class SpeechDiscarded:
-    """What began as speech came to nothing before it was committed (input cleared, turn mode changed)."""
+    """What began as speech came to nothing before it was committed (input cleared)."""
 
     item_id: str
 

@@ -1,4 +1,4 @@
-"""What a conversation is made of: items, as the OpenAI Realtime sheet defines them, transport-neutral."""
+"""What a conversation is made of: items, as OpenAI Realtime defines them, transport-neutral."""
 
 from dataclasses import dataclass
 from typing import Literal

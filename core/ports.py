@@ -1,4 +1,4 @@
-"""Small Protocols through which a lower folder reaches what a higher one provides; wired by server/."""
+"""Small Protocols through which a lower folder reaches what a higher one has; wired by server/."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -129,6 +129,8 @@ class Llm(Protocol):
     """A language model. Closing the generator cancels the request upstream."""
 
     name: str
+    languages: tuple[str, ...]
+    "ISO 639-1 codes of what it understands."
 
     def reply(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec], *, language: str
