@@ -51,7 +51,7 @@ class AsrItem:
     """One utterance so far. Items are self-contained, so that a restarted worker can take over."""
 
     utterance: str
-    "Engines that decode incrementally cache decoder state under it; without it the answer is equal."
+    "Incremental engines cache decoder state under it; without it the answer is equal."
     pcm: Pcm
     "All samples of the utterance so far, 16 kHz."
     is_final: bool
