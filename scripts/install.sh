@@ -66,6 +66,12 @@ if [[ ! -x "$VENV/bin/python" ]] || ! is_new_enough "$VENV/bin/python"; then
     || fail "'$interpreter -m venv $VENV' failed; on Debian and Ubuntu: apt install python3-venv"
 fi
 
+# Two `make` at once must not install into one environment at once; the second then finds it done.
+if command -v flock >/dev/null; then
+  exec 9>"$VENV/.earshot-installing"
+  flock 9
+fi
+
 # The first line says what the environment was made from; the others are its extras. Asking again
 # for what is already there costs one hash; asking for more keeps what was there.
 stamp="$VENV/.earshot-installed"
