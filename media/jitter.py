@@ -47,13 +47,13 @@ class JitterBuffer(Generic[T]):
         """Take the packet; return the one that is due, if any."""
         if self._next is None:
             self._restart(sequence_number)
-        elif not self._is_near(sequence_number):
-            if sequence_number != self._suspect:  # one stray packet is not yet a restart
-                self._suspect = (sequence_number + 1) & 0xFFFF
-                self.stats.late += 1
-                return None
+        elif sequence_number == self._suspect:
             self.stats.resyncs += 1
             self._restart(sequence_number)
+        elif not self._is_near(sequence_number):  # one stray packet is not yet a restart
+            self._suspect = (sequence_number + 1) & 0xFFFF
+            self.stats.late += 1
+            return None
         elif distance(sequence_number, self._next) < 0 or sequence_number in self._held:
             self.stats.late += 1
             return None

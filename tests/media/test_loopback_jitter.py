@@ -1,0 +1,57 @@
+"""Our buffer stands in a private attribute of aiortc: this shows that it stands there."""
+
+import asyncio
+
+import pytest
+from aiortc import RTCPeerConnection
+
+from bench.jitter import BEEP_EVERY_TICKS, TONES_HZ, Delays, delays, measure, table
+from core.errors import EarshotError
+from media.tracks import tap
+
+MAX_DELAY_MS = 60
+"Depth 1 is 21 ms on a quiet machine; aiortc's own buffer is never under 78."
+
+
+def third_quartile(values: list[float]) -> float:
+    return sorted(values)[len(values) * 3 // 4]
+
+
+def test_ours_stays_early_whatever_is_lost() -> None:
+    found = asyncio.run(measure(depth=1))
+    assert len(found.clean) >= 9
+    assert len(found.after_one_loss) >= 7
+    assert len(found.after_random_loss) >= 9
+    assert found.crossed == 0
+    for phase in (found.clean, found.after_one_loss, found.after_random_loss):
+        assert third_quartile(phase) <= MAX_DELAY_MS
+
+
+def test_another_aiortc_is_refused_by_name() -> None:
+    async def main() -> None:
+        peer = RTCPeerConnection()
+        receiver = peer.addTransceiver("audio").receiver
+        del receiver._RTCRtpReceiver__jitter_buffer  # type: ignore[attr-defined]
+        with pytest.raises(EarshotError, match=r"1\.16"):
+            tap(receiver, lambda *packet: None)
+        await peer.close()
+
+    asyncio.run(main())
+
+
+def test_beeps_are_matched_by_their_tone() -> None:
+    count = 30
+    sent = {n: n * 0.2 for n in range(count)}
+    late = [(n % len(TONES_HZ), t + 0.05) for n, t in sent.items()]
+    found = delays(sent, late)
+    assert found.crossed == 0
+    assert found.clean == pytest.approx([50] * 10)
+    assert found.after_random_loss == pytest.approx([50] * (count - 22))
+    swapped = [late[0], late[2], late[1]]
+    assert delays(sent, swapped).crossed == 1
+    assert BEEP_EVERY_TICKS * 0.02 == 0.2
+
+
+def test_table_names_what_was_not_heard() -> None:
+    text = table({"ours": Delays(clean=[20, 22, 24], after_one_loss=[21])})
+    assert "| ours | 22 (20-24), n=3 | 21 (21-21), n=1 | nothing heard | 0 |" in text

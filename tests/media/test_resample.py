@@ -1,0 +1,70 @@
+import numpy as np
+import pytest
+
+from core.audio import Pcm
+from media.resample import LIVE_DELAY_MS, Resampler
+from tests.media.signals import peak_hz, tone
+
+RATES = [(48000, 16000), (24000, 48000), (44100, 16000), (22050, 24000), (8000, 16000)]
+
+
+def stream(resampler: Resampler, pcm: Pcm, cuts: list[int]) -> Pcm:
+    parts = [resampler.push(part) for part in np.split(pcm, cuts)]
+    return np.concatenate([*parts, resampler.flush()])
+
+
+@pytest.mark.parametrize("live", [False, True])
+@pytest.mark.parametrize(("from_hz", "to_hz"), RATES)
+def test_any_split_gives_the_same(from_hz: int, to_hz: int, live: bool) -> None:
+    pcm = np.random.default_rng(7).normal(0, 5000, 5000).astype(np.int16)
+    whole = stream(Resampler(from_hz, to_hz, live=live), pcm, [])
+    for cuts in ([1], [1, 2, 3, 4], list(range(0, 5000, 160)), [2500, 2500, 4999]):
+        assert np.array_equal(stream(Resampler(from_hz, to_hz, live=live), pcm, cuts), whole)
+
+
+@pytest.mark.parametrize(("from_hz", "to_hz"), RATES)
+def test_ten_seconds_stay_ten_seconds(from_hz: int, to_hz: int) -> None:
+    chunk = np.zeros(from_hz // 50, np.int16)
+    resampler = Resampler(from_hz, to_hz)
+    total = sum(len(resampler.push(chunk)) for _ in range(500)) + len(resampler.flush())
+    assert abs(total - 10 * to_hz) <= 1
+
+
+@pytest.mark.parametrize(("from_hz", "to_hz"), [*RATES, (96000, 16000), (16000, 48000)])
+def test_live_gives_each_push_its_share_at_once(from_hz: int, to_hz: int) -> None:
+    resampler = Resampler(from_hz, to_hz, live=True)
+    chunk = np.zeros(from_hz // 50, np.int16)
+    assert {len(resampler.push(chunk)) for _ in range(500)} == {to_hz // 50}
+    assert len(resampler.flush()) == pytest.approx(to_hz * LIVE_DELAY_MS / 1000, abs=2)
+
+
+@pytest.mark.parametrize(("from_hz", "to_hz"), RATES)
+def test_a_tone_keeps_its_frequency_and_level(from_hz: int, to_hz: int) -> None:
+    heard = Resampler(from_hz, to_hz).push(tone(1000, from_hz, from_hz))
+    assert peak_hz(heard, to_hz) == pytest.approx(1000, abs=2)
+    assert np.abs(heard[200:]).max() == pytest.approx(8000, rel=0.02)
+
+
+def test_what_the_lower_rate_cannot_carry_is_gone() -> None:
+    heard = Resampler(48000, 16000).push(tone(10_000, 48000, 48000))
+    assert np.abs(heard[200:]).max() < 80  # -40 dB; folded, it would be a loud tone of 6 kHz
+
+
+def test_live_delay_is_what_it_says() -> None:
+    click = np.zeros(4800, np.int16)
+    click[2400] = 20000
+    heard = Resampler(48000, 16000, live=True).push(click)
+    assert int(np.abs(heard).argmax()) == 800 + 16 * LIVE_DELAY_MS
+
+
+def test_equal_rates_pass_through() -> None:
+    pcm = np.arange(100, dtype=np.int16)
+    resampler = Resampler(16000, 16000, live=True)
+    assert resampler.push(pcm) is pcm
+    assert not len(resampler.flush())
+
+
+def test_after_flush_a_new_stream_begins() -> None:
+    resampler = Resampler(48000, 16000)
+    pcm = tone(440, 4800, 48000)
+    assert np.array_equal(stream(resampler, pcm, []), stream(resampler, pcm, []))
