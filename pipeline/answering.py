@@ -1,0 +1,96 @@
+"""Which answer is being given, which wait, and what an interruption leaves of them."""
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from core.errors import Conflict
+from core.events import CancelReason
+from pipeline.answer import Answer
+
+MAX_WAITING = 8
+"Announcements and utterances that wait for an answer to end; a person follows no more."
+MAX_REMEMBERED = 32
+"Answers whose word timing is kept, for a client that tells later how much it played."
+
+
+@dataclass(slots=True)
+class _Running:
+    answer: Answer
+    task: asyncio.Task[None]
+
+
+class Answering:
+    """Gives answers one at a time, in order."""
+
+    def __init__(self, on_idle: Callable[[], None]) -> None:
+        self._on_idle = on_idle
+        self._waiting: deque[Callable[[], Answer]] = deque()
+        self._wake = asyncio.Event()
+        self._running: _Running | None = None
+        self._remembered: OrderedDict[str, Answer] = OrderedDict()
+
+    @property
+    def is_busy(self) -> bool:
+        """An answer is being generated, or waits to be."""
+        return self._running is not None or bool(self._waiting)
+
+    async def run(self, tasks: asyncio.TaskGroup) -> None:
+        while True:
+            while self._waiting:
+                answer = self._waiting.popleft()()
+                task = tasks.create_task(answer.run(), name=answer.response_id)
+                self._running = _Running(answer, task)
+                await asyncio.wait([task])
+                self._running = None
+                self._remember(answer)
+            self._wake.clear()
+            self._on_idle()
+            await self._wake.wait()
+
+    def enqueue(self, make: Callable[[], Answer]) -> None:
+        """Answer when those before are done. The oldest waiting one goes when too many wait."""
+        if len(self._waiting) >= MAX_WAITING:
+            self._waiting.popleft()
+        self._waiting.append(make)
+        self._wake.set()
+
+    def cancel(self, reason: CancelReason, response_id: str | None = None) -> None:
+        """Stop the running answer. Raises Conflict when it (or this one) is not running."""
+        running = self._running
+        if running is None or response_id not in (None, running.answer.response_id):
+            raise Conflict(
+                "no response is being generated"
+                if response_id is None
+                else f"response {response_id!r} is not being generated",
+                code="response_cancel_not_active",
+            )
+        running.answer.cancel_reason = reason
+        running.task.cancel()
+
+    def interrupt(self) -> None:
+        """The user speaks: whatever runs or waits is out of date."""
+        self._waiting.clear()
+        if self._running is not None:
+            self.cancel("turn_detected")
+
+    def find(self, item_id: str) -> Answer | None:
+        """The answer that made this item, if it is recent."""
+        if self._running is not None and self._running.answer.item_id == item_id:
+            return self._running.answer
+        return self._remembered.get(item_id)
+
+    def find_response(self, response_id: str) -> Answer | None:
+        for answer in reversed(self._remembered.values()):
+            if answer.response_id == response_id:
+                return answer
+        if self._running is not None and self._running.answer.response_id == response_id:
+            return self._running.answer
+        return None
+
+    def _remember(self, answer: Answer) -> None:
+        if answer.item_id is not None:
+            self._remembered[answer.item_id] = answer
+        while len(self._remembered) > MAX_REMEMBERED:
+            self._remembered.popitem(last=False)

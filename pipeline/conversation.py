@@ -1,0 +1,55 @@
+"""What outlives a connection: a conversation's history and who is listening to it right now."""
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from core.ids import new_id
+from pipeline.history import History
+
+MAX_CONVERSATIONS = 1000
+"The longest unused go first; one costs some 100 kB at most."
+
+
+class Speaker(Protocol):
+    """A session, as far as announcements need one."""
+
+    def say(self, text: str) -> None: ...
+
+
+@dataclass(slots=True)
+class Conversation:
+    id: str
+    history: History = field(default_factory=History)
+    speakers: list[Speaker] = field(default_factory=list[Speaker])
+    "Sessions connected to it, the newest last."
+
+
+class Conversations:
+    """Every conversation that is remembered. Also the `Announcer` of the skills."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[str, Conversation] = OrderedDict()
+
+    def get(self, conversation_id: str | None) -> Conversation:
+        """The conversation with this id, or a new one. An unknown id begins anew under it."""
+        found = self._known.get(conversation_id or "")
+        if found is None:
+            found = Conversation(conversation_id or new_id("conv"))
+            self._known[found.id] = found
+            self._forget_unused()
+        self._known.move_to_end(found.id)
+        return found
+
+    async def announce(self, conversation_id: str, text: str) -> bool:
+        """Say `text` on the newest session of the conversation; False when nobody is there."""
+        conversation = self._known.get(conversation_id)
+        if conversation is None or not conversation.speakers:
+            return False
+        conversation.speakers[-1].say(text)
+        return True
+
+    def _forget_unused(self) -> None:
+        unused = [c.id for c in self._known.values() if not c.speakers]
+        for conversation_id in unused[: max(0, len(self._known) - MAX_CONVERSATIONS)]:
+            del self._known[conversation_id]

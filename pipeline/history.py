@@ -1,0 +1,106 @@
+"""A conversation's items in order, and what a language model gets to see of them. Pure."""
+
+import json
+from dataclasses import replace
+
+from core.errors import RequestError
+from core.items import AudioPart, FunctionCallItem, FunctionOutputItem, Item, MessageItem, TextPart
+from engines.base import Message, ToolCall
+
+MAX_ITEMS = 400
+"A long day of talking; the oldest go first, so that a conversation never outgrows its memory."
+ROOT = "root"
+"`previous_item_id` that means: before everything else."
+
+
+class History:
+    def __init__(self) -> None:
+        self._items: list[Item] = []
+        self._internal: set[str] = set()
+        "Items of the server's own tool calls: the model sees them, clients do not."
+
+    @property
+    def items(self) -> tuple[Item, ...]:
+        return tuple(self._items)
+
+    def find(self, item_id: str) -> Item | None:
+        return next((item for item in self._items if item.id == item_id), None)
+
+    def last_id(self) -> str | None:
+        """Of the newest item that clients know."""
+        return next((i.id for i in reversed(self._items) if i.id not in self._internal), None)
+
+    def add(
+        self, item: Item, previous_item_id: str | None = None, *, is_internal: bool = False
+    ) -> str | None:
+        """Append, or insert after `previous_item_id`. Returns the id that it now follows.
+
+        Raises RequestError item_already_exists, item_not_found.
+        """
+        if self.find(item.id) is not None:
+            raise RequestError(
+                f"item {item.id!r} already exists", code="item_already_exists", param="item.id"
+            )
+        if previous_item_id is None:
+            previous, index = self.last_id(), len(self._items)
+        elif previous_item_id == ROOT:
+            previous, index = None, 0
+        else:
+            previous, index = previous_item_id, self._index(previous_item_id) + 1
+        self._items.insert(index, item)
+        if is_internal:
+            self._internal.add(item.id)
+        self._forget_oldest()
+        return previous
+
+    def replace(self, item: Item) -> None:
+        """Put a new version in the place of the item with the same id; gone ones stay gone."""
+        if self.find(item.id) is not None:
+            self._items[self._index(item.id)] = item
+
+    def truncate(self, item_id: str, text: str) -> MessageItem:
+        """Cut an assistant's message to the text that was heard.
+
+        Raises RequestError item_not_found, invalid_value.
+        """
+        item = self._items[self._index(item_id)]
+        if not isinstance(item, MessageItem) or item.role != "assistant":
+            raise RequestError(
+                f"item {item_id!r} is no assistant message: only those can be truncated",
+                code="invalid_value",
+                param="item_id",
+            )
+        part = AudioPart(text) if isinstance(item.parts[0], AudioPart) else TextPart(text)
+        cut = replace(item, parts=(part,), status="incomplete")
+        self.replace(cut)
+        return cut
+
+    def messages(self, instructions: str) -> list[Message]:
+        """What a model sees: instructions first; empty messages and orphaned results left out."""
+        messages = [Message("system", instructions)] if instructions else []
+        called: set[str] = set()
+        for item in self._items:
+            match item:
+                case MessageItem(role=role):
+                    if item.text:
+                        messages.append(Message(role, item.text))
+                case FunctionCallItem(call_id=call_id, name=name, arguments=arguments):
+                    called.add(call_id)
+                    call = ToolCall(call_id, name, json.loads(arguments))
+                    messages.append(Message("assistant", tool_calls=(call,)))
+                case FunctionOutputItem(call_id=call_id, output=output):
+                    if call_id in called:
+                        messages.append(Message("tool", output, call_id=call_id))
+        return messages
+
+    def _index(self, item_id: str) -> int:
+        for index, item in enumerate(self._items):
+            if item.id == item_id:
+                return index
+        raise RequestError(
+            f"no item {item_id!r} in this conversation", code="item_not_found", param="item_id"
+        )
+
+    def _forget_oldest(self) -> None:
+        while len(self._items) > MAX_ITEMS:
+            self._internal.discard(self._items.pop(0).id)

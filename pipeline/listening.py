@@ -1,0 +1,238 @@
+"""What the user says, from frames to committed utterances with their transcripts."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from core.audio import ASR_RATE_HZ, AudioFrame, samples_to_ms
+from core.errors import EarshotError, EngineError, Overloaded, RequestError
+from core.events import (
+    Failed,
+    HypothesisChanged,
+    InputCleared,
+    InputCommitted,
+    ItemAdded,
+    ItemDone,
+    SessionEvent,
+    SpeechDiscarded,
+    SpeechStarted,
+    SpeechStopped,
+    Transcribed,
+    TranscriptionFailed,
+)
+from core.ids import new_id
+from core.items import AudioPart, MessageItem
+from core.ports import Clock
+from core.queues import DropOldest
+from engines.base import AsrResult
+from pipeline.endpointer import Edge
+from pipeline.engines import EngineSet
+from pipeline.hearing import Heard, Hearing
+from pipeline.history import History
+from pipeline.settings import SessionSettings
+from pipeline.stable_prefix import Agreed
+from pipeline.transcription import Utterance
+from pipeline.turn import Mark, Turn
+
+logger = logging.getLogger(__name__)
+
+MIN_COMMIT_MS = 100
+"A client that commits less has sent nothing: the hosted service draws the same line."
+
+
+class Reactions(Protocol):
+    """What the session does about what was heard."""
+
+    def speech_started(self) -> None: ...
+
+    def understood(self, turn: Turn, result: AsrResult) -> None: ...
+
+    def not_understood(self, turn: Turn, error: EarshotError) -> None: ...
+
+
+@dataclass(slots=True)
+class _Open:
+    """The utterance that is being spoken."""
+
+    utterance: Utterance
+    turn: Turn
+    start: int
+    "Sample of the session at which its audio begins."
+    end: int
+
+
+class Listening:
+    """Runs one session's ear. With `turn_detection` it commits by itself, without, on command."""
+
+    def __init__(
+        self,
+        hearing: Hearing,
+        engines: EngineSet,
+        history: History,
+        settings: Callable[[], SessionSettings],
+        reactions: Reactions,
+        clock: Clock,
+        emit: Callable[[SessionEvent], None],
+    ) -> None:
+        self._hearing, self._engines, self._history = hearing, engines, history
+        self._settings, self._reactions = settings, reactions
+        self._clock, self._emit = clock, emit
+        self._open: _Open | None = None
+        self._uncommitted = 0
+        "Samples since the last commit or clear (push-to-talk)."
+        self._transcribing = 0
+
+    @property
+    def is_transcribing(self) -> bool:
+        """Committed audio whose words are not known yet."""
+        return self._transcribing > 0
+
+    @property
+    def is_active(self) -> bool:
+        """Somebody speaks, or what was said is not known yet."""
+        return self._open is not None or self.is_transcribing
+
+    async def run(self, frames: DropOldest[AudioFrame], tasks: asyncio.TaskGroup) -> None:
+        """Listen until the frames end."""
+        async for frame in frames:
+            for heard in self._hearing.push(frame):
+                self._hear(heard, tasks)
+
+    def commit(self, tasks: asyncio.TaskGroup) -> None:
+        """The client says that the utterance is over. Raises RequestError when there is none."""
+        open_ = self._open
+        if open_ is None:
+            if samples_to_ms(self._uncommitted, ASR_RATE_HZ) < MIN_COMMIT_MS:
+                raise RequestError(
+                    f"the input audio buffer holds less than {MIN_COMMIT_MS} ms of audio",
+                    code="input_audio_buffer_commit_empty",
+                )
+            open_ = self._begin(self._hearing.samples, tasks)  # nothing in it was speech
+            open_.utterance.push(self._hearing.recent())
+        self._hearing.reset()
+        self._finish(open_, tasks)
+
+    def clear(self) -> None:
+        """Forget what was not committed."""
+        self._hearing.reset()
+        self._uncommitted = 0
+        if self._open is not None:
+            self._open.utterance.discard()
+            self._emit(SpeechDiscarded(self._open.utterance.id))
+            self._open = None
+        self._emit(InputCleared())
+
+    def close(self) -> None:
+        """Free what a recogniser keeps for an utterance that nobody will hear about."""
+        if self._open is not None:
+            self._open.utterance.discard()
+            self._open = None
+
+    def _hear(self, heard: Heard, tasks: asyncio.TaskGroup) -> None:
+        self._uncommitted += len(heard.pcm) if self._open is None else 0
+        edge = heard.edge.edge if heard.edge else None
+        if edge is Edge.STARTED and self._open is None:
+            self._start(heard, tasks)
+            return
+        open_ = self._open
+        if open_ is None:
+            return
+        open_.utterance.push(heard.pcm)
+        if heard.edge is None or self._settings().turn_detection is None:
+            return
+        if edge is Edge.CANDIDATE:
+            open_.end = heard.edge.at
+            open_.utterance.prepare(tasks)
+        elif edge is Edge.RESUMED:
+            open_.utterance.resume()
+        elif edge is Edge.ENDED:
+            open_.end = heard.edge.at
+            self._finish(open_, tasks)
+
+    def _start(self, heard: Heard, tasks: asyncio.TaskGroup) -> None:
+        open_ = self._begin(self._hearing.samples - len(heard.pcm), tasks)
+        open_.utterance.push(heard.pcm)
+        if self._settings().turn_detection is not None:
+            self._emit(SpeechStarted(open_.utterance.id, _ms(open_.start)))
+        self._reactions.speech_started()
+
+    def _begin(self, start: int, tasks: asyncio.TaskGroup) -> _Open:
+        settings = self._settings()
+        item_id = new_id("item")
+        utterance = Utterance(
+            self._engines.recogniser(settings.asr), item_id, self._language(), settings.prompt
+        )
+        utterance.follow(tasks, self._hypothesis(item_id), self._recogniser_failed)
+        self._open = _Open(utterance, Turn(new_id("turn"), item_id), start, self._hearing.samples)
+        return self._open
+
+    def _finish(self, open_: _Open, tasks: asyncio.TaskGroup) -> None:
+        """Commit: from here on the client knows the item, and its words are on their way."""
+        self._open = None
+        self._uncommitted = 0
+        now, settings = self._clock.now(), self._settings()
+        if settings.turn_detection is None:
+            open_.end = self._hearing.samples
+        silence_s = (self._hearing.samples - open_.end) / ASR_RATE_HZ
+        open_.turn.mark(Mark.SPEECH_END, now - silence_s)
+        open_.turn.mark(Mark.ENDPOINT, now)
+        item = MessageItem(open_.utterance.id, "user", (AudioPart(),))
+        if settings.turn_detection is not None:
+            self._emit(SpeechStopped(item.id, _ms(open_.end)))
+        previous = self._history.add(item)
+        self._emit(InputCommitted(item.id, previous))
+        self._emit(ItemAdded(item, previous))
+        self._emit(ItemDone(item, previous))
+        self._transcribing += 1
+        tasks.create_task(self._transcribe(open_), name=f"transcribe-{item.id}")
+
+    async def _transcribe(self, open_: _Open) -> None:
+        item_id, turn = open_.utterance.id, open_.turn
+        try:
+            self._check_language()
+            result = await open_.utterance.finish()
+        except (EngineError, Overloaded, RequestError) as exc:
+            self._transcribing -= 1
+            logger.warning("! utterance %s: %s (%s)", item_id, exc, exc.code)
+            self._emit(TranscriptionFailed(item_id, exc.code, str(exc)))
+            self._reactions.not_understood(turn, exc)
+            return
+        self._transcribing -= 1
+        turn.mark(Mark.ASR_FINAL, self._clock.now())
+        self._history.replace(MessageItem(item_id, "user", (AudioPart(result.text),)))
+        audio_s = round(open_.utterance.audio_ms / 1000, 3)
+        self._emit(Transcribed(item_id, result.text, audio_s, result.language))
+        self._reactions.understood(turn, result)
+
+    def _hypothesis(self, item_id: str) -> Callable[[Agreed, int], None]:
+        def report(agreed: Agreed, audio_ms: int) -> None:
+            self._emit(HypothesisChanged(item_id, agreed.stable, agreed.unstable, audio_ms))
+
+        return report
+
+    def _recogniser_failed(self, exc: EarshotError) -> None:
+        self._emit(Failed(exc.code, f"live words are interrupted: {exc}"))
+
+    def _language(self) -> str | None:
+        settings = self._settings()
+        heard = self._engines.recogniser(settings.asr).info.languages
+        if settings.language is None and len(heard) == 1:
+            return heard[0]
+        return settings.language
+
+    def _check_language(self) -> None:
+        settings = self._settings()
+        info = self._engines.recogniser(settings.asr).info
+        if settings.language is not None and settings.language not in info.languages:
+            raise RequestError(
+                f"{info.name} does not hear {settings.language!r}; it hears: "
+                + ", ".join(info.languages),
+                code="unsupported_language",
+                param="audio.input.transcription.language",
+            )
+
+
+def _ms(samples: int) -> int:
+    return max(0, round(samples_to_ms(samples, ASR_RATE_HZ)))

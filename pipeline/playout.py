@@ -1,0 +1,171 @@
+"""What goes to the speaker: one writer per answer, exact frames, and a count of what was heard.
+
+Server-paced: a track pulls one frame per 20 ms. Client-paced: frames are handed over as they come.
+A new answer or `clear` makes the old writer dead: what it still writes goes nowhere.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Literal, Protocol
+
+from core.audio import PTIME_MS, AudioFrame, Pcm, samples_to_ms
+from media.framer import Framer
+from media.resample import Resampler
+
+PACED_RATE_HZ = 48_000
+"Opus's own rate: what a WebRTC track takes."
+CLIENT_RATE_HZ = 24_000
+"The rate that OpenAI Realtime clients expect."
+MAX_QUEUED_MS = 4000
+"Synthesis runs ahead by this much, no more: an interruption throws it away."
+
+PacedBy = Literal["server", "client"]
+
+
+class Listener(Protocol):
+    """What the session is told; called from the task that writes or pulls, never re-entered."""
+
+    def playout_started(self, response_id: str) -> None: ...
+    def playout_stopped(self, response_id: str) -> None: ...
+    def playout_cleared(self, response_id: str) -> None: ...
+
+
+class PlayoutWriter:
+    """The only way into the speaker for one answer."""
+
+    def __init__(self, playout: "Playout", response_id: str, source_rate_hz: int) -> None:
+        self.response_id = response_id
+        self.is_dead = False
+        self.is_finished = False
+        self.written = 0
+        "Samples at the playout's rate, silence at the very end included."
+        self.played = 0
+        "Samples that the speaker took (server-paced), or that were handed over (client-paced)."
+        self.has_started = False
+        self._playout = playout
+        self._resampler = Resampler(source_rate_hz, playout.rate_hz)
+        self._framer = Framer(playout.rate_hz)
+
+    @property
+    def heard_ms(self) -> float:
+        return samples_to_ms(self.played, self._playout.rate_hz)
+
+    @property
+    def total_ms(self) -> float:
+        return samples_to_ms(self.written, self._playout.rate_hz)
+
+    async def write(self, pcm: Pcm) -> None:
+        """Queue sound; waits while `MAX_QUEUED_MS` are queued."""
+        for frame in self._framer.push(self._resampler.push(pcm)):
+            await self._playout.put(self, frame)
+
+    async def finish(self) -> None:
+        """The answer has no more sound; the last frame is filled with silence."""
+        for frame in self._framer.push(self._resampler.flush()):
+            await self._playout.put(self, frame)
+        if (rest := self._framer.flush()) is not None:
+            await self._playout.put(self, rest)
+        self.is_finished = True
+        self._playout.finished(self)
+
+
+class Playout:
+    def __init__(
+        self,
+        paced_by: PacedBy,
+        listener: Listener,
+        deliver: Callable[[str, Pcm], None] | None = None,
+    ) -> None:
+        """`deliver(response_id, pcm)` takes the frames of a client-paced session."""
+        self.paced_by = paced_by
+        self.rate_hz = PACED_RATE_HZ if paced_by == "server" else CLIENT_RATE_HZ
+        self._listener = listener
+        self._deliver = deliver
+        self._frames: deque[AudioFrame] = deque()
+        self._writer: PlayoutWriter | None = None
+        self._has_room = asyncio.Event()
+        self._has_room.set()
+        self._is_idle = asyncio.Event()
+        self._is_idle.set()
+
+    @property
+    def writer(self) -> PlayoutWriter | None:
+        """Of the answer that is being spoken; None when nothing is."""
+        return self._writer
+
+    @property
+    def is_audible(self) -> bool:
+        """Sound is going to the speaker."""
+        return self._writer is not None and self._writer.has_started
+
+    def open(self, response_id: str, source_rate_hz: int) -> PlayoutWriter:
+        """Begin an answer; what is left of the one before is cleared."""
+        self.clear()
+        self._writer = PlayoutWriter(self, response_id, source_rate_hz)
+        self._is_idle.clear()
+        return self._writer
+
+    async def drained(self) -> None:
+        """Wait until nothing is left to be heard."""
+        await self._is_idle.wait()
+
+    def clear(self) -> PlayoutWriter | None:
+        """Stop at once. Returns the writer that was cut off, which knows how much was heard."""
+        writer = self._writer
+        self._frames.clear()
+        self._has_room.set()
+        if writer is None:
+            return None
+        writer.is_dead = True
+        self._end()
+        if writer.has_started:
+            self._listener.playout_cleared(writer.response_id)
+        return writer
+
+    def pull(self) -> AudioFrame | None:
+        """The next 20 ms for the speaker; None when there is nothing to play."""
+        writer = self._writer
+        if writer is None or not self._frames:
+            return None
+        frame = self._frames.popleft()
+        self._has_room.set()
+        self._played(writer, frame)
+        if not self._frames and writer.is_finished:
+            self._stop(writer)
+        return frame
+
+    async def put(self, writer: PlayoutWriter, frame: AudioFrame) -> None:
+        """For writers: hand over one frame."""
+        if self.paced_by == "client":
+            if not writer.is_dead and self._deliver is not None:
+                writer.written += len(frame.pcm)
+                self._played(writer, frame)
+                self._deliver(writer.response_id, frame.pcm)
+            return
+        while not writer.is_dead and len(self._frames) * PTIME_MS >= MAX_QUEUED_MS:
+            self._has_room.clear()
+            await self._has_room.wait()
+        if not writer.is_dead:
+            writer.written += len(frame.pcm)
+            self._frames.append(frame)
+
+    def finished(self, writer: PlayoutWriter) -> None:
+        """For writers: no more frames will come."""
+        if not writer.is_dead and not self._frames:
+            self._stop(writer)
+
+    def _played(self, writer: PlayoutWriter, frame: AudioFrame) -> None:
+        writer.played += len(frame.pcm)
+        if not writer.has_started:
+            writer.has_started = True
+            self._listener.playout_started(writer.response_id)
+
+    def _stop(self, writer: PlayoutWriter) -> None:
+        self._end()
+        if writer.has_started:
+            self._listener.playout_stopped(writer.response_id)
+
+    def _end(self) -> None:
+        self._writer = None
+        self._is_idle.set()

@@ -1,0 +1,95 @@
+"""Every live session of the server: admission, lookup, drain."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from core.errors import Overloaded
+from pipeline.conversation import Conversations
+from pipeline.playout import PacedBy
+from pipeline.session import Session, Surroundings
+from pipeline.settings import SessionSettings
+
+logger = logging.getLogger(__name__)
+
+RETRY_AFTER_S = 5
+"Calls last minutes, but somebody hangs up every few seconds on a full server."
+
+
+class Sessions:
+    def __init__(
+        self, surroundings: Surroundings, conversations: Conversations, max_sessions: int
+    ) -> None:
+        self._surroundings, self._conversations = surroundings, conversations
+        self._max_sessions = max_sessions
+        self._live: dict[str, Session] = {}
+        self._is_draining = False
+        self._is_empty = asyncio.Event()
+        self._is_empty.set()
+
+    @property
+    def count(self) -> int:
+        return len(self._live)
+
+    def find(self, session_id: str) -> Session | None:
+        return self._live.get(session_id)
+
+    @asynccontextmanager
+    async def open(
+        self,
+        settings: SessionSettings,
+        *,
+        paced_by: PacedBy,
+        conversation_id: str | None = None,
+        door: str = "realtime",
+    ) -> AsyncIterator[Session]:
+        """A running session for as long as the body runs; leaving it frees everything.
+
+        Raises Overloaded server_full or draining, RequestError for settings that cannot be.
+        """
+        self._admit()
+        conversation = self._conversations.get(conversation_id)
+        session = Session(settings, conversation, paced_by, self._surroundings)
+        self._live[session.id] = session
+        self._is_empty.clear()
+        self._report()
+        logger.info("= session %s opened (%s), %d live", session.id, door, self.count)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(session.run(), name=session.id)
+                try:
+                    yield session
+                finally:
+                    session.close()
+        finally:
+            del self._live[session.id]
+            if not self._live:
+                self._is_empty.set()
+            self._report()
+            logger.info("= session %s closed, %d live", session.id, self.count)
+
+    async def drain(self, timeout_s: float) -> None:
+        """Take no new sessions; let turns finish, at most `timeout_s`; then end all."""
+        self._is_draining = True
+        try:
+            async with asyncio.timeout(timeout_s):
+                await asyncio.gather(*(s.settled() for s in self._live.values()))
+        except TimeoutError:
+            logger.warning("! drain: %d session(s) cut off after %.0f s", self.count, timeout_s)
+        for session in tuple(self._live.values()):
+            session.close()
+        await self._is_empty.wait()
+
+    def _admit(self) -> None:
+        if self._is_draining:
+            raise Overloaded(
+                "the server is shutting down", retry_after_s=RETRY_AFTER_S, code="draining"
+            )
+        if self.count >= self._max_sessions:
+            raise Overloaded(
+                f"all {self._max_sessions} sessions are in use", retry_after_s=RETRY_AFTER_S
+            )
+
+    def _report(self) -> None:
+        self._surroundings.metrics.gauge("earshot_sessions", self.count)
