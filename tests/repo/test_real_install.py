@@ -28,7 +28,8 @@ def _environment(**more: str) -> dict[str, str]:
     kept = {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith(("MAKE", "EARSHOT_", "VIRTUAL_ENV")) and name not in {"VENV", "CI"}
+        if not name.startswith(("MAKE", "MFLAGS", "EARSHOT_", "VIRTUAL_ENV"))
+        and name not in {"ARGS", "CI", "EXTRAS", "HOST", "PORT", "VENV"}
     }
     return kept | more
 
