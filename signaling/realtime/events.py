@@ -1,0 +1,144 @@
+"""What a client may send. A closed union, read with `match`."""
+
+from typing import Annotated, Any, Literal
+
+from msgspec import UNSET, Meta, Struct
+
+from signaling.realtime.session_object import (
+    Modalities,
+    PcmFormat,
+    Sent,
+    SessionObject,
+    VoiceId,
+    WireStruct,
+)
+
+ItemId = Annotated[str, Meta(min_length=1, max_length=64)]
+"Ids are kept with the conversation: a bound on what a client can make us keep."
+
+
+class ClientEventBase(Struct, frozen=True, forbid_unknown_fields=True, tag_field="type"):
+    """Every client event may carry an id, which an error repeats."""
+
+    event_id: str | None = None
+
+
+class SessionUpdate(ClientEventBase, frozen=True, kw_only=True, tag="session.update"):
+    session: SessionObject
+
+
+class InputAppend(ClientEventBase, frozen=True, kw_only=True, tag="input_audio_buffer.append"):
+    audio: str
+
+
+class InputCommit(ClientEventBase, frozen=True, tag="input_audio_buffer.commit"):
+    pass
+
+
+class InputClear(ClientEventBase, frozen=True, tag="input_audio_buffer.clear"):
+    pass
+
+
+class OutputClear(ClientEventBase, frozen=True, tag="output_audio_buffer.clear"):
+    pass
+
+
+class Content(WireStruct, frozen=True):
+    """A part of a message; which fields it needs depends on the type and the role."""
+
+    type: Literal["input_text", "input_audio", "input_image", "output_text", "output_audio"]
+    text: str | None = None
+    transcript: str | None = None
+    audio: str | None = None
+    image_url: str | None = None
+    detail: str | None = None
+
+
+class NewItem(WireStruct, frozen=True, tag_field="type"):
+    id: ItemId | None = None
+    object: str | None = None
+    status: str | None = None
+
+
+class NewMessage(NewItem, frozen=True, kw_only=True, tag="message"):
+    role: Literal["system", "user", "assistant"]
+    content: list[Content]
+
+
+class NewFunctionCall(NewItem, frozen=True, kw_only=True, tag="function_call"):
+    name: str
+    arguments: str
+    call_id: str | None = None
+
+
+class NewFunctionOutput(NewItem, frozen=True, kw_only=True, tag="function_call_output"):
+    call_id: str
+    output: str
+
+
+class ItemCreate(ClientEventBase, frozen=True, kw_only=True, tag="conversation.item.create"):
+    item: NewMessage | NewFunctionCall | NewFunctionOutput
+    previous_item_id: str | None = None
+
+
+class ItemDelete(ClientEventBase, frozen=True, kw_only=True, tag="conversation.item.delete"):
+    item_id: str
+
+
+class ItemRetrieve(ClientEventBase, frozen=True, kw_only=True, tag="conversation.item.retrieve"):
+    item_id: str
+
+
+class ItemTruncate(ClientEventBase, frozen=True, kw_only=True, tag="conversation.item.truncate"):
+    item_id: str
+    content_index: Annotated[int, Meta(ge=0, le=0)]
+    audio_end_ms: Annotated[int, Meta(ge=0)]
+
+
+class ResponseAudioOutput(WireStruct, frozen=True):
+    format: Sent[PcmFormat] = UNSET
+    voice: Sent[str | VoiceId] = UNSET
+
+
+class ResponseAudio(WireStruct, frozen=True):
+    output: Sent[ResponseAudioOutput] = UNSET
+
+
+class ResponseParams(WireStruct, frozen=True):
+    """What differs for one answer."""
+
+    output_modalities: Sent[Modalities] = UNSET
+    instructions: Sent[str] = UNSET
+    audio: Sent[ResponseAudio] = UNSET
+    conversation: Sent[Literal["auto", "none"]] = UNSET
+    input: Sent[list[Any]] = UNSET
+    metadata: Sent[dict[str, str]] = UNSET
+    tools: Sent[list[Any]] = UNSET
+    tool_choice: Sent[str | dict[str, Any]] = UNSET
+    prompt: Sent[dict[str, Any]] = UNSET
+    max_output_tokens: Any = UNSET
+    parallel_tool_calls: Any = UNSET
+    reasoning: Any = UNSET
+
+
+class ResponseCreate(ClientEventBase, frozen=True, tag="response.create"):
+    response: ResponseParams | None = None
+
+
+class ResponseCancel(ClientEventBase, frozen=True, tag="response.cancel"):
+    response_id: str | None = None
+
+
+ClientEvent = (
+    SessionUpdate
+    | InputAppend
+    | InputCommit
+    | InputClear
+    | OutputClear
+    | ItemCreate
+    | ItemDelete
+    | ItemRetrieve
+    | ItemTruncate
+    | ResponseCreate
+    | ResponseCancel
+)

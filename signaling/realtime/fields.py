@@ -1,0 +1,135 @@
+"""Turns a wrong field into an error that says which one, what was wrong and what is allowed."""
+
+import re
+from collections.abc import Iterable
+from functools import cache
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import inspect
+
+from core.errors import RequestError
+
+T = TypeVar("T")
+
+_AT = re.compile(r" - at `\$\.?(?P<path>.*)`$")
+_UNKNOWN = re.compile(r"unknown field `(?P<name>.*)`")
+_MISSING = re.compile(r"missing required field `(?P<name>.*)`")
+_WRONG_TYPE = re.compile(r"^Expected `(?P<wanted>[^`]*)`, got `(?P<got>[^`]*)`")
+_STEP = re.compile(r"[^.\[\]]+|\[[^\]]*\]")
+
+MAX_NAME_LENGTH = 64
+"Of what a client sent, so much is repeated in an error: enough to find a typo."
+
+
+def checked(raw: Any, wanted: type[T], *, prefix: str = "") -> T:
+    """`raw` (decoded JSON) as `wanted`.
+
+    Raises RequestError with `param` (below `prefix`) and code unknown_parameter,
+    missing_required_parameter, invalid_type or invalid_value.
+    """
+    try:
+        return msgspec.convert(raw, wanted)
+    except msgspec.ValidationError as exc:
+        raise _error(str(exc), raw, wanted, prefix) from None
+
+
+def _error(text: str, raw: Any, wanted: type, prefix: str) -> RequestError:
+    at = _AT.search(text)
+    path, problem = (at["path"], text[: at.start()]) if at else ("", text)
+    path = path.removesuffix(".")
+    if match := _UNKNOWN.search(problem):
+        param = _joined(prefix, path, match["name"][:MAX_NAME_LENGTH])
+        allowed = _listed(_fields(_nodes(raw, wanted, path)))
+        return RequestError(
+            f"Unknown parameter: '{param}'. Allowed: {allowed}.",
+            code="unknown_parameter",
+            param=param,
+        )
+    if match := _MISSING.search(problem):
+        param = _joined(prefix, path, match["name"])
+        return RequestError(
+            f"Missing required parameter: '{param}'.",
+            code="missing_required_parameter",
+            param=param,
+        )
+    param = _joined(prefix, path)
+    if match := _WRONG_TYPE.match(problem):
+        message = f"Invalid type for '{param}': expected {match['wanted']}, got {match['got']}."
+        return RequestError(message, code="invalid_type", param=param)
+    allowed = _listed(_values(raw, wanted, path))
+    wish = f"Allowed: {allowed}" if allowed else problem
+    return RequestError(f"Invalid value for '{param}'. {wish}.", code="invalid_value", param=param)
+
+
+def _joined(*parts: str) -> str:
+    return ".".join(part for part in parts if part).replace(".[", "[")
+
+
+def _listed(values: Iterable[object]) -> str:
+    return ", ".join(sorted({str(value) for value in values}))
+
+
+@cache
+def _info(wanted: type) -> inspect.Type:
+    return inspect.type_info(wanted)
+
+
+def _nodes(raw: Any, wanted: type, path: str) -> list[inspect.Type]:
+    """What may stand at the path: several where a union leaves it open."""
+    nodes = _chosen(_flat(_info(wanted)), raw)
+    for step in _STEP.findall(path):
+        raw = raw.get(step) if isinstance(raw, dict) else _element(raw, step)
+        nodes = _chosen([below for node in nodes for below in _below(node, step)], raw)
+    return nodes
+
+
+def _element(raw: Any, step: str) -> Any:
+    index = step.strip("[]")
+    return raw[int(index)] if isinstance(raw, list) and index.isdecimal() else None
+
+
+def _chosen(nodes: list[inspect.Type], raw: Any) -> list[inspect.Type]:
+    """Of a tagged union, what the tag in `raw` says; everything if it says nothing known."""
+    if not isinstance(raw, dict):
+        return nodes
+    tagged = [
+        node
+        for node in nodes
+        if isinstance(node, inspect.StructType)
+        and node.tag_field is not None
+        and raw.get(node.tag_field) == node.tag
+    ]
+    return [*tagged] or nodes
+
+
+def _flat(node: inspect.Type) -> list[inspect.Type]:
+    return list(node.types) if isinstance(node, inspect.UnionType) else [node]
+
+
+def _below(node: inspect.Type, step: str) -> list[inspect.Type]:
+    match node:
+        case inspect.StructType(fields=fields):
+            return [t for field in fields if field.encode_name == step for t in _flat(field.type)]
+        case inspect.ListType(item_type=item):
+            return _flat(item)
+        case _:
+            return []
+
+
+def _fields(nodes: list[inspect.Type]) -> set[str]:
+    structs = [node for node in nodes if isinstance(node, inspect.StructType)]
+    tags = {node.tag_field for node in structs if node.tag_field}
+    return tags | {field.encode_name for node in structs for field in node.fields}
+
+
+def _values(raw: Any, wanted: type, path: str) -> set[object]:
+    """The literals or tags that may stand at the path; empty where it is not an enumeration."""
+    above, _, last = path.rpartition(".")
+    tags: set[object] = {
+        node.tag
+        for node in _nodes(raw, wanted, above)
+        if isinstance(node, inspect.StructType) and node.tag_field == last
+    }
+    literals = (n for n in _nodes(raw, wanted, path) if isinstance(n, inspect.LiteralType))
+    return tags | {value for node in literals for value in node.values}

@@ -1,0 +1,78 @@
+"""One text frame of a client to a client event. Bounded, no state."""
+
+from collections.abc import Mapping
+from typing import Any, get_args
+
+import msgspec
+
+from core.errors import RequestError
+from signaling.realtime.events import ClientEvent, InputAppend
+from signaling.realtime.fields import MAX_NAME_LENGTH, checked
+
+MAX_EVENT_BYTES = 20 * 1024 * 1024
+"The API allows 15 MiB of audio per append, which is 20 MiB of base64."
+
+MAX_CONTROL_EVENT_BYTES = 256 * 1024
+"Any other event; the longest instructions of a real client have some 50 kB."
+
+_KINDS: Mapping[str, type[ClientEvent]] = {
+    str(kind.__struct_config__.tag): kind for kind in get_args(ClientEvent)
+}
+
+
+class BadEvent(RequestError):
+    """A client event that cannot be taken. `event_id` is the client's own, if it could be read."""
+
+    def __init__(
+        self, message: str, *, code: str, param: str | None = None, event_id: str | None = None
+    ) -> None:
+        super().__init__(message, code=code, param=param)
+        self.event_id = event_id
+
+
+def decode(text: str) -> ClientEvent:
+    """Raises BadEvent."""
+    raw = _decoded(text)
+    event_id = raw.get("event_id")
+    event_id = event_id if isinstance(event_id, str) else None
+    name = raw.get("type")
+    kind = _KINDS.get(name) if isinstance(name, str) else None
+    if kind is None:
+        code, said = _unknown(name)
+        message = f"{said} Allowed: {', '.join(sorted(_KINDS))}."
+        raise BadEvent(message, code=code, param="type", event_id=event_id)
+    if kind is not InputAppend:
+        _check_size(text, MAX_CONTROL_EVENT_BYTES, event_id)
+    try:
+        return checked(raw, kind)
+    except RequestError as exc:
+        raise BadEvent(str(exc), code=exc.code, param=exc.param, event_id=event_id) from None
+
+
+def _decoded(text: str) -> dict[str, Any]:
+    _check_size(text, MAX_EVENT_BYTES)
+    try:
+        raw = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        raise BadEvent("The event is not valid JSON.", code="invalid_json") from None
+    if not isinstance(raw, dict):
+        raise BadEvent("The event is not a JSON object.", code="invalid_json")
+    return raw
+
+
+def _check_size(text: str, limit_bytes: int, event_id: str | None = None) -> None:
+    """Counts characters: JSON of clients is ASCII or close to it."""
+    if len(text) > limit_bytes:
+        raise BadEvent(
+            f"The event has {len(text)} bytes; the limit is {limit_bytes}.",
+            code="event_too_large",
+            event_id=event_id,
+        )
+
+
+def _unknown(name: object) -> tuple[str, str]:
+    if name is None:
+        return "missing_required_parameter", "Missing required parameter: 'type'."
+    if not isinstance(name, str):
+        return "invalid_type", "Invalid type for 'type': expected str."
+    return "unknown_event_type", f"Unknown event type: '{name[:MAX_NAME_LENGTH]}'."

@@ -1,0 +1,174 @@
+"""Server events as JSON objects, with exactly the fields of the GA shapes. No state, no ids."""
+
+from base64 import b64encode
+from collections.abc import Iterator
+from typing import Any, assert_never
+
+from core.audio import Pcm
+from core.events import Modality, ResponseCreated, ResponseDone, Transcribed, TurnTraced
+from core.items import AudioPart, FunctionCallItem, FunctionOutputItem, Item, MessageItem, Part
+from signaling.realtime.session import output_json
+
+Json = dict[str, Any]
+
+TRANSCRIPTION = "conversation.item.input_audio_transcription"
+
+MAX_DELTA_SAMPLES = 12_000
+"""Audio per `response.output_audio.delta`: 0.5 s at 24 kHz, 32 kB as base64. Clients can start on
+it at once, and it stays below the 64 KiB that some of them take as the limit of a message."""
+
+
+def event(kind: str, /, **fields: Any) -> Json:
+    return {"type": kind, **fields}
+
+
+def error_event(
+    code: str, message: str, *, kind: str, param: str | None = None, event_id: str | None = None
+) -> Json:
+    """`kind`: invalid_request_error or server_error. `event_id`: the client's event at fault."""
+    error = {"type": kind, "code": code, "message": message, "param": param, "event_id": event_id}
+    return event("error", error=error)
+
+
+def item_json(item: Item) -> Json:
+    common: Json = {"id": item.id, "object": "realtime.item"}
+    match item:
+        case MessageItem(role=role, parts=parts, status=status):
+            content = [_content(part, role) for part in parts]
+            return {**common, "type": "message", "status": status, "role": role, "content": content}
+        case FunctionCallItem(call_id=call_id, name=name, arguments=arguments, status=status):
+            return {
+                **common,
+                "type": "function_call",
+                "status": status,
+                "call_id": call_id,
+                "name": name,
+                "arguments": arguments,
+            }
+        case FunctionOutputItem(call_id=call_id, output=output):
+            return {
+                **common,
+                "type": "function_call_output",
+                "status": "completed",
+                "call_id": call_id,
+                "output": output,
+            }
+        case _:
+            assert_never(item)
+
+
+def part_json(modality: Modality, text: str) -> Json:
+    """The content part of an answer."""
+    if modality == "audio":
+        return {"type": "audio", "transcript": text}
+    return {"type": "text", "text": text}
+
+
+def audio_deltas(pcm: Pcm) -> Iterator[str]:
+    """Base64 of s16le, in pieces of at most MAX_DELTA_SAMPLES."""
+    for start in range(0, len(pcm), MAX_DELTA_SAMPLES):
+        yield b64encode(pcm[start : start + MAX_DELTA_SAMPLES].astype("<i2").tobytes()).decode()
+
+
+def response_json(
+    happened: ResponseCreated | ResponseDone, conversation_id: str, voice: str
+) -> Json:
+    response: Json = {
+        "id": happened.response_id,
+        "object": "realtime.response",
+        "status": "in_progress",
+        "status_details": None,
+        "output": [],
+        "conversation_id": conversation_id,
+        "output_modalities": [happened.modality],
+        "max_output_tokens": "inf",
+        "audio": {"output": output_json(voice)},
+        "usage": None,
+        "metadata": None,
+    }
+    if isinstance(happened, ResponseDone):
+        response["status"] = happened.status
+        response["status_details"] = _status_details(happened)
+        response["output"] = [item_json(item) for item in happened.output]
+        response["usage"] = _usage(happened)
+    return response
+
+
+def transcribed(happened: Transcribed) -> list[Json]:
+    ids: Json = {"item_id": happened.item_id, "content_index": 0}
+    completed = event(
+        f"{TRANSCRIPTION}.completed",
+        **ids,
+        transcript=happened.transcript,
+        usage={"type": "duration", "seconds": happened.audio_s},
+    )
+    if not happened.transcript:
+        return [completed]
+    return [event(f"{TRANSCRIPTION}.delta", **ids, delta=happened.transcript), completed]
+
+
+def arguments_done(call: FunctionCallItem, ids: Json) -> list[Json]:
+    ids = {**ids, "call_id": call.call_id}
+    name = "response.function_call_arguments"
+    return [
+        event(f"{name}.delta", **ids, delta=call.arguments),
+        event(f"{name}.done", **ids, name=call.name, arguments=call.arguments),
+    ]
+
+
+def turn_json(traced: TurnTraced) -> Json:
+    return {
+        "id": traced.turn_id,
+        "item_id": traced.item_id,
+        "response_id": traced.response_id,
+        "status": traced.status,
+        "response_latency_ms": traced.response_latency_ms,
+        "stages": [
+            {"stage": span.stage, "start_ms": span.start_ms, "end_ms": span.end_ms}
+            for span in traced.stages
+        ],
+    }
+
+
+def _status_details(done: ResponseDone) -> Json | None:
+    if done.status == "completed":
+        return None
+    details: Json = {"type": done.status}
+    if done.reason:
+        details["reason"] = done.reason
+    if done.error_code:
+        details["error"] = {
+            "type": "server_error",
+            "code": done.error_code,
+            "message": done.error_message,
+        }
+    return details
+
+
+def _usage(done: ResponseDone) -> Json:
+    """Token counts; our engines take text, so none are audio."""
+    usage = done.usage
+    return {
+        "total_tokens": usage.input_tokens + usage.output_tokens,
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "input_token_details": {
+            "text_tokens": usage.input_tokens,
+            "audio_tokens": 0,
+            "image_tokens": 0,
+            "cached_tokens": 0,
+        },
+        "output_token_details": {"text_tokens": usage.output_tokens, "audio_tokens": 0},
+    }
+
+
+def _content(part: Part, role: str) -> Json:
+    match part, role:
+        case AudioPart(transcript=transcript), "assistant":
+            return {"type": "output_audio", "transcript": transcript or ""}
+        case AudioPart(transcript=transcript), _:
+            return {"type": "input_audio", "transcript": transcript}
+        case _, "assistant":
+            return {"type": "output_text", "text": part.text}
+        case _:
+            return {"type": "input_text", "text": part.text}
