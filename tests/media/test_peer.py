@@ -1,0 +1,359 @@
+"""Two real peers in one process, over the loopback of ICE, DTLS, SRTP and SCTP."""
+
+import asyncio
+import gc
+import threading
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+from aiortc import RTCPeerConnection
+from aiortc.mediastreams import AudioStreamTrack, VideoStreamTrack
+
+from core.audio import AudioFrame
+from core.errors import Conflict, RequestError
+from media.channel import MAX_EARLY_MESSAGES
+from media.opus import OpusSettings
+from media.peer import CloseReason, Peer, PeerCallbacks, PeerSettings
+from tests.media.signals import assert_continuous, joined, peak_hz, tone
+
+DEADLINE_S = 10
+"For what takes 50 ms on a quiet machine."
+
+
+@dataclass
+class End:
+    """One side and what it noticed."""
+
+    hz: float
+    settings: PeerSettings = field(default_factory=PeerSettings)
+    frames: list[AudioFrame] = field(default_factory=list)
+    messages: asyncio.Queue[str | bytes] = field(default_factory=asyncio.Queue)
+    closed: list[CloseReason] = field(default_factory=list)
+    opened: asyncio.Event = field(default_factory=asyncio.Event)
+    connected: asyncio.Event = field(default_factory=asyncio.Event)
+    heard_a_second: asyncio.Event = field(default_factory=asyncio.Event)
+    ticks: int = 0
+
+    def __post_init__(self) -> None:
+        self.peer = Peer(self.callbacks(), self.settings)
+
+    def callbacks(self) -> PeerCallbacks:
+        return PeerCallbacks(
+            pull=self.pull,
+            on_frame=self.on_frame,
+            on_message=self.messages.put_nowait,
+            on_open=self.opened.set,
+            on_connected=self.connected.set,
+            on_closed=self.closed.append,
+        )
+
+    def pull(self) -> AudioFrame:
+        rate_hz = self.settings.playout_rate_hz
+        start = self.ticks * rate_hz // 50
+        self.ticks += 1
+        return AudioFrame(tone(self.hz, rate_hz // 50, rate_hz, start), rate_hz, start)
+
+    def on_frame(self, frame: AudioFrame) -> None:
+        self.frames.append(frame)
+        if len(self.frames) >= 50:
+            self.heard_a_second.set()
+
+
+def run(coroutine: Coroutine[Any, Any, None]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(3 * DEADLINE_S):
+            await coroutine
+
+    asyncio.run(bounded())
+
+
+async def call(offerer: End, answerer: End) -> None:
+    await offerer.peer.accept(await answerer.peer.answer(await offerer.peer.offer()))
+
+
+Scene = Callable[[End, End], Coroutine[Any, Any, None]]
+
+
+async def in_call(scene: Scene, offerer: End, answerer: End) -> tuple[CloseReason, CloseReason]:
+    """Connect, play the scene, and return why each side ended."""
+    await call(offerer, answerer)
+    async with asyncio.TaskGroup() as tasks:
+        ends = [tasks.create_task(end.peer.run()) for end in (offerer, answerer)]
+        async with asyncio.timeout(DEADLINE_S):
+            for end in (offerer, answerer):
+                await end.connected.wait()
+                await end.opened.wait()
+            await scene(offerer, answerer)
+    return ends[0].result(), ends[1].result()
+
+
+async def all_tasks_ended() -> None:
+    """Also aiortc's own; its connectivity checks notice a closed socket 20 ms later."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    if others:
+        async with asyncio.timeout(1):
+            await asyncio.wait(others)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def hang_up(offerer: End, answerer: End) -> None:
+    await offerer.peer.close()
+
+
+def test_audio_and_events_both_ways() -> None:
+    async def scene(offerer: End, answerer: End) -> None:
+        offerer.peer.send('{"type": "session.update"}')
+        answerer.peer.send("é" * 100_000)
+        assert await answerer.messages.get() == '{"type": "session.update"}'
+        assert await offerer.messages.get() == "é" * 100_000
+        await offerer.heard_a_second.wait()
+        await answerer.heard_a_second.wait()
+        await offerer.peer.close()
+
+    async def main() -> None:
+        offerer = End(900)
+        answerer = End(500, PeerSettings(playout_rate_hz=24_000, jitter_depth=2))
+        reasons = await in_call(scene, offerer, answerer)
+        assert reasons == (CloseReason.CLOSED, CloseReason.REMOTE_CLOSED)
+        for end, heard_hz in ((offerer, 500), (answerer, 900)):
+            assert_continuous(end.frames, 16000)
+            assert peak_hz(joined(end.frames[10:]), 16000) == pytest.approx(heard_hz, abs=15)
+            assert end.closed == [end.peer.reason]
+
+    run(main())
+
+
+def test_texts_sent_before_the_channel_opens_arrive_in_order() -> None:
+    async def scene(offerer: End, answerer: End) -> None:
+        assert [await offerer.messages.get() for _ in range(10)] == [str(n) for n in range(10)]
+        await offerer.peer.close()
+
+    async def main() -> None:
+        offerer, answerer = End(500), End(500)
+        for n in range(10):
+            answerer.peer.send(str(n))
+        await in_call(scene, offerer, answerer)
+
+    run(main())
+
+
+def test_nothing_is_left_behind() -> None:
+    async def main() -> None:
+        for _ in range(3):
+            await in_call(hang_up, End(500), End(500))
+        await all_tasks_ended()
+        gc.collect()
+        alive = [o for o in gc.get_objects() if isinstance(o, Peer | RTCPeerConnection)]
+        assert len(alive) <= 2  # what this frame's last call may still hold
+
+    threads = threading.active_count()
+    run(main())
+    assert threading.active_count() <= threads
+
+
+def deaf(end: End) -> None:
+    """Cut the cable: this end's sockets neither send nor receive any more."""
+    gatherer = end.peer._audio.receiver.transport.transport.iceGatherer
+
+    def drop(*arguments: object) -> None:
+        pass
+
+    for protocol in gatherer._connection._protocols:
+        for target, name in ((protocol, "datagram_received"), (protocol.transport, "sendto")):
+            setattr(target, name, drop)
+
+
+def test_a_vanished_peer_ends_the_call_in_bounded_time() -> None:
+    async def scene(offerer: End, answerer: End) -> None:
+        deaf(offerer)
+        offerer.peer.stop()
+
+    async def main() -> None:
+        answerer = End(500, PeerSettings(vanished_timeout_s=1))
+        reasons = await in_call(scene, End(500), answerer)
+        assert reasons == (CloseReason.CLOSED, CloseReason.CONNECTION_LOST)
+        assert answerer.closed == [CloseReason.CONNECTION_LOST]
+
+    run(main())
+
+
+def test_a_peer_that_never_connects_is_given_up() -> None:
+    async def main() -> None:
+        offerer, answerer = End(500), End(500, PeerSettings(connect_timeout_s=0.2))
+        await answerer.peer.answer(await offerer.peer.offer())
+        await offerer.peer.close()
+        assert await answerer.peer.run() is CloseReason.CONNECT_TIMEOUT
+        assert answerer.closed == [CloseReason.CONNECT_TIMEOUT]
+        await all_tasks_ended()
+
+    run(main())
+
+
+def test_an_offer_without_candidates_connects() -> None:
+    async def main() -> None:
+        offerer, answerer = End(500), End(500)
+        offer = await offerer.peer.offer()
+        bare = "".join(
+            line for line in offer.splitlines(keepends=True) if not line.startswith("a=candidate")
+        )
+        await offerer.peer.accept(await answerer.peer.answer(bare))
+        async with asyncio.TaskGroup() as tasks:
+            for end in (offerer, answerer):
+                tasks.create_task(end.peer.run())
+            await answerer.heard_a_second.wait()
+            await offerer.peer.close()
+        assert answerer.closed == [CloseReason.REMOTE_CLOSED]
+
+    run(main())
+
+
+def test_cancelling_run_frees_the_peer() -> None:
+    async def main() -> None:
+        offerer, answerer = End(500), End(500)
+        await call(offerer, answerer)
+        running = asyncio.ensure_future(answerer.peer.run())
+        await answerer.connected.wait()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert answerer.closed == [CloseReason.CLOSED]
+        await offerer.peer.close()
+        await offerer.peer.close()
+        assert offerer.closed == [offerer.peer.reason]
+
+    run(main())
+
+
+@pytest.mark.parametrize("name", ["pull", "on_frame", "on_message", "on_open", "on_connected"])
+def test_a_bug_in_a_callback_ends_the_peer_loudly(name: str) -> None:
+    async def main() -> None:
+        offerer, answerer = End(500), End(500)
+
+        def broken(*args: object) -> None:
+            raise LookupError(name)
+
+        callbacks = replace(answerer.callbacks(), **{name: broken})
+        answerer.peer = Peer(callbacks)
+        offerer.peer.send("hello")
+        await call(offerer, answerer)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(offerer.peer.run())
+            with pytest.raises(LookupError, match=name):
+                await answerer.peer.run()
+        assert answerer.closed == [CloseReason.CLOSED]
+        assert offerer.closed == [CloseReason.REMOTE_CLOSED]
+
+    run(main())
+
+
+def test_a_wrong_frame_from_pull_ends_the_peer_loudly() -> None:
+    async def main() -> None:
+        offerer, answerer = End(500), End(500)
+        wrong = AudioFrame(tone(500, 480, 24_000), 24_000, 0)
+        answerer.peer = Peer(replace(answerer.callbacks(), pull=lambda: wrong))
+        await call(offerer, answerer)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(offerer.peer.run())
+            with pytest.raises(ValueError, match="480 samples at 24000 Hz"):
+                await answerer.peer.run()
+
+    run(main())
+
+
+def test_a_peer_that_does_not_take_events_is_closed() -> None:
+    async def scene(offerer: End, answerer: End) -> None:
+        deaf(offerer)
+        while answerer.peer.reason is None:
+            answerer.peer.send("x" * 10_000)
+        offerer.peer.stop()
+
+    async def main() -> None:
+        answerer = End(500, PeerSettings(max_buffered_bytes=100_000))
+        reasons = await in_call(scene, End(500), answerer)
+        assert reasons[1] is CloseReason.LAGGING
+        answerer.peer.send("after the end: dropped")
+
+    run(main())
+
+
+def test_too_many_early_texts_close_the_peer() -> None:
+    async def main() -> None:
+        answerer = End(500)
+        for _ in range(MAX_EARLY_MESSAGES + 1):
+            answerer.peer.send("x")
+        assert await answerer.peer.run() is CloseReason.LAGGING
+
+    run(main())
+
+
+def test_a_second_offer_on_a_closed_call_is_a_conflict() -> None:
+    async def main() -> None:
+        offerer, answerer = End(500), End(500)
+        offer = await offerer.peer.offer()
+        await answerer.peer.close()
+        with pytest.raises(Conflict) as error:
+            await answerer.peer.answer(offer)
+        assert error.value.code == "call_not_open"
+        await offerer.peer.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("offer", ["", "hello", "v=0\r\n"])
+def test_a_bad_offer_leaves_nothing(offer: str) -> None:
+    async def main() -> None:
+        answerer = End(500)
+        with pytest.raises(RequestError):
+            await answerer.peer.answer(offer)
+        assert answerer.closed == [CloseReason.CLOSED]
+        await all_tasks_ended()
+
+    run(main())
+
+
+def test_video_and_foreign_channels_are_declined() -> None:
+    async def main() -> None:
+        answerer = End(700)
+        browser = RTCPeerConnection()
+        browser.addTrack(AudioStreamTrack())
+        browser.addTrack(VideoStreamTrack())
+        foreign = browser.createDataChannel("chat")
+        declined = asyncio.Event()
+        foreign.on("close", declined.set)
+        await browser.setLocalDescription(await browser.createOffer())
+        answer = await answerer.peer.answer(browser.localDescription.sdp)
+        audio, video = (part for part in answer.split("m=") if part.startswith(("audio", "video")))
+        assert "a=sendrecv" in audio
+        assert "a=inactive" in video
+        assert "opus" in audio
+        assert "PCMU" not in audio
+        await browser.setRemoteDescription(
+            type(browser.localDescription)(sdp=answer, type="answer")
+        )
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(answerer.peer.run())
+            await answerer.heard_a_second.wait()
+            await declined.wait()
+            await browser.close()
+        assert not answerer.opened.is_set()
+        assert answerer.closed == [CloseReason.REMOTE_CLOSED]
+
+    run(main())
+
+
+def test_packets_of_10_ms_are_heard_as_frames() -> None:
+    async def scene(offerer: End, answerer: End) -> None:
+        await answerer.heard_a_second.wait()
+        await offerer.peer.close()
+
+    async def main() -> None:
+        offerer = End(500, PeerSettings(opus=OpusSettings(frame_ms=10)))
+        half = AudioFrame(tone(500, 480, 48_000), 48_000, 0)
+        offerer.peer = Peer(replace(offerer.callbacks(), pull=lambda: half), offerer.settings)
+        answerer = End(500)
+        await in_call(scene, offerer, answerer)
+        assert_continuous(answerer.frames, 16000)
+
+    run(main())

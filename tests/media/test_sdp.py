@@ -1,0 +1,79 @@
+import pytest
+
+from core.errors import RequestError, TooLarge
+from media.sdp import MAX_SDP_BYTES, checked_sdp
+
+OFFER = """v=0
+o=- 4611731400430051336 2 IN IP4 127.0.0.1
+s=-
+t=0 0
+a=group:BUNDLE 0 1
+m=audio 9 UDP/TLS/RTP/SAVPF 111 0
+c=IN IP4 0.0.0.0
+a=rtcp:9 IN IP4 0.0.0.0
+a=candidate:1 1 udp 2113937151 0b2c1a0e-1b2c-4d5e-8f90-a1b2c3d4e5f6.local 50000 typ host
+a=candidate:2 1 udp 2113937150 192.0.2.7 50001 typ host
+a=end-of-candidates
+a=ice-ufrag:Oyef
+a=ice-pwd:7C8Hr2lcmNdWzGv1uVAGRiD5
+a=fingerprint:sha-256 AA:BB
+a=setup:actpass
+a=mid:0
+a=sendrecv
+a=rtcp-mux
+a=rtpmap:111 opus/48000/2
+a=rtpmap:0 PCMU/8000
+m=application 9 UDP/DTLS/SCTP webrtc-datachannel
+c=IN IP4 0.0.0.0
+a=ice-ufrag:Oyef
+a=ice-pwd:7C8Hr2lcmNdWzGv1uVAGRiD5
+a=fingerprint:sha-256 AA:BB
+a=setup:actpass
+a=mid:1
+a=sctp-port:5000
+"""
+
+
+def test_hidden_hosts_and_the_end_of_candidates_are_taken_out() -> None:
+    checked = checked_sdp(OFFER)
+    assert ".local" not in checked
+    assert "end-of-candidates" not in checked
+    assert "192.0.2.7 50001" in checked
+    assert checked.count("\r\n") == OFFER.count("\n") - 2
+
+
+def without(*starts: str) -> str:
+    return "\n".join(line for line in OFFER.splitlines() if not line.startswith(starts))
+
+
+AUDIO = OFFER[OFFER.index("m=audio") : OFFER.index("m=application")]
+
+BAD = {
+    "empty": ("", "invalid_sdp", "v=0"),
+    "not sdp": ("hello", "invalid_sdp", "v=0"),
+    "json": ('{"sdp": "v=0"}', "invalid_sdp", "v=0"),
+    "only a version": ("v=0", "sdp_without_audio", "no audio"),
+    "data only": (OFFER.replace(AUDIO, ""), "sdp_without_audio", "no audio"),
+    "audio off": (OFFER.replace("m=audio 9", "m=audio 0"), "sdp_without_audio", "no audio"),
+    "broken line": (OFFER.replace("m=audio 9", "m=audio x"), "invalid_sdp", "parsed"),
+    "broken candidate": (OFFER.replace("192.0.2.7 50001", ""), "invalid_sdp", "parsed"),
+    "broken rtpmap": (OFFER.replace("opus/48000/2", "opus"), "invalid_sdp", "parsed"),
+    "no opus": (OFFER.replace("opus/", "isac/"), "sdp_without_opus", "Opus"),
+    "no ufrag": (without("a=ice-ufrag"), "invalid_sdp", "ufrag"),
+    "no pwd": (without("a=ice-pwd"), "invalid_sdp", "pwd"),
+    "no fingerprint": (without("a=fingerprint"), "invalid_sdp", "fingerprint"),
+}
+
+
+@pytest.mark.parametrize(("sdp", "code", "message"), BAD.values(), ids=BAD)
+def test_bad_sdp_is_named(sdp: str, code: str, message: str) -> None:
+    with pytest.raises(RequestError, match=message) as error:
+        checked_sdp(sdp)
+    assert error.value.code == code
+
+
+@pytest.mark.parametrize("sdp", [OFFER + "a=x\n" * MAX_SDP_BYTES, OFFER + AUDIO * 8])
+def test_too_large_names_the_limit(sdp: str) -> None:
+    with pytest.raises(TooLarge, match="limit") as error:
+        checked_sdp(sdp)
+    assert error.value.code == "sdp_too_large"

@@ -1,0 +1,176 @@
+import asyncio
+
+import numpy as np
+import pytest
+from aiortc.mediastreams import MediaStreamError
+
+from core.audio import AudioFrame
+from media.jitter import JitterStats
+from media.opus import OpusDecoder, OpusEncoder
+from media.tracks import MAX_FILL_MS, SourceTrack, TrackSource
+from tests.loop import run_virtual
+from tests.media.signals import assert_continuous, joined, peak_hz, tone
+
+Packet = tuple[int, int, bytes]
+"Sequence number, timestamp, payload."
+
+
+def stream(
+    count: int, hz: float = 500, first: int = 65_530, clock: int = 2**32 - 9600
+) -> list[Packet]:
+    """A tone as RTP packets; sequence numbers and timestamps wrap on the way."""
+    encoder = OpusEncoder(48000)
+    return [
+        (
+            (first + i) & 0xFFFF,
+            (clock + 960 * i) & 0xFFFFFFFF,
+            encoder.encode(tone(hz, 960, 48000, start=960 * i)),
+        )
+        for i in range(count)
+    ]
+
+
+def listen(source: TrackSource, packets: list[Packet]) -> list[AudioFrame]:
+    return [frame for packet in packets for frame in source.push(*packet)]
+
+
+@pytest.mark.parametrize("depth", [0, 1, 2])
+def test_one_packet_in_is_one_frame_out(depth: int) -> None:
+    source = TrackSource(depth)
+    counts = [len(source.push(*packet)) for packet in stream(50)]
+    assert counts == [0] * depth + [1] * (50 - depth)
+
+
+def test_audio_is_what_was_sent() -> None:
+    frames = listen(TrackSource(), stream(100))
+    assert_continuous(frames, 16000)
+    assert peak_hz(joined(frames[5:]), 16000) == pytest.approx(500, abs=2)
+
+
+@pytest.mark.parametrize("lost", [[20], [20, 21, 22], [10, 30, 50], list(range(20, 60))])
+def test_lost_packets_keep_their_time(lost: list[int]) -> None:
+    source = TrackSource()
+    frames = listen(source, [p for i, p in enumerate(stream(100)) if i not in lost])
+    assert_continuous(frames, 16000)
+    assert len(frames) == 99
+    assert source.filled_samples == 960 * len(lost)
+    assert source.stats == JitterStats(lost=len(lost))
+
+
+def test_a_long_gap_is_filled_only_so_far() -> None:
+    packets = stream(400)
+    source = TrackSource()
+    frames = listen(source, packets[:50] + packets[350:])
+    assert_continuous(frames, 16000)
+    assert len(frames) == 99 + MAX_FILL_MS // 20
+
+
+def test_a_restarted_sender_goes_on_without_a_gap() -> None:
+    source = TrackSource()
+    frames = listen(source, stream(50) + stream(50, first=9000, clock=77))
+    assert_continuous(frames, 16000)
+    assert source.stats.resyncs == 1
+    assert len(frames) >= 97
+
+
+@pytest.mark.parametrize("bad", [b"", b"\x03", b"\xff\xff\xff"])
+def test_a_bad_packet_is_concealed(bad: bytes) -> None:
+    packets = stream(50)
+    packets[20] = (*packets[20][:2], bad)
+    source = TrackSource()
+    frames = listen(source, packets)
+    assert_continuous(frames, 16000)
+    assert (len(frames), source.corrupt) == (49, 1)
+
+
+def test_packets_of_another_length_become_frames_of_20_ms() -> None:
+    encoder = OpusEncoder(48000)
+    payloads = [encoder.encode(np.zeros(960, np.int16)) for _ in range(9)]
+    # code 3: three frames in one packet (RFC 6716 section 3.2.5), as a 60 ms sender makes them
+    sixty_ms = [
+        bytes([payloads[0][0] | 3, 0x83])
+        + bytes(len(p) - 1 for p in payloads[i : i + 2])
+        + b"".join(p[1:] for p in payloads[i : i + 3])
+        for i in range(0, 9, 3)
+    ]
+    frames = listen(TrackSource(0), [(i, 2880 * i, p) for i, p in enumerate(sixty_ms)])
+    assert_continuous(frames, 16000)
+    assert len(frames) == 9
+
+
+def beep(index: int) -> AudioFrame:
+    return AudioFrame(tone(440, 480, 24000, start=480 * index), 24000, 480 * index)
+
+
+def test_source_track_sends_20_ms_every_20_ms() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        track = SourceTrack(lambda: beep(0), 24000)
+        decoder = OpusDecoder()
+        for tick in range(50):
+            packet = await track.recv()
+            assert packet.pts == 960 * tick
+            assert loop.time() == pytest.approx(0.02 * tick)
+            assert len(decoder.decode(bytes(packet))) == 960
+
+    assert run_virtual(main()) == pytest.approx(0.98)
+
+
+def test_pace_does_not_drift_when_each_packet_takes_time() -> None:
+    async def main() -> None:
+        track = SourceTrack(lambda: None)
+        for _ in range(100):
+            await track.recv()
+            await asyncio.sleep(0.013)
+
+    assert run_virtual(main()) == pytest.approx(99 * 0.02 + 0.013)
+
+
+@pytest.mark.parametrize(("stall_s", "skipped"), [(0.09, 0), (0.5, 23)])
+def test_a_stall_is_caught_up_or_left_as_a_gap(stall_s: float, skipped: int) -> None:
+    async def main() -> None:
+        track = SourceTrack(lambda: None)
+        await track.recv()
+        await asyncio.sleep(stall_s + 0.015)
+        packets = [await track.recv() for _ in range(50)]
+        assert track.skipped_ticks == pytest.approx(skipped, abs=1)
+        assert packets[0].pts == 960 * (1 + track.skipped_ticks)
+        assert asyncio.get_running_loop().time() == pytest.approx(0.02 * (50 + track.skipped_ticks))
+
+    run_virtual(main())
+
+
+def test_nothing_to_play_is_silence() -> None:
+    async def main() -> None:
+        track = SourceTrack(lambda: None)
+        decoder = OpusDecoder()
+        heard = [decoder.decode(bytes(await track.recv())) for _ in range(5)]
+        assert not np.concatenate(heard).any()
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        AudioFrame(np.zeros(480, np.int16), 24000, 0),
+        AudioFrame(np.zeros(959, np.int16), 48000, 0),
+        AudioFrame(np.zeros(0, np.int16), 48000, 0),
+    ],
+)
+def test_a_frame_of_another_length_or_rate_is_a_bug(wrong: AudioFrame) -> None:
+    async def main() -> None:
+        with pytest.raises(ValueError, match="the track plays 960 at 48000 Hz"):
+            await SourceTrack(lambda: wrong).recv()
+
+    run_virtual(main())
+
+
+def test_a_stopped_track_ends() -> None:
+    async def main() -> None:
+        track = SourceTrack(lambda: None)
+        track.stop()
+        with pytest.raises(MediaStreamError):
+            await track.recv()
+
+    run_virtual(main())
