@@ -47,8 +47,8 @@ class ServerConfig(Section, frozen=True):
     api_key: Annotated[
         str,
         Meta(
-            pattern=r"^([!-~]{16,256})?$",
-            title="16 to 256 visible ASCII characters",
+            pattern=r"^([A-Za-z0-9._~-]{16,256})?$",
+            title="16 to 256 of A-Z a-z 0-9 . _ ~ -",
             description="The key callers must send; empty: made at need and kept in state_dir.",
         ),
     ] = ""

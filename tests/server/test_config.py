@@ -105,7 +105,7 @@ def test_variables(
         ),
         (
             {"EARSHOT_API_KEY": "tooshort"},
-            "EARSHOT_API_KEY: expected 16 to 256 visible ASCII characters, got something else",
+            "EARSHOT_API_KEY: expected 16 to 256 of A-Z a-z 0-9 . _ ~ -, got something else",
         ),
     ],
 )

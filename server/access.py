@@ -1,0 +1,97 @@
+"""The gate of auth.py in front of every route, and CORS for foreign sites that hold the key."""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+
+from aiohttp import hdrs
+from aiohttp import web as aioweb
+from aiohttp.typedefs import Handler, Middleware
+
+from core.errors import Forbidden
+from server.auth import Access, Caller, Gate, token_of
+
+ACCESS = aioweb.RequestKey("access", Access)
+
+FORWARDED = ("Forwarded", "X-Forwarded-For", "X-Real-IP")
+"Headers by which a proxy says that somebody else is asking."
+
+PREFLIGHT: Mapping[str, str] = {
+    "Access-Control-Allow-Methods": "GET, POST, PUT, PATCH, DELETE",
+    "Access-Control-Allow-Headers": "Authorization, Content-Type, X-Request-ID",
+    "Access-Control-Allow-Private-Network": "true",  # asked by Chrome before a site reaches the LAN
+    "Access-Control-Max-Age": "600",
+}
+
+EXPOSED_HEADERS = "Location, Retry-After, X-Request-ID"
+"What a script of another site may read of an answer, beside its body."
+
+
+def guard(gate: Gate) -> Middleware:
+    """Let in, or answer 401 or 403 before routing shows whether the path exists."""
+
+    @aioweb.middleware
+    async def run(request: aioweb.Request, handler: Handler) -> aioweb.StreamResponse:
+        caller = caller_of(request)
+        if request.method == hdrs.METH_OPTIONS and (asks := _preflight(gate, caller, request)):
+            return asks
+        request[ACCESS] = gate.admit(caller, is_public=_is_public(request))
+        return await handler(request)
+
+    return run
+
+
+PUBLIC = "earshot_public"
+"Attribute of a handler that is answered without a key."
+
+
+def _is_public(request: aioweb.Request) -> bool:
+    return getattr(request.match_info.handler, PUBLIC, False) is True
+
+
+def caller_of(request: aioweb.Request) -> Caller:
+    """What the gate wants to know. Raises Forbidden for two Host or Origin headers."""
+    for name in (hdrs.HOST, hdrs.ORIGIN):
+        if len(request.headers.getall(name, ())) > 1:
+            raise Forbidden(f"more than one {name} header", code="forbidden_host")
+    return Caller(
+        host=request.headers.get(hdrs.HOST),
+        origin=request.headers.get(hdrs.ORIGIN),
+        scheme=request.scheme,
+        token=token_of(
+            request.headers.get(hdrs.AUTHORIZATION),
+            ", ".join(request.headers.getall(hdrs.SEC_WEBSOCKET_PROTOCOL, ())) or None,
+        ),
+        is_forwarded=any(name in request.headers for name in FORWARDED),
+    )
+
+
+def _preflight(gate: Gate, caller: Caller, request: aioweb.Request) -> aioweb.Response | None:
+    """A browser asks whether a foreign site may ask; it cannot send the key with that."""
+    if caller.origin is None or "Access-Control-Request-Method" not in request.headers:
+        return None
+    if not gate.allows_origin(caller.origin):
+        return None
+    return aioweb.Response(
+        status=HTTPStatus.NO_CONTENT,
+        headers={
+            **PREFLIGHT,
+            "Access-Control-Allow-Origin": caller.origin,
+            "Vary": "Origin",
+        },
+    )
+
+
+async def allow_reading(request: aioweb.Request, response: aioweb.StreamResponse) -> None:
+    """`on_response_prepare`: lets the foreign site that came with the key read the answer.
+
+    Also when the answer is a 401: its developer should see why.
+    """
+    origin = request.headers.get(hdrs.ORIGIN)
+    access: Access | None = request.get(ACCESS)
+    cors_origin = access.cors_origin if access else None
+    if response.status == HTTPStatus.UNAUTHORIZED:
+        cors_origin = origin
+    if cors_origin:
+        response.headers["Access-Control-Allow-Origin"] = cors_origin
+        response.headers["Access-Control-Expose-Headers"] = EXPOSED_HEADERS
+        response.headers.add("Vary", "Origin")

@@ -1,0 +1,66 @@
+"""The HTTP application: doors' routes behind the edge and the gate."""
+
+import logging
+import ssl
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from socket import socket
+
+from aiohttp import web as aioweb
+from aiohttp.typedefs import Handler
+
+from core.http import Route
+from core.ports import Metrics
+from server.access import PUBLIC, allow_reading, guard
+from server.auth import Gate
+from server.edge import edge, stamp
+
+logger = logging.getLogger(__name__)
+
+HEADER_LIMIT_BYTES = 8190  # of one header line; cookies of a shared localhost can be large
+CLOSE_TIMEOUT_S = 1.0  # turns have had their time to drain before connections close
+
+
+def build(
+    routes: Iterable[Route], gate: Gate, metrics: Metrics, *, max_body_bytes: int
+) -> aioweb.Application:
+    """Mount the routes. The order of middlewares is the order in which a request meets them."""
+    app = aioweb.Application(
+        middlewares=[edge(metrics, max_body_bytes), guard(gate)],
+        client_max_size=max_body_bytes,
+        handler_args={"max_line_size": HEADER_LIMIT_BYTES, "max_field_size": HEADER_LIMIT_BYTES},
+    )
+    app.on_response_prepare.append(stamp)
+    app.on_response_prepare.append(allow_reading)
+    for route in routes:
+        if route.method == "GET":  # with its HEAD
+            app.router.add_get(route.path, _marked(route))
+        else:
+            app.router.add_route(route.method, route.path, _marked(route))
+    return app
+
+
+def _marked(route: Route) -> Handler:
+    """The handler, recognisable as public; a wrapper, since methods take no attributes."""
+
+    async def handler(request: aioweb.Request) -> aioweb.StreamResponse:
+        response: aioweb.StreamResponse = await route.handler(request)
+        return response
+
+    setattr(handler, PUBLIC, route.is_public)
+    return handler
+
+
+@asynccontextmanager
+async def running(
+    app: aioweb.Application, sockets: Sequence[socket], context: ssl.SSLContext | None
+) -> AsyncIterator[None]:
+    """Serve on bound sockets while the body runs; then close what is open."""
+    runner = aioweb.AppRunner(app, access_log=None, shutdown_timeout=CLOSE_TIMEOUT_S)
+    await runner.setup()
+    try:
+        for opened in sockets:
+            await aioweb.SockSite(runner, opened, ssl_context=context).start()
+        yield
+    finally:
+        await runner.cleanup()

@@ -1,0 +1,237 @@
+"""Errors on their way out: the only table from an error to an HTTP status or WebSocket close code.
+
+Every response passes here: it gets a request id, and an error becomes one JSON shape.
+"""
+
+import logging
+import re
+from collections.abc import Iterator, Mapping
+from http import HTTPStatus
+from time import perf_counter
+from typing import Any
+
+import msgspec
+from aiohttp import WSCloseCode
+from aiohttp import web as aioweb
+from aiohttp.typedefs import Handler, Middleware
+
+from core.errors import (
+    ConfigError,
+    Conflict,
+    EarshotError,
+    EngineError,
+    EngineMissing,
+    EngineTimeout,
+    Forbidden,
+    NotFound,
+    Overloaded,
+    RemoteProtocolError,
+    RequestError,
+    TooLarge,
+    Unauthorized,
+)
+from core.ids import new_id
+from core.ports import Metrics
+from server.logs import request_id
+
+logger = logging.getLogger(__name__)
+
+STATUS: Mapping[type[EarshotError], tuple[HTTPStatus, int]] = {
+    EarshotError: (HTTPStatus.INTERNAL_SERVER_ERROR, WSCloseCode.INTERNAL_ERROR),
+    ConfigError: (HTTPStatus.INTERNAL_SERVER_ERROR, WSCloseCode.INTERNAL_ERROR),
+    RemoteProtocolError: (HTTPStatus.BAD_REQUEST, WSCloseCode.PROTOCOL_ERROR),
+    RequestError: (HTTPStatus.BAD_REQUEST, WSCloseCode.POLICY_VIOLATION),
+    Unauthorized: (HTTPStatus.UNAUTHORIZED, WSCloseCode.POLICY_VIOLATION),
+    Forbidden: (HTTPStatus.FORBIDDEN, WSCloseCode.POLICY_VIOLATION),
+    NotFound: (HTTPStatus.NOT_FOUND, WSCloseCode.POLICY_VIOLATION),
+    Conflict: (HTTPStatus.CONFLICT, WSCloseCode.POLICY_VIOLATION),
+    TooLarge: (HTTPStatus.REQUEST_ENTITY_TOO_LARGE, WSCloseCode.MESSAGE_TOO_BIG),
+    Overloaded: (HTTPStatus.SERVICE_UNAVAILABLE, WSCloseCode.TRY_AGAIN_LATER),
+    EngineError: (HTTPStatus.BAD_GATEWAY, WSCloseCode.INTERNAL_ERROR),
+    EngineMissing: (HTTPStatus.NOT_IMPLEMENTED, WSCloseCode.INTERNAL_ERROR),
+    EngineTimeout: (HTTPStatus.GATEWAY_TIMEOUT, WSCloseCode.INTERNAL_ERROR),
+}
+
+STATUS_BY_CODE: Mapping[str, HTTPStatus] = {
+    "method_not_allowed": HTTPStatus.METHOD_NOT_ALLOWED,
+    "unsupported_media_type": HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+}
+"Where a code says more than its class."
+
+MAX_REQUEST_ID_CHARS = 64  # a UUID has 36; a proxy's trace id 55
+_REQUEST_ID = re.compile(rf"[!-~]{{1,{MAX_REQUEST_ID_CHARS}}}")
+
+QUIET_PATHS = ("/health", "/metrics", "/static/")
+"Asked for every few seconds, or by the dozen: logged at debug."
+
+
+class ErrorDetail(msgspec.Struct, frozen=True):
+    """What went wrong, as the OpenAI REST API says it."""
+
+    message: str
+    type: str
+    "`invalid_request_error` (change the request) or `server_error` (try again, or tell us)."
+    code: str
+    "Stable; match on it."
+    param: str | None = None
+    "Which field, as a dotted path."
+
+
+class ErrorBody(msgspec.Struct, frozen=True):
+    """Body of every answer above 399."""
+
+    error: ErrorDetail
+
+
+def status_of(error: EarshotError) -> HTTPStatus:
+    """The HTTP status that an error is answered with."""
+    return STATUS_BY_CODE.get(error.code) or _row(error)[0]
+
+
+def close_code_of(error: EarshotError) -> int:
+    """The code that a WebSocket is closed with when an error ends it."""
+    return _row(error)[1]
+
+
+def _row(error: EarshotError) -> tuple[HTTPStatus, int]:
+    return next(STATUS[cls] for cls in type(error).__mro__ if cls in STATUS)
+
+
+def error_response(error: EarshotError) -> aioweb.Response:
+    """The error as JSON, with `Retry-After` where waiting helps."""
+    status = status_of(error)
+    is_ours = status >= HTTPStatus.INTERNAL_SERVER_ERROR
+    detail = ErrorDetail(
+        message=str(error),
+        type="server_error" if is_ours else "invalid_request_error",
+        code=error.code,
+        param=getattr(error, "param", None),
+    )
+    response = aioweb.Response(
+        status=status,
+        body=msgspec.json.encode(ErrorBody(detail)),
+        content_type="application/json",
+        headers={"Cache-Control": "no-store"},
+    )
+    if isinstance(error, Overloaded):
+        response.headers["Retry-After"] = str(error.retry_after_s)
+    if isinstance(error, Unauthorized):
+        response.headers["WWW-Authenticate"] = "Bearer"
+    return response
+
+
+def request_id_of(header: str | None) -> str:
+    """The caller's id if it is printable and short, or a new one."""
+    return header if header and _REQUEST_ID.fullmatch(header) else new_id("req")
+
+
+PREPARED = aioweb.RequestKey("prepared", aioweb.StreamResponse)
+"The response whose head has been sent: too late for another one."
+
+REQUEST_ID = aioweb.RequestKey("request_id", str)
+
+
+def edge(metrics: Metrics, max_body_bytes: int) -> Middleware:
+    """The outermost middleware: request id, log line, size limit, errors into answers."""
+
+    @aioweb.middleware
+    async def run(request: aioweb.Request, handler: Handler) -> aioweb.StreamResponse:
+        request[REQUEST_ID] = request_id_of(request.headers.get("X-Request-ID"))
+        request_id.set(request[REQUEST_ID])
+        started = perf_counter()
+        try:
+            check_size(request.content_length, max_body_bytes)
+            response = await handler(request)
+        except Exception as error:
+            response = await _answer(request, error, metrics)
+        _log(request, response, 1000 * (perf_counter() - started))
+        metrics.count(
+            "earshot_http_requests", route=_route_of(request), status=str(response.status)
+        )
+        return response
+
+    return run
+
+
+def check_size(body_bytes: int | None, limit_bytes: int) -> None:
+    """Refuse a body by its Content-Length, before reading it."""
+    if body_bytes is not None and body_bytes > limit_bytes:
+        raise TooLarge(f"a body of {body_bytes} bytes; at most {limit_bytes} are taken")
+
+
+async def _answer(
+    request: aioweb.Request, error: Exception, metrics: Metrics
+) -> aioweb.StreamResponse:
+    """The response to a failed request, or the end of one that is already under way."""
+    if isinstance(error, aioweb.HTTPException) and error.status < HTTPStatus.BAD_REQUEST:
+        return error  # a redirect
+    known = _known(request, error)
+    if known is None:
+        logger.error("%s %s failed", request.method, request.path, exc_info=error)
+        known = EarshotError(f"an error of ours; the log has it under {request_id.get()}")
+    metrics.count("earshot_errors", code=known.code)
+    prepared: aioweb.StreamResponse | None = request.get(PREPARED)
+    if prepared is None:
+        response = error_response(known)
+        if isinstance(error, aioweb.HTTPMethodNotAllowed):
+            response.headers["Allow"] = error.headers["Allow"]
+        return response
+    logger.warning("%s %s ended: %s (%s)", request.method, request.path, known, known.code)
+    if isinstance(prepared, aioweb.WebSocketResponse):
+        await prepared.close(code=close_code_of(known), message=known.code.encode())
+    elif request.transport is not None:
+        request.transport.abort()  # half an answer must not look like a whole one
+    return prepared
+
+
+def _known(request: aioweb.Request, error: Exception) -> EarshotError | None:
+    """The error as one of ours; None for a bug."""
+    match error:
+        case EarshotError():
+            return error
+        case ExceptionGroup():
+            causes = list(_leaves(error))
+            is_ours = all(isinstance(cause, EarshotError) for cause in causes)
+            return next(c for c in causes if isinstance(c, EarshotError)) if is_ours else None
+        case aioweb.HTTPRequestEntityTooLarge():
+            return TooLarge(str(error.text))
+        case aioweb.HTTPMethodNotAllowed():
+            allowed = ", ".join(sorted(error.allowed_methods))
+            return RequestError(
+                f"{request.path} takes {allowed}, not {error.method}", code="method_not_allowed"
+            )
+        case aioweb.HTTPNotFound():
+            return NotFound(f"there is no {request.method} {request.path[:200]}")
+        case aioweb.HTTPException() if error.status < HTTPStatus.INTERNAL_SERVER_ERROR:
+            return RequestError(error.text or error.reason)
+        case _:
+            return None
+
+
+def _leaves(group: ExceptionGroup[Any]) -> Iterator[BaseException]:
+    for error in group.exceptions:
+        if isinstance(error, ExceptionGroup):
+            yield from _leaves(error)
+        else:
+            yield error
+
+
+async def stamp(request: aioweb.Request, response: aioweb.StreamResponse) -> None:
+    """`on_response_prepare`: what every response carries, streams and upgrades included."""
+    request[PREPARED] = response
+    response.headers["X-Request-ID"] = request[REQUEST_ID]
+    response.headers.setdefault("X-Content-Type-Options", "nosniff")
+
+
+def _route_of(request: aioweb.Request) -> str:
+    resource = request.match_info.route.resource
+    return resource.canonical if resource is not None else "unknown"
+
+
+def _log(request: aioweb.Request, response: aioweb.StreamResponse, took_ms: float) -> None:
+    """One line per request; without the query, which may hold what is nobody's business."""
+    is_quiet = request.path.startswith(QUIET_PATHS) and response.status < HTTPStatus.BAD_REQUEST
+    level = logging.DEBUG if is_quiet else logging.INFO
+    logger.log(
+        level, "%s %s -> %d in %.1f ms", request.method, request.path, response.status, took_ms
+    )

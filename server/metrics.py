@@ -1,0 +1,129 @@
+"""Every metric of the server, declared in one table; `core.ports.Metrics` over prometheus_client.
+
+Labels have few values: never a session, a call, a path with an id or anything a caller wrote.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from aiohttp import web as aioweb
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+from core.http import Route
+
+STAGE_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1, 1.5, 2.5, 5, 10)
+"Dense where an answer feels instant (under 300 ms) or slow (over 1 s)."
+
+COMPUTE_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+"From a decoded frame to a long utterance on a slow processor."
+
+SIZE_BUCKETS = (1, 2, 4, 8, 16, 32, 64)
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """One metric as the code names it; counters get `_total` when they are shown."""
+
+    kind: Literal["counter", "gauge", "histogram"]
+    help: str
+    labels: tuple[str, ...] = ()
+    buckets: tuple[float, ...] = ()
+
+
+METRICS: Mapping[str, Declared] = {
+    "earshot_stage_seconds": Declared(
+        "histogram", "Time a turn spent in a stage.", ("stage",), STAGE_BUCKETS_S
+    ),
+    "earshot_response_latency_seconds": Declared(
+        "histogram", "End of the user's speech to the first sound or text.", (), STAGE_BUCKETS_S
+    ),
+    "earshot_sessions": Declared("gauge", "Sessions that are open now.", ("door",)),
+    "earshot_sessions_opened": Declared("counter", "Sessions let in.", ("door",)),
+    "earshot_sessions_refused": Declared("counter", "Sessions turned away.", ("code",)),
+    "earshot_turns": Declared("counter", "Turns by how they ended.", ("status",)),
+    "earshot_drops": Declared("counter", "Items a full queue dropped.", ("queue",)),
+    "earshot_errors": Declared("counter", "Errors by stable code.", ("code",)),
+    "earshot_asr_queue_seconds": Declared(
+        "histogram", "Wait for a recognition worker.", (), COMPUTE_BUCKETS_S
+    ),
+    "earshot_asr_compute_seconds": Declared(
+        "histogram", "Computing one recognition batch.", (), COMPUTE_BUCKETS_S
+    ),
+    "earshot_asr_batches": Declared("counter", "Recognition batches computed."),
+    "earshot_asr_items": Declared("counter", "Utterances or parts in those batches."),
+    "earshot_http_requests": Declared(
+        "counter", "Requests by route and status.", ("route", "status")
+    ),
+}
+
+
+class PrometheusMetrics:
+    """An undeclared name, or wrong labels, is a bug and raises."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        ProcessCollector(registry=self._registry)
+        self._made: dict[str, Counter | Gauge | Histogram] = {
+            name: _make(name, declared, self._registry) for name, declared in METRICS.items()
+        }
+
+    def count(self, name: str, value: float = 1, /, **labels: str) -> None:
+        metric = self._of(name, labels)
+        assert isinstance(metric, Counter), f"{name} is no counter"
+        metric.inc(value)
+
+    def observe(self, name: str, seconds: float, /, **labels: str) -> None:
+        metric = self._of(name, labels)
+        assert isinstance(metric, Histogram), f"{name} is no histogram"
+        metric.observe(seconds)
+
+    def gauge(self, name: str, value: float, /, **labels: str) -> None:
+        metric = self._of(name, labels)
+        assert isinstance(metric, Gauge), f"{name} is no gauge"
+        metric.set(value)
+
+    def exposition(self) -> bytes:
+        """Everything in Prometheus' text format."""
+        return generate_latest(self._registry)
+
+    def _of(self, name: str, labels: Mapping[str, str]) -> Counter | Gauge | Histogram:
+        if name not in self._made:
+            raise KeyError(f"metric {name!r} is not declared in server/metrics.py")
+        metric = self._made[name]
+        return metric.labels(**labels) if labels else metric
+
+
+def _make(
+    name: str, declared: Declared, registry: CollectorRegistry
+) -> Counter | Gauge | Histogram:
+    match declared.kind:
+        case "counter":
+            return Counter(name, declared.help, declared.labels, registry=registry)
+        case "gauge":
+            return Gauge(name, declared.help, declared.labels, registry=registry)
+        case "histogram":
+            return Histogram(
+                name, declared.help, declared.labels, buckets=declared.buckets, registry=registry
+            )
+
+
+def metrics_routes(metrics: PrometheusMetrics) -> tuple[Route, ...]:
+    """`GET /metrics`."""
+
+    async def show(_: aioweb.Request) -> aioweb.Response:
+        return aioweb.Response(
+            body=metrics.exposition(), headers={"Content-Type": CONTENT_TYPE_LATEST}
+        )
+
+    return (
+        Route(
+            "GET",
+            "/metrics",
+            show,
+            "Counters and histograms for Prometheus.",
+            "server",
+            response_content_type="text/plain",
+        ),
+    )

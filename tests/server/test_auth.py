@@ -1,0 +1,144 @@
+"""Who gets in: bind address x Host x Origin x key."""
+
+from typing import Literal
+
+import pytest
+
+from core.errors import Forbidden, Unauthorized
+from server.auth import Access, Caller, Gate, token_of
+
+KEY = "right-key-0123456789"
+Verdict = Literal["trusted", "public", "401", "403"]
+
+
+def verdict(gate: Gate, caller: Caller, *, is_public: bool = False) -> Verdict:
+    try:
+        access = gate.admit(caller, is_public=is_public)
+    except Unauthorized:
+        return "401"
+    except Forbidden:
+        return "403"
+    return "trusted" if access.is_trusted else "public"
+
+
+LOCAL = "127.0.0.1:8080"
+LAN = "192.168.1.5:8080"
+
+
+@pytest.mark.parametrize(
+    ("is_local", "host", "origin", "token", "expected"),
+    [
+        # From this machine, without a key.
+        (True, LOCAL, None, None, "trusted"),
+        (True, "localhost:8080", "http://localhost:8080", None, "trusted"),
+        (True, "app.localhost:8080", "http://app.localhost:8080", None, "trusted"),
+        (True, "[::1]:8080", "http://[::1]:8080", None, "trusted"),
+        (True, None, None, None, "trusted"),
+        (True, LOCAL, None, "sk-dummy", "trusted"),  # stock clients always send something
+        # A foreign page on this machine's browser.
+        (True, LOCAL, "https://evil.example", None, "401"),
+        (True, LOCAL, "https://evil.example", "wrong", "401"),
+        (True, LOCAL, "https://good.example", KEY, "trusted"),
+        (True, LOCAL, "null", None, "401"),
+        (True, LOCAL, "http://127.0.0.1:3000", None, "401"),
+        (True, LOCAL, "http://localhost:8080", None, "401"),
+        (True, LOCAL, "https://127.0.0.1:8080", None, "401"),
+        (True, LOCAL, "http://127.0.0.1:8080x", None, "401"),
+        (True, LOCAL, "http://[", None, "401"),
+        # DNS rebinding.
+        (True, "evil.example:8080", "http://evil.example:8080", None, "403"),
+        (True, "evil.example:8080", "http://evil.example:8080", KEY, "403"),
+        (True, "127.0.0.1.evil.example", None, None, "403"),
+        (True, "localhost@evil.example", None, None, "403"),
+        (True, "", None, None, "403"),
+        # A proxy on this machine lets the world in.
+        (True, "voice.example", None, None, "401"),
+        (True, "voice.example", None, KEY, "trusted"),
+        (True, "203.0.113.5", None, None, "401"),
+        # On the network everybody needs the key.
+        (False, LAN, None, None, "401"),
+        (False, LAN, None, "wrong", "401"),
+        (False, LAN, None, KEY + "x", "401"),
+        (False, LAN, None, "ключ", "401"),
+        (False, LAN, None, KEY, "trusted"),
+        (False, LAN, "http://192.168.1.5:8080", KEY, "trusted"),
+        (False, LAN, "https://good.example", KEY, "trusted"),
+        (False, LOCAL, None, None, "401"),
+        (False, "evil.example", None, KEY, "403"),
+        (False, "VOICE.example.:8080", None, KEY, "trusted"),
+    ],
+)
+def test_gate(
+    is_local: bool, host: str | None, origin: str | None, token: str | None, expected: Verdict
+) -> None:
+    gate = Gate(is_local=is_local, key=KEY, hosts=frozenset({"voice.example"}))
+    assert verdict(gate, Caller(host, origin, token=token)) == expected
+
+
+@pytest.mark.parametrize(
+    ("is_local", "host", "origin", "token", "expected"),
+    [
+        (True, LOCAL, None, None, "trusted"),
+        (False, LAN, None, None, "public"),
+        (False, LAN, None, "wrong", "public"),
+        (False, LAN, None, KEY, "trusted"),
+        (True, LOCAL, "https://evil.example", None, "public"),
+        (False, "evil.example", None, None, "403"),
+    ],
+)
+def test_public_paths_need_no_key_but_a_known_host(
+    is_local: bool, host: str, origin: str | None, token: str | None, expected: Verdict
+) -> None:
+    caller = Caller(host, origin, token=token)
+    assert verdict(Gate(is_local=is_local, key=KEY), caller, is_public=True) == expected
+
+
+def test_what_came_through_a_proxy_is_not_local() -> None:
+    caller = Caller(LOCAL, is_forwarded=True)
+    assert verdict(Gate(is_local=True, key=KEY), caller) == "401"
+
+
+def test_without_a_key_nothing_opens_the_door() -> None:
+    for token in (None, "", "anything"):
+        caller = Caller(LOCAL, "https://evil.example", token=token)
+        assert verdict(Gate(is_local=True, key=None), caller) == "401"
+        assert verdict(Gate(is_local=True, key=""), caller) == "401"
+
+
+def test_a_list_of_origins_shuts_the_others_out_even_with_the_key() -> None:
+    gate = Gate(is_local=True, key=KEY, origins=frozenset({"https://good.example"}))
+    assert verdict(gate, Caller(LOCAL, "https://other.example", token=KEY)) == "403"
+    good = Caller(LOCAL, "https://good.example", token=KEY)
+    assert gate.admit(good, is_public=False) == Access(True, "https://good.example")
+
+
+def test_same_origin_gets_no_cors() -> None:
+    caller = Caller(LAN, "http://192.168.1.5:8080", token=KEY)
+    assert Gate(is_local=False, key=KEY).admit(caller, is_public=False).cors_origin is None
+
+
+def test_default_ports_are_the_same_origin() -> None:
+    caller = Caller("localhost", "https://localhost:443", scheme="https")
+    assert verdict(Gate(is_local=True, key=KEY), caller) == "trusted"
+
+
+@pytest.mark.parametrize(
+    ("authorization", "subprotocols", "token"),
+    [
+        (None, None, None),
+        (f"Bearer {KEY}", None, KEY),
+        (f"bearer  {KEY} ", None, KEY),
+        (f"Basic {KEY}", None, None),
+        ("Bearer ", None, None),
+        (None, f"realtime, openai-insecure-api-key.{KEY}", KEY),
+        (None, "realtime, openai-organization.x", None),
+        ("Basic x", f"openai-insecure-api-key.{KEY},realtime", KEY),
+    ],
+)
+def test_token(authorization: str | None, subprotocols: str | None, token: str | None) -> None:
+    assert token_of(authorization, subprotocols) == token
+
+
+def test_the_key_stays_out_of_reprs() -> None:
+    assert KEY not in repr(Gate(is_local=True, key=KEY))
+    assert KEY not in repr(Caller(LOCAL, token=KEY))
