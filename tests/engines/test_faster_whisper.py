@@ -1,0 +1,194 @@
+"""Whisper on the tiny model of ours that really transcribes: words, batches, rejection, errors."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from core.audio import ASR_RATE_HZ, Pcm, silence
+from core.errors import ConfigError, EngineMissing
+from engines.asr.whisper_windows import (
+    MAX_SEGMENT_SAMPLES,
+    WINDOW_SAMPLES,
+    Padding,
+    segments,
+    window_frames,
+)
+from engines.base import AsrItem, AsrModel, AsrResult
+from engines.registry import load
+from tests.speech import say
+
+NANO = Path(__file__).parents[1] / "fixtures" / "whisper-nano"
+
+COMMANDS = {
+    "turn on the kitchen lights": "en-us",
+    "open the garage door": "en-gb",
+    "what time is it": "en-us",
+    "add milk and bread to the shopping list": "en-gb",
+}
+
+
+def load_nano(**options: Any) -> AsrModel:
+    return load("asr", "faster_whisper", {"model": str(NANO), "cpu_threads": 1, **options})
+
+
+@pytest.fixture(scope="module")
+def nano() -> Iterator[AsrModel]:
+    model = load_nano()
+    yield model
+    model.close()
+
+
+def decode(model: AsrModel, *clips: Pcm, language: str | None = "en") -> list[AsrResult]:
+    return model.decode([AsrItem(f"utt_{i}", pcm, True, language) for i, pcm in enumerate(clips)])
+
+
+def test_it_hears_words(nano: AsrModel) -> None:
+    assert (nano.info.model, nano.info.languages) == ("whisper-nano", ("en",))
+    for text, voice in COMMANDS.items():
+        (result,) = decode(nano, say(text, voice))
+        assert result.text == text
+        assert result.language == "en"
+        assert 0.8 < result.confidence <= 1
+        assert not result.is_rejected
+
+
+@pytest.mark.parametrize("padding", ["max", "bucket", "longest", "nopad"])
+def test_a_batch_gives_each_its_own_words(padding: str) -> None:
+    model = load_nano(padding=padding, max_batch=3)
+    try:
+        results = decode(model, *(say(text, voice) for text, voice in COMMANDS.items()))
+    finally:
+        model.close()
+    assert [result.text for result in results] == list(COMMANDS)
+
+
+def test_items_without_speech_keep_their_place_in_a_batch(nano: AsrModel) -> None:
+    empty = np.zeros(0, np.int16)
+    first, nothing, last, hushed = decode(
+        nano,
+        say("what time is it"),
+        empty,
+        say("turn on the kitchen lights"),
+        silence(3000, 16_000),
+    )
+    assert (first.text, last.text) == ("what time is it", "turn on the kitchen lights")
+    assert (nothing.text, hushed.text) == ("", "")
+    assert not nothing.is_rejected
+
+
+def test_a_prompt_goes_before_some_items_of_a_batch(nano: AsrModel) -> None:
+    clip = say("turn on the kitchen lights")
+    results = nano.decode(
+        [
+            AsrItem("a", clip, True, "en", prompt="lights, kitchen. " * 100),
+            AsrItem("b", clip, True, "en"),
+        ]
+    )
+    assert results[1].text == "turn on the kitchen lights"
+    assert len(results) == 2
+
+
+@pytest.mark.parametrize("language", [None, "de", "en"])
+def test_an_english_model_hears_english_whatever_is_asked(
+    nano: AsrModel, language: str | None
+) -> None:
+    (result,) = decode(nano, say("what time is it"), language=language)
+    assert (result.text, result.language) == ("what time is it", "en")
+
+
+def test_noise_is_rejected_and_says_nothing(nano: AsrModel) -> None:
+    noise = np.random.default_rng(1).normal(0, 3000, 3 * ASR_RATE_HZ).astype(np.int16)
+    (result,) = decode(nano, noise)
+    assert (result.text, result.is_rejected) == ("", True)
+
+
+def test_an_impossible_threshold_rejects_speech() -> None:
+    model = load_nano(min_confidence=1)
+    (result,) = decode(model, say("what time is it"))
+    model.close()
+    assert (result.text, result.is_rejected) == ("", True)
+
+
+def test_more_than_one_window_is_heard_to_its_end(nano: AsrModel) -> None:
+    first, last = "turn on the kitchen lights", "what time is it"
+    pcm = np.concatenate([say(first), silence(20_000, ASR_RATE_HZ), say(last, lead_ms=9000)])
+    assert len(pcm) > MAX_SEGMENT_SAMPLES
+    (result,) = decode(nano, pcm)
+    assert result.text == f"{first} {last}"
+
+
+@pytest.mark.parametrize(
+    ("samples", "padding", "frames"),
+    [
+        (16_000, "max", 3000),
+        (16_000, "bucket", 1000),
+        (160_000, "bucket", 2000),
+        (320_000, "bucket", 3000),
+        (16_000, "longest", 1000),
+        (192_000, "longest", 1250),
+        (16_000, "nopad", 200),
+        (48_000, "nopad", 350),
+        (48_001, "nopad", 352),
+        (MAX_SEGMENT_SAMPLES, "nopad", 3000),
+        (0, "nopad", 200),
+    ],
+)
+def test_windows_are_as_long_as_the_padding_says(
+    samples: int, padding: Padding, frames: int
+) -> None:
+    assert window_frames(samples, padding) == frames
+
+
+def test_long_audio_is_cut_in_its_pauses() -> None:
+    pcm = np.full(70 * ASR_RATE_HZ, 1000, np.int16)
+    for pause_s in (25, 50):
+        pcm[pause_s * ASR_RATE_HZ : (pause_s + 1) * ASR_RATE_HZ] = 0
+    parts = segments(pcm)
+    assert np.array_equal(np.concatenate(parts), pcm)
+    assert all(len(part) < WINDOW_SAMPLES for part in parts)
+    cuts = np.cumsum([len(part) for part in parts])[:-1]
+    assert [int(pcm[cut]) for cut in cuts] == [0, 0]
+    assert segments(np.zeros(0, np.int16)) == []
+
+
+def test_missing_weights_are_named(tmp_path: Path) -> None:
+    with pytest.raises(EngineMissing, match=r"no model.bin, config.json, tokenizer.json in .*x"):
+        load("asr", "faster_whisper", {"model": str(tmp_path / "x")})
+
+
+def test_a_tokenizer_is_never_downloaded(tmp_path: Path) -> None:
+    shutil.copytree(NANO, tmp_path / "m")
+    (tmp_path / "m" / "tokenizer.json").unlink()
+    with pytest.raises(EngineMissing, match=r"no tokenizer.json"):
+        load("asr", "faster_whisper", {"model": str(tmp_path / "m")})
+
+
+def test_nopad_is_only_for_models_that_say_so(tmp_path: Path) -> None:
+    shutil.copytree(NANO, tmp_path / "m")
+    notes = tmp_path / "m" / "earshot.json"
+    notes.unlink()
+    options = {"model": str(tmp_path / "m"), "padding": "nopad"}
+    with pytest.raises(ConfigError, match="allowed: max, bucket, longest"):
+        load("asr", "faster_whisper", options)
+    notes.write_text('{"pading": "nopad"}')
+    with pytest.raises(ConfigError, match="pading"):
+        load("asr", "faster_whisper", options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"modell": "x"}, "asr.faster_whisper: unknown key 'modell'; known keys: model, device"),
+        ({}, "asr.faster_whisper: .*`model`"),
+        ({"model": "x", "beam_size": 0}, "asr.faster_whisper: .*beam_size"),
+        ({"model": "x", "padding": "all"}, "asr.faster_whisper: .*padding"),
+        ({"model": str(NANO), "compute_type": "int3"}, "cannot load .*int3"),
+    ],
+)
+def test_wrong_options_are_named(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load("asr", "faster_whisper", options)
