@@ -164,7 +164,7 @@ async def _answer(
 ) -> aioweb.StreamResponse:
     """The response to a failed request, or the end of one that is already under way."""
     if isinstance(error, aioweb.HTTPException) and error.status < HTTPStatus.BAD_REQUEST:
-        return error  # a redirect
+        return aioweb.Response(status=error.status, headers=error.headers)  # a redirect
     known = _known(request, error)
     if known is None:
         logger.error("%s %s failed", request.method, request.path, exc_info=error)

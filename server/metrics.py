@@ -39,11 +39,15 @@ METRICS: Mapping[str, Declared] = {
     "earshot_response_latency_seconds": Declared(
         "histogram", "End of the user's speech to the first sound or text.", (), STAGE_BUCKETS_S
     ),
-    "earshot_sessions": Declared("gauge", "Sessions that are open now.", ("door",)),
-    "earshot_sessions_opened": Declared("counter", "Sessions let in.", ("door",)),
-    "earshot_sessions_refused": Declared("counter", "Sessions turned away.", ("code",)),
+    "earshot_sessions": Declared("gauge", "Sessions that are open now."),
     "earshot_turns": Declared("counter", "Turns by how they ended.", ("status",)),
-    "earshot_drops": Declared("counter", "Items a full queue dropped.", ("queue",)),
+    "earshot_audio_frames_dropped": Declared(
+        "counter", "Microphone frames that a session was too slow to hear."
+    ),
+    "earshot_tool_errors": Declared("counter", "Tools that failed, by stable code.", ("code",)),
+    "earshot_worker_restarts": Declared(
+        "counter", "Model workers started again after they died.", ("kind",)
+    ),
     "earshot_errors": Declared("counter", "Errors by stable code.", ("code",)),
     "earshot_asr_queue_seconds": Declared(
         "histogram", "Wait for a recognition worker.", (), COMPUTE_BUCKETS_S

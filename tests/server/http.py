@@ -1,0 +1,63 @@
+"""Routes behind the real edge and gate, on a real loopback socket."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from aiohttp import ClientSession
+from aiohttp import web as aioweb
+
+from core.http import Method, Route
+from server.app import build, running
+from server.auth import Gate
+from server.listeners import bind
+from server.metrics import PrometheusMetrics
+
+KEY = "right-key-0123456789"
+MAX_BODY_BYTES = 100_000
+
+
+def route(
+    path: str,
+    handler: Callable[[aioweb.Request], Awaitable[aioweb.StreamResponse]],
+    *,
+    method: Method = "GET",
+    is_public: bool = False,
+) -> Route:
+    return Route(method, path, handler, "A test.", "test", is_public=is_public)
+
+
+def raising(error: BaseException) -> Callable[[aioweb.Request], Awaitable[aioweb.StreamResponse]]:
+    async def handler(_: aioweb.Request) -> aioweb.StreamResponse:
+        raise error
+
+    return handler
+
+
+async def hello(_: aioweb.Request) -> aioweb.Response:
+    return aioweb.Response(text="hello")
+
+
+@asynccontextmanager
+async def serving(
+    routes: Iterable[Route], *, gate: Gate | None = None, metrics: PrometheusMetrics | None = None
+) -> AsyncIterator[ClientSession]:
+    """A client of a server with these routes; local and without need of a key by default."""
+    app = build(
+        routes,
+        gate or Gate(is_local=True, key=KEY),
+        metrics or PrometheusMetrics(),
+        max_body_bytes=MAX_BODY_BYTES,
+    )
+    sockets = bind("127.0.0.1", 0)
+    port = sockets[0].getsockname()[1]
+    async with running(app, sockets, None), ClientSession(f"http://127.0.0.1:{port}") as client:
+        yield client
+
+
+async def error_of(response: Any) -> dict[str, Any]:
+    body = await response.json()
+    assert set(body) == {"error"}
+    assert set(body["error"]) == {"message", "type", "code", "param"}
+    error: dict[str, Any] = body["error"]
+    return error

@@ -1,0 +1,274 @@
+"""Errors into answers, request ids, size limits, and the gate before routing."""
+
+import asyncio
+import logging
+
+import pytest
+from aiohttp import ClientConnectionError, ClientPayloadError, WSMsgType
+from aiohttp import web as aioweb
+
+from core.errors import (
+    ConfigError,
+    Conflict,
+    EarshotError,
+    EngineCrashed,
+    EngineError,
+    EngineMissing,
+    EngineTimeout,
+    Forbidden,
+    NotFound,
+    Overloaded,
+    RemoteProtocolError,
+    RequestError,
+    TooLarge,
+    Unauthorized,
+)
+from server.auth import Gate
+from server.edge import close_code_of, error_response, request_id_of, status_of
+from server.metrics import PrometheusMetrics
+from tests.server.http import KEY, MAX_BODY_BYTES, error_of, hello, raising, route, serving
+
+TABLE: list[tuple[EarshotError, int, int]] = [
+    (EarshotError("x"), 500, 1011),
+    (ConfigError("x"), 500, 1011),
+    (RemoteProtocolError("x"), 400, 1002),
+    (RequestError("x"), 400, 1008),
+    (RequestError("x", code="unsupported_media_type"), 415, 1008),
+    (Unauthorized("x"), 401, 1008),
+    (Forbidden("x"), 403, 1008),
+    (NotFound("x"), 404, 1008),
+    (Conflict("x"), 409, 1008),
+    (TooLarge("x"), 413, 1009),
+    (Overloaded("x", retry_after_s=7), 503, 1013),
+    (EngineError("asr", "x"), 502, 1011),
+    (EngineMissing("asr", "x"), 501, 1011),
+    (EngineCrashed("asr", "x"), 502, 1011),
+    (EngineTimeout("asr", "x"), 504, 1011),
+]
+
+
+@pytest.mark.parametrize(("error", "status", "close_code"), TABLE)
+def test_every_error_has_a_status_and_a_close_code(
+    error: EarshotError, status: int, close_code: int
+) -> None:
+    assert status_of(error) == status
+    assert close_code_of(error) == close_code
+
+
+def test_no_class_of_the_tree_is_forgotten() -> None:
+    def below(cls: type[EarshotError]) -> set[type[EarshotError]]:
+        return {cls}.union(*(below(sub) for sub in cls.__subclasses__()))
+
+    in_core = {cls for cls in below(EarshotError) if cls.__module__ == "core.errors"}
+    assert in_core == {type(error) for error, _, _ in TABLE}
+
+
+def test_answers_say_when_to_come_back_and_what_was_wrong() -> None:
+    assert error_response(Overloaded("x", retry_after_s=7)).headers["Retry-After"] == "7"
+    assert error_response(Unauthorized("x")).headers["WWW-Authenticate"] == "Bearer"
+    body = error_response(RequestError("no such voice", code="voice", param="audio.voice")).body
+    assert body == (
+        b'{"error":{"message":"no such voice","type":"invalid_request_error","code":"voice",'
+        b'"param":"audio.voice"}}'
+    )
+
+
+@pytest.mark.parametrize(
+    ("header", "is_kept"),
+    [
+        ("abc-123", True),
+        ("x" * 64, True),
+        ("x" * 65, False),
+        ("", False),
+        (None, False),
+        ("with space", False),
+        ("line\nbreak", False),
+        ("ümlaut", False),
+    ],
+)
+def test_request_ids(header: str | None, is_kept: bool) -> None:
+    found = request_id_of(header)
+    assert (found == header) is is_kept
+    assert is_kept or found.startswith("req_")
+
+
+def test_request_ids_are_echoed_and_in_log_lines(caplog: pytest.LogCaptureFixture) -> None:
+    from server.logs import _add_request_id
+
+    caplog.handler.addFilter(_add_request_id)
+    caplog.set_level(logging.INFO)
+
+    async def run() -> None:
+        async with serving([route("/hello", hello), route("/bug", raising(ValueError("b")))]) as c:
+            given = await c.get("/hello", headers={"X-Request-ID": "mine-1"})
+            made = await c.get("/hello")
+            bug = await c.get("/bug", headers={"X-Request-ID": "mine-2"})
+            assert given.headers["X-Request-ID"] == "mine-1"
+            assert made.headers["X-Request-ID"].startswith("req_")
+            assert bug.headers["X-Request-ID"] == "mine-2"
+
+    asyncio.run(run())
+    ids = [getattr(record, "request_id", None) for record in caplog.records]
+    assert "mine-1" in ids
+    assert ids.count("mine-2") == 2  # the traceback, and the request's line
+
+
+def test_a_bug_is_a_500_that_tells_nothing_but_the_id(caplog: pytest.LogCaptureFixture) -> None:
+    metrics = PrometheusMetrics()
+
+    async def run() -> None:
+        async with serving(
+            [route("/bug", raising(ValueError("inner secret")))], metrics=metrics
+        ) as c:
+            response = await c.get("/bug")
+            error = await error_of(response)
+            assert response.status == 500
+            assert error["code"] == "internal"
+            assert error["type"] == "server_error"
+            assert response.headers["X-Request-ID"] in error["message"]
+            assert "inner secret" not in error["message"]
+
+    asyncio.run(run())
+    assert any(record.exc_info for record in caplog.records)
+    assert b'earshot_errors_total{code="internal"} 1.0' in metrics.exposition()
+    assert b'earshot_http_requests_total{route="/bug",status="500"} 1.0' in metrics.exposition()
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (ExceptionGroup("g", [Conflict("c")]), 409, "conflict"),
+        (ExceptionGroup("g", [ExceptionGroup("h", [Conflict("c")])]), 409, "conflict"),
+        (ExceptionGroup("g", [Conflict("c"), ValueError("bug")]), 500, "internal"),
+        (aioweb.HTTPBadRequest(text="no"), 400, "invalid_request"),
+    ],
+)
+def test_groups_and_the_web_librarys_errors(error: Exception, status: int, code: str) -> None:
+    async def run() -> None:
+        async with serving([route("/x", raising(error))]) as client:
+            response = await client.get("/x")
+            assert (response.status, (await error_of(response))["code"]) == (status, code)
+
+    asyncio.run(run())
+
+
+def test_unknown_paths_wrong_methods_and_redirects() -> None:
+    async def run() -> None:
+        routes = [
+            route("/hello", hello),
+            route("/old", raising(aioweb.HTTPFound("/hello"))),
+        ]
+        async with serving(routes) as client:
+            missing = await client.get("/nothing")
+            assert (missing.status, (await error_of(missing))["code"]) == (404, "not_found")
+            wrong = await client.post("/hello")
+            assert (wrong.status, (await error_of(wrong))["code"]) == (405, "method_not_allowed")
+            assert wrong.headers["Allow"] == "GET,HEAD"
+            assert (await client.head("/hello")).status == 200
+            moved = await client.get("/old", allow_redirects=False)
+            assert (moved.status, moved.headers["Location"]) == (302, "/hello")
+
+    asyncio.run(run())
+
+
+def test_bodies_above_the_limit_are_refused() -> None:
+    async def read(request: aioweb.Request) -> aioweb.Response:
+        return aioweb.Response(text=str(len(await request.read())))
+
+    async def chunks() -> object:
+        for _ in range(3):
+            yield b"x" * (MAX_BODY_BYTES // 2)
+
+    async def run() -> None:
+        async with serving([route("/read", read, method="POST")]) as client:
+            fits = await client.post("/read", data=b"x" * MAX_BODY_BYTES)
+            assert await fits.text() == str(MAX_BODY_BYTES)
+            for data in (b"x" * (MAX_BODY_BYTES + 1), chunks()):
+                response = await client.post("/read", data=data)
+                assert (response.status, (await error_of(response))["code"]) == (413, "too_large")
+
+    asyncio.run(run())
+
+
+def test_a_websocket_under_way_is_closed_with_the_code() -> None:
+    async def fail(request: aioweb.Request) -> aioweb.StreamResponse:
+        socket = aioweb.WebSocketResponse()
+        await socket.prepare(request)
+        raise Overloaded("later", retry_after_s=1)
+
+    async def run() -> None:
+        async with serving([route("/ws", fail)]) as client, client.ws_connect("/ws") as socket:
+            message = await socket.receive(timeout=5)
+            assert (message.type, message.data) == (WSMsgType.CLOSE, 1013)
+
+    asyncio.run(run())
+
+
+def test_half_an_answer_does_not_look_like_a_whole_one() -> None:
+    async def fail(request: aioweb.Request) -> aioweb.StreamResponse:
+        response = aioweb.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"half")
+        raise EngineCrashed("asr", "x")
+
+    async def run() -> None:
+        async with serving([route("/stream", fail)]) as client:
+            with pytest.raises((ClientPayloadError, ClientConnectionError)):
+                await (await client.get("/stream")).read()
+
+    asyncio.run(run())
+
+
+def test_strangers_get_401_before_routing() -> None:
+    gate = Gate(is_local=False, key=KEY)
+    routes = [route("/hello", hello), route("/open", hello, is_public=True)]
+
+    async def run() -> None:
+        async with serving(routes, gate=gate) as client:
+            for path in ("/hello", "/nothing"):
+                response = await client.get(path)
+                assert (response.status, (await error_of(response))["code"]) == (
+                    401,
+                    "invalid_api_key",
+                )
+            assert (await client.post("/hello")).status == 401
+            assert (await client.get("/open")).status == 200
+            keyed = {"Authorization": f"Bearer {KEY}"}
+            assert (await client.get("/hello", headers=keyed)).status == 200
+            assert (await client.get("/nothing", headers=keyed)).status == 404
+            with_protocol = {"Sec-WebSocket-Protocol": f"realtime, openai-insecure-api-key.{KEY}"}
+            assert (await client.get("/hello", headers=with_protocol)).status == 200
+
+    asyncio.run(run())
+
+
+def test_foreign_hosts_are_forbidden() -> None:
+    async def run() -> None:
+        async with serving([route("/hello", hello, is_public=True)]) as client:
+            response = await client.get("/hello", headers={"Host": "evil.example"})
+            assert (response.status, (await error_of(response))["code"]) == (403, "forbidden_host")
+
+    asyncio.run(run())
+
+
+def test_foreign_sites_with_the_key_may_read_the_answer() -> None:
+    site = {"Origin": "https://app.example"}
+
+    async def run() -> None:
+        async with serving([route("/hello", hello)]) as client:
+            preflight = await client.options(
+                "/hello", headers={**site, "Access-Control-Request-Method": "GET"}
+            )
+            assert preflight.status == 204
+            assert preflight.headers["Access-Control-Allow-Origin"] == site["Origin"]
+            assert "Authorization" in preflight.headers["Access-Control-Allow-Headers"]
+            refused = await client.get("/hello", headers=site)
+            assert refused.status == 401
+            keyed = await client.get("/hello", headers={**site, "Authorization": f"Bearer {KEY}"})
+            assert keyed.status == 200
+            assert keyed.headers["Access-Control-Allow-Origin"] == site["Origin"]
+            assert "Location" in keyed.headers["Access-Control-Expose-Headers"]
+            own = await client.get("/hello")
+            assert "Access-Control-Allow-Origin" not in own.headers
+
+    asyncio.run(run())

@@ -1,0 +1,134 @@
+"""The API's own page: `/openapi.json` and, from the swagger-ui-py package, `/docs`."""
+
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+import msgspec
+from aiohttp import web as aioweb
+
+from core.errors import ConfigError, NotFound
+from core.http import JSON, Route
+from web.openapi import document
+
+TITLE = "Earshot"
+DESCRIPTION = (
+    "A self-hosted, real-time streaming voice assistant. The Realtime door speaks the OpenAI"
+    " Realtime API; what travels inside a session is described in docs/realtime.md."
+)
+
+ASSETS: Mapping[str, str] = {
+    "swagger-ui.css": "text/css",
+    "swagger-ui-bundle.js": "text/javascript",
+    "favicon-32x32.png": "image/png",
+}
+"What we serve of the package, and as what."
+
+INDEX = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Earshot API</title>
+<link rel="stylesheet" href="docs/swagger-ui.css">
+<link rel="icon" type="image/png" href="docs/favicon-32x32.png">
+</head>
+<body>
+<div id="api"></div>
+<script src="docs/swagger-ui-bundle.js"></script>
+<script src="docs/start.js"></script>
+</body>
+</html>
+"""
+
+START = """const key = new URLSearchParams(location.hash.slice(1)).get("key");
+SwaggerUIBundle({
+  url: "openapi.json",
+  dom_id: "#api",
+  requestInterceptor: (request) => {
+    if (key && !request.headers.Authorization) {
+      request.headers.Authorization = `Bearer ${key}`;
+    }
+    return request;
+  },
+});
+"""
+
+# Swagger UI sets style attributes and inlines its icons.
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline';"
+    " img-src 'self' data:; connect-src 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+
+Answer = tuple[bytes, str]
+"Body and content type."
+
+
+def docs_routes(routes: Sequence[Route], *, version: str) -> tuple[Route, ...]:
+    """Describe `routes` and these. Reads the package's files, so call it once at start."""
+    files = _files()
+    description = b""
+
+    async def openapi(_: aioweb.Request) -> aioweb.Response:
+        return aioweb.Response(body=description, content_type=JSON)
+
+    async def index(_: aioweb.Request) -> aioweb.Response:
+        return _answer((INDEX.encode(), "text/html"))
+
+    async def asset(request: aioweb.Request) -> aioweb.Response:
+        name = request.match_info["name"]
+        if name not in files:
+            raise NotFound(f"the API page has no file {name[:80]!r}")
+        return _answer(files[name])
+
+    own = (
+        Route("GET", "/openapi.json", openapi, "This API, as OpenAPI 3.1.", "server"),
+        # Open like the page: without a key they hold nothing, the document itself needs it.
+        Route(
+            "GET",
+            "/docs",
+            index,
+            "The page that shows this API; with `#key=` it can call it.",
+            "server",
+            response_content_type="text/html",
+            is_public=True,
+        ),
+        Route(
+            "GET",
+            "/docs/{name}",
+            asset,
+            "A file of that page.",
+            "server",
+            response_content_type="application/octet-stream",
+            error_codes=("not_found",),
+            is_public=True,
+        ),
+    )
+    described = document((*routes, *own), title=TITLE, version=version, description=DESCRIPTION)
+    description = msgspec.json.encode(described)
+    return own
+
+
+def _files() -> Mapping[str, Answer]:
+    # Found, not imported: its code would drag in a template engine we have no use for.
+    spec = find_spec("swagger_ui")
+    if spec is None or not spec.submodule_search_locations:
+        raise ConfigError("the package swagger-ui-py is not installed; install Earshot again")
+    folder = Path(spec.submodule_search_locations[0]) / "static"
+    found = {name: ((folder / name).read_bytes(), kind) for name, kind in ASSETS.items()}
+    return {**found, "start.js": (START.encode(), "text/javascript")}
+
+
+def _answer(file: Answer) -> aioweb.Response:
+    body, content_type = file
+    return aioweb.Response(
+        body=body,
+        content_type=content_type,
+        charset="utf-8" if content_type.startswith("text/") else None,
+        headers={
+            "Content-Security-Policy": POLICY,
+            "Cache-Control": "no-cache",
+            "X-Content-Type-Options": "nosniff",
+            "Referrer-Policy": "no-referrer",
+        },
+    )
