@@ -29,9 +29,9 @@ FROM python:3.11.14-slim-bookworm AS base
 RUN groupadd --system --gid 10001 earshot \
   && useradd --system --uid 10001 --gid earshot --create-home earshot \
   && install -d -o earshot -g earshot /srv/earshot /srv/earshot/models /srv/earshot/var
-ENV PATH=/opt/earshot/bin:$PATH PYTHONUNBUFFERED=1
+ENV PATH=/opt/earshot/bin:$PATH PYTHONUNBUFFERED=1 EARSHOT_STATE_DIR=/srv/earshot/var
 WORKDIR /srv/earshot
-# models: weights you put there or fetch; var: the API key and whatever is stored on request
+# models: weights you put there or fetch; var: the API key and the certificate
 VOLUME ["/srv/earshot/models", "/srv/earshot/var"]
 USER 10001:10001
 EXPOSE 8080/tcp

@@ -71,6 +71,9 @@ def test_images_run_unprivileged_with_a_health_check() -> None:
     assert re.findall(r"^USER (\S+)$", base, re.MULTILINE) == ["10001:10001"]
     assert re.search(r"^HEALTHCHECK .*CMD \[.*/health", base, re.MULTILINE)
     assert re.search(r'^CMD \["earshot", "serve", .*\]$', base, re.MULTILINE)
+    state = re.findall(r"EARSHOT_STATE_DIR=(\S+)", base)  # a key that is not in a volume gets lost
+    assert state
+    assert f'"{state[0]}"' in re.findall(r"^VOLUME (.*)$", base, re.MULTILINE)[0]
     assert "USER" not in DOCKERFILE.split(" AS base\n")[1].split("\nFROM ", 1)[1]
 
 
