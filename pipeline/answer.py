@@ -113,6 +113,11 @@ class Answer:
         """Sound made so far."""
         return 0.0 if self._writer is None else self._writer.total_ms
 
+    @property
+    def is_heard(self) -> bool:
+        """Some of it went to the speaker."""
+        return self._writer is not None and self._writer.has_started
+
     def heard(self, heard_ms: float) -> str:
         """The words that a listener knows after this much of the sound."""
         return self.spoken.heard(heard_ms, self.total_ms)

@@ -15,8 +15,15 @@ MAX_REMEMBERED = 32
 "Answers whose word timing is kept, for a client that tells later how much it played."
 
 
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    make: Callable[[], Answer]
+    is_announcement: bool
+
+
 @dataclass(slots=True)
 class _Running:
+    entry: _Entry
     answer: Answer
     task: asyncio.Task[None]
 
@@ -26,7 +33,7 @@ class Answering:
 
     def __init__(self, on_idle: Callable[[], None]) -> None:
         self._on_idle = on_idle
-        self._waiting: deque[Callable[[], Answer]] = deque()
+        self._waiting: deque[_Entry] = deque()
         self._wake = asyncio.Event()
         self._running: _Running | None = None
         self._remembered: OrderedDict[str, Answer] = OrderedDict()
@@ -39,9 +46,10 @@ class Answering:
     async def run(self, tasks: asyncio.TaskGroup) -> None:
         while True:
             while self._waiting:
-                answer = self._waiting.popleft()()
+                entry = self._waiting.popleft()
+                answer = entry.make()
                 task = tasks.create_task(answer.run(), name=answer.response_id)
-                self._running = _Running(answer, task)
+                self._running = _Running(entry, answer, task)
                 await asyncio.wait([task])
                 self._running = None
                 self._remember(answer)
@@ -49,11 +57,11 @@ class Answering:
             self._on_idle()
             await self._wake.wait()
 
-    def enqueue(self, make: Callable[[], Answer]) -> None:
+    def enqueue(self, make: Callable[[], Answer], *, is_announcement: bool = False) -> None:
         """Answer when those before are done. The oldest waiting one goes when too many wait."""
         if len(self._waiting) >= MAX_WAITING:
             self._waiting.popleft()
-        self._waiting.append(make)
+        self._waiting.append(_Entry(make, is_announcement))
         self._wake.set()
 
     def cancel(self, reason: CancelReason, response_id: str | None = None) -> None:
@@ -70,10 +78,14 @@ class Answering:
         running.task.cancel()
 
     def interrupt(self) -> None:
-        """The user speaks: whatever runs or waits is out of date."""
-        self._waiting.clear()
-        if self._running is not None:
-            self.cancel("turn_detected")
+        """The user speaks: answers are out of date, announcements that nobody heard are not."""
+        self._waiting = deque(entry for entry in self._waiting if entry.is_announcement)
+        running = self._running
+        if running is None:
+            return
+        if running.entry.is_announcement and not running.answer.is_heard:
+            self._waiting.appendleft(running.entry)
+        self.cancel("turn_detected")
 
     def find(self, item_id: str) -> Answer | None:
         """The answer that made this item, if it is recent."""

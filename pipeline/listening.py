@@ -195,6 +195,7 @@ class Listening:
             result = await open_.utterance.finish()
         except (EngineError, Overloaded, RequestError) as exc:
             self._transcribing -= 1
+            open_.utterance.discard()
             logger.warning("! utterance %s: %s (%s)", item_id, exc, exc.code)
             self._emit(TranscriptionFailed(item_id, exc.code, str(exc)))
             self._reactions.not_understood(turn, exc)

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from dataclasses import dataclass
+from typing import NoReturn
 
 from core.audio import AudioFrame, Pcm
 from core.errors import Conflict, EarshotError, RequestError
@@ -55,6 +56,10 @@ class Surroundings:
     traces_words: bool = False
 
 
+class _Closed(Exception):
+    """Ends a session's task group, and with it every task; never leaves `run`."""
+
+
 class Session:
     """See docs/realtime.md for what a client sees of it. Methods never block."""
 
@@ -91,6 +96,8 @@ class Session:
             self._emit,
         )
         self._tasks: asyncio.TaskGroup | None = None
+        self.running = asyncio.Event()
+        "Set once the tasks are there to take commands."
         self._closing = asyncio.Event()
         self._wanted: ResponseRequest | None = None
         "A response that waits for the words of the audio that was just committed."
@@ -106,17 +113,15 @@ class Session:
         try:
             async with asyncio.TaskGroup() as tasks:
                 self._tasks = tasks
-                work = (
-                    tasks.create_task(self._listening.run(self._frames, tasks), name="listen"),
-                    tasks.create_task(self._answering.run(tasks), name="answer"),
-                )
-                await self._closing.wait()
-                for task in work:
-                    task.cancel()
-                self._listening.close()
-                self._answering.interrupt()
-                self._playout.clear()
+                self.running.set()
+                tasks.create_task(self._listening.run(self._frames, tasks), name="listen")
+                tasks.create_task(self._answering.run(tasks), name="answer")
+                await self._until_closed()
+        except* _Closed:
+            logger.debug("= session %s closed", self.id)
         finally:
+            self._listening.close()
+            self._playout.clear()
             self._conversation.speakers.remove(self)
             self._frames.close()
             self.events.close()
@@ -207,8 +212,9 @@ class Session:
 
     def say(self, text: str) -> None:
         """Announce something unasked, after what is being said."""
+        turn = self._written_turn()
         self._answering.enqueue(
-            lambda: self._make(self._written_turn(), ResponseRequest(), text=text)
+            lambda: self._make(turn, ResponseRequest(), text=text), is_announcement=True
         )
 
     # What listening reports.
@@ -259,6 +265,10 @@ class Session:
         self._emit(PlayoutCleared(response_id))
 
     # Within.
+
+    async def _until_closed(self) -> NoReturn:
+        await self._closing.wait()
+        raise _Closed
 
     @property
     def _group(self) -> asyncio.TaskGroup:

@@ -59,6 +59,7 @@ class Sessions:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(session.run(), name=session.id)
                 try:
+                    await session.running.wait()
                     yield session
                 finally:
                     session.close()

@@ -1,0 +1,428 @@
+"""Whole turns of a session with scripted engines, in virtual time."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from itertools import pairwise
+from typing import TypeVar
+
+import pytest
+
+from core.errors import Conflict, Overloaded, RequestError
+from core.events import (
+    Failed,
+    HypothesisChanged,
+    ItemTruncated,
+    OutputAudio,
+    OutputItemDone,
+    OutputText,
+    PlayoutCleared,
+    PlayoutStarted,
+    ResponseCreated,
+    ResponseDone,
+    SessionEvent,
+    Transcribed,
+    TranscriptionFailed,
+    TurnTraced,
+)
+from core.items import MessageItem, TextPart
+from pipeline.playout import PacedBy
+from pipeline.session import Session
+from pipeline.sessions import Sessions
+from pipeline.settings import ResponseRequest, SessionSettings, TurnDetection
+from tests.loop import run_virtual
+from tests.pipeline.fakes import EchoLlm, LevelAsr, World, collect, names, speak
+
+E = TypeVar("E")
+SILENCE = 0
+ANSWER_TIME_MS = 3000
+
+
+def of(kind: type[E], events: list[SessionEvent]) -> list[E]:
+    return [event for event in events if isinstance(event, kind)]
+
+
+def run_session(
+    world: World,
+    scenario: Callable[[Session], Awaitable[None]],
+    settings: SessionSettings | None = None,
+    paced_by: PacedBy = "server",
+) -> list[SessionEvent]:
+    """Run a scenario on one session; return all it told its client."""
+    events: list[SessionEvent] = []
+
+    async def main() -> None:
+        sessions = Sessions(world.surroundings(), world.conversations, max_sessions=10)
+        opened = sessions.open(settings or SessionSettings(), paced_by=paced_by)
+        async with asyncio.TaskGroup() as tasks, opened as session:
+            tasks.create_task(collect(session, events))
+            await scenario(session)
+        assert sessions.count == 0
+
+    run_virtual(main())
+    return events
+
+
+async def one_turn(session: Session) -> None:
+    await speak(session, (SILENCE, 200), (1000, 600), (2000, 400), (SILENCE, ANSWER_TIME_MS))
+
+
+def test_a_spoken_turn_tells_its_story_in_order() -> None:
+    events = run_session(World(), one_turn)
+    told = [n for n in names(events) if n not in ("HypothesisChanged", "OutputText")]
+    assert told == [
+        "SpeechStarted",
+        "SpeechStopped",
+        "InputCommitted",
+        "ItemAdded",
+        "ItemDone",
+        "Transcribed",
+        "ResponseCreated",
+        "OutputItemAdded",
+        "PlayoutStarted",
+        "TurnTraced",
+        "OutputItemDone",
+        "ResponseDone",
+        "PlayoutStopped",
+    ]
+    assert of(Transcribed, events)[0].transcript == "one two"
+    assert "".join(e.delta for e in of(OutputText, events)) == "you said one two. "
+    assert of(ResponseDone, events)[0].status == "completed"
+
+
+def test_words_appear_while_they_are_spoken_and_stay() -> None:
+    events = run_session(World(), one_turn)
+    hypotheses = of(HypothesisChanged, events)
+    assert len(hypotheses) >= 3
+    assert "SpeechStopped" not in names(events[: events.index(hypotheses[2])])
+    stables = [h.stable for h in hypotheses]
+    assert all(after.startswith(before) for before, after in pairwise(stables))
+    assert hypotheses[-1].stable.startswith("one")
+
+
+def test_the_trace_has_every_stage_and_adds_up() -> None:
+    turn = of(TurnTraced, run_session(World(), one_turn))[0]
+    assert [s.stage for s in turn.stages] == ["endpoint_wait", "asr", "llm", "tts", "playout"]
+    assert turn.stages[0].end_ms == pytest.approx(500, abs=1)
+    for before, after in pairwise(turn.stages):
+        assert before.end_ms == after.start_ms
+    assert turn.response_latency_ms == turn.stages[-1].end_ms
+    assert turn.status == "answered"
+
+
+def test_final_decode_hides_in_the_endpoint_wait() -> None:
+    world = World(asr=LevelAsr(delay_s=0.3))
+    turn = of(TurnTraced, run_session(world, one_turn))[0]
+    asr = turn.stages[1]
+    assert asr.end_ms - asr.start_ms < 5
+
+
+def test_speech_that_resumes_voids_the_prepared_decode() -> None:
+    async def scenario(session: Session) -> None:
+        await speak(session, (1000, 400), (SILENCE, 200), (2000, 400), (SILENCE, ANSWER_TIME_MS))
+
+    events = run_session(World(), scenario)
+    assert [e.transcript for e in of(Transcribed, events)] == ["one two"]
+
+
+def test_barge_in_stops_the_voice_and_keeps_what_was_heard() -> None:
+    world = World(llm=EchoLlm(ending=", and so on, and more of it, and more of it"))
+
+    async def scenario(session: Session) -> None:
+        await speak(session, (1000, 600), (SILENCE, 900), (2000, 600), (SILENCE, ANSWER_TIME_MS))
+
+    events = run_session(world, scenario)
+    cleared = of(PlayoutCleared, events)[0]
+    first, second = of(ResponseDone, events)
+    assert cleared.response_id == of(PlayoutStarted, events)[0].response_id
+    assert first.response_id == cleared.response_id
+    item = first.output[0] if first.status == "cancelled" else None
+    if item is None:  # the text was complete; then the item was cut afterwards
+        assert of(ItemTruncated, events)[0].audio_end_ms < 2000
+        heard = next(m.text for m in world.llm.asked[-1] if m.role == "assistant")
+    else:
+        assert first.reason == "turn_detected"
+        assert isinstance(item, MessageItem)
+        heard = item.text
+    full = "you said one, and so on, and more of it, and more of it"
+    assert full.startswith(heard)
+    assert heard != full
+    assert second.status == "completed"
+    assert [e.transcript for e in of(Transcribed, events)] == ["one", "two"]
+
+
+def test_noise_is_not_answered() -> None:
+    async def scenario(session: Session) -> None:
+        await speak(session, (5000, 600), (SILENCE, ANSWER_TIME_MS))
+
+    events = run_session(World(), scenario)
+    assert of(Transcribed, events)[0].transcript == ""
+    assert of(ResponseCreated, events) == []
+    assert of(TurnTraced, events)[0].status == "rejected"
+
+
+def test_a_failing_recogniser_loses_the_turn_not_the_session() -> None:
+    world = World()
+
+    async def scenario(session: Session) -> None:
+        world.asr.broken = True
+        await speak(session, (1000, 600), (SILENCE, 1500))
+        world.asr.broken = False
+        await speak(session, (2000, 600), (SILENCE, ANSWER_TIME_MS))
+
+    events = run_session(world, scenario)
+    assert of(Failed, events)[0].code == "engine_failed"
+    assert of(TranscriptionFailed, events)[0].code == "engine_failed"
+    assert [e.transcript for e in of(Transcribed, events)] == ["two"]
+    assert [t.status for t in of(TurnTraced, events)] == ["failed", "answered"]
+
+
+@pytest.mark.parametrize("stage", ["llm", "tts"])
+def test_a_failing_answer_is_a_failed_response(stage: str) -> None:
+    world = World()
+    broken = world.llm if stage == "llm" else world.tts
+
+    async def scenario(session: Session) -> None:
+        broken.fails = True
+        await speak(session, (1000, 600), (SILENCE, 1500))
+        broken.fails = False
+        await speak(session, (2000, 600), (SILENCE, ANSWER_TIME_MS))
+
+    first, second = of(ResponseDone, run_session(world, scenario))
+    assert (first.status, first.error_code) == ("failed", "engine_failed")
+    assert second.status == "completed"
+
+
+def test_tools_run_and_stay_out_of_the_clients_sight() -> None:
+    async def scenario(session: Session) -> None:
+        await speak(session, (4000, 600), (SILENCE, ANSWER_TIME_MS))
+
+    world = World()
+    events = run_session(world, scenario)
+    assert "".join(e.delta for e in of(OutputText, events)) == "you said it is 4. "
+    assert [m.role for m in world.llm.asked[-1]] == ["user", "assistant", "tool"]
+    assert len(of(OutputItemDone, events)) == 1
+
+
+def test_written_input_gets_a_written_answer() -> None:
+    async def scenario(session: Session) -> None:
+        session.add_item(MessageItem("item_a", "user", (TextPart("hello"),)))
+        session.create_response(ResponseRequest(modality="text"))
+        with pytest.raises(Conflict) as caught:
+            session.create_response(ResponseRequest())
+        assert caught.value.code == "conversation_already_has_active_response"
+        await asyncio.sleep(1)
+
+    events = run_session(World(), scenario)
+    item = of(OutputItemDone, events)[0].item
+    assert isinstance(item, MessageItem)
+    assert item.text == "you said hello. "
+    assert not of(PlayoutStarted, events)
+    assert of(TurnTraced, events)[0].response_latency_ms == pytest.approx(20)
+
+
+def test_cancel_closes_every_generator() -> None:
+    world = World()
+
+    async def scenario(session: Session) -> None:
+        session.add_item(MessageItem("item_a", "user", (TextPart("a b c d e f, g h, i j k l"),)))
+        session.create_response(ResponseRequest())
+        await asyncio.sleep(0.21)
+        with pytest.raises(Conflict):
+            session.cancel_response("resp_other")
+        session.cancel_response()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0.01)
+        with pytest.raises(Conflict) as caught:
+            session.cancel_response()
+        assert caught.value.code == "response_cancel_not_active"
+
+    done = of(ResponseDone, run_session(world, scenario))
+    assert [(d.status, d.reason) for d in done] == [("cancelled", "client_cancelled")]
+    assert world.llm.closed_early == 1
+    assert world.tts.closed_early == 1
+
+
+def test_push_to_talk_waits_for_the_words_of_what_was_committed() -> None:
+    settings = SessionSettings(turn_detection=None)
+
+    async def scenario(session: Session) -> None:
+        with pytest.raises(RequestError) as caught:
+            session.commit_input()
+        assert caught.value.code == "input_audio_buffer_commit_empty"
+        await speak(session, (1000, 400), (SILENCE, 800), (2000, 400))
+        session.commit_input()
+        session.create_response(ResponseRequest())
+        await speak(session, (SILENCE, ANSWER_TIME_MS))
+
+    events = run_session(World(), scenario, settings)
+    assert "SpeechStarted" not in names(events)
+    assert of(Transcribed, events)[0].transcript == "one two"
+    turn = of(TurnTraced, events)[0]
+    assert [s.stage for s in turn.stages] == ["endpoint_wait", "asr", "llm", "tts", "playout"]
+
+
+def test_push_to_talk_with_nothing_said_fails_the_response() -> None:
+    async def scenario(session: Session) -> None:
+        await speak(session, (SILENCE, 400))
+        session.commit_input()
+        session.create_response(ResponseRequest())
+        await asyncio.sleep(1)
+
+    events = run_session(World(), scenario, SessionSettings(turn_detection=None))
+    done = of(ResponseDone, events)[0]
+    assert (done.status, done.error_code) == ("failed", "no_speech")
+
+
+def test_a_transcription_session_never_answers() -> None:
+    events = run_session(World(), one_turn, SessionSettings(answers=False))
+    assert of(Transcribed, events)[0].transcript == "one two"
+    assert "ResponseCreated" not in names(events)
+    assert of(TurnTraced, events)[0].status == "transcribed"
+
+
+def test_client_paced_sound_comes_as_events_and_truncation_cuts_history() -> None:
+    world = World()
+
+    async def scenario(session: Session) -> None:
+        await one_turn(session)
+        item_id = next(e.item.id for e in told if isinstance(e, OutputItemDone))
+        with pytest.raises(RequestError) as caught:
+            session.truncate(item_id, 60_000)
+        assert caught.value.param == "audio_end_ms"
+        session.truncate(item_id, 500)
+        await speak(session, (3000, 600), (SILENCE, ANSWER_TIME_MS))
+
+    told: list[SessionEvent] = []
+
+    async def main() -> None:
+        sessions = Sessions(world.surroundings(), world.conversations, max_sessions=1)
+        opened = sessions.open(SessionSettings(), paced_by="client")
+        async with asyncio.TaskGroup() as tasks, opened as session:
+            tasks.create_task(collect(session, told))
+            await scenario(session)
+
+    run_virtual(main())
+    samples = sum(len(e.pcm) for e in of(OutputAudio, told))
+    assert samples / 24_000 == pytest.approx(2.0, abs=0.05)
+    assert [m.text for m in world.llm.asked[1] if m.role == "assistant"] == ["you said"]
+
+
+@pytest.mark.parametrize("user_speaks", [False, True])
+def test_an_announcement_waits_for_its_moment_and_is_not_lost(user_speaks: bool) -> None:
+    world = World()
+
+    async def scenario(session: Session) -> None:
+        await speak(session, (1000, 600), (SILENCE, 800))
+        assert await world.conversations.announce(session.conversation_id, "ding dong")
+        assert not await world.conversations.announce("conv_unknown", "ding dong")
+        if user_speaks:
+            await speak(session, (2000, 600))
+        await speak(session, (SILENCE, 5000))
+
+    events = run_session(world, scenario)
+    texts = [e.delta for e in of(OutputText, events)]
+    assert "ding dong" in texts
+    done = [d.output[0] for d in of(ResponseDone, events) if d.status == "completed"]
+    assert any(isinstance(i, MessageItem) and i.text == "ding dong" for i in done)
+
+
+def test_a_conversation_outlives_its_connection() -> None:
+    world = World()
+
+    async def main() -> None:
+        sessions = Sessions(world.surroundings(), world.conversations, max_sessions=1)
+        async with sessions.open(SessionSettings(modality="text"), paced_by="client") as session:
+            session.add_item(MessageItem("item_1", "user", (TextPart("one"),)))
+            conversation_id = session.conversation_id
+        async with sessions.open(
+            SessionSettings(modality="text"), paced_by="client", conversation_id=conversation_id
+        ) as session:
+            session.add_item(MessageItem("item_2", "user", (TextPart("two"),)))
+            session.create_response(ResponseRequest())
+            await asyncio.sleep(1)
+
+    run_virtual(main())
+    assert [m.text for m in world.llm.asked[0]] == ["one", "two"]
+
+
+def test_ten_sessions_at_once_do_not_cross() -> None:
+    world = World()
+    levels = [1000, 2000, 3000] * 3 + [1000]
+    told: list[list[SessionEvent]] = [[] for _ in levels]
+
+    async def one(sessions: Sessions, index: int) -> None:
+        opened = sessions.open(SessionSettings(), paced_by="server")
+        async with asyncio.TaskGroup() as tasks, opened as session:
+            tasks.create_task(collect(session, told[index]))
+            await speak(session, (SILENCE, 20 * index), (levels[index], 600), (SILENCE, 3000))
+
+    async def main() -> None:
+        sessions = Sessions(world.surroundings(), world.conversations, max_sessions=len(levels))
+        async with asyncio.TaskGroup() as tasks:
+            for index in range(len(levels)):
+                tasks.create_task(one(sessions, index))
+
+    run_virtual(main())
+    words = {1000: "one", 2000: "two", 3000: "three"}
+    for level, events in zip(levels, told, strict=True):
+        assert [e.transcript for e in of(Transcribed, events)] == [words[level]]
+        assert "".join(e.delta for e in of(OutputText, events)) == f"you said {words[level]}. "
+
+
+def test_a_full_or_draining_server_says_when_to_come_back() -> None:
+    world = World()
+
+    async def main() -> None:
+        sessions = Sessions(world.surroundings(), world.conversations, max_sessions=1)
+        with suppress(asyncio.CancelledError):
+            async with sessions.open(SessionSettings(), paced_by="server") as session:
+                with pytest.raises(Overloaded) as full:
+                    async with sessions.open(SessionSettings(), paced_by="server"):
+                        pass
+                assert (full.value.code, full.value.retry_after_s > 0) == ("server_full", True)
+                async with asyncio.TaskGroup() as tasks:
+                    drain = tasks.create_task(sessions.drain(timeout_s=10))
+                    await asyncio.sleep(0.01)
+                    with pytest.raises(Overloaded) as draining:
+                        async with sessions.open(SessionSettings(), paced_by="server"):
+                            pass
+                    assert draining.value.code == "draining"
+                    async for _ in session.events:
+                        pass  # ends when the drain closes the session
+                    assert not drain.done()
+                    tasks.create_task(asyncio.sleep(0))
+                    raise asyncio.CancelledError
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize(
+    ("settings", "code"),
+    [
+        (SessionSettings(language="xx"), "unsupported_language"),
+        (SessionSettings(asr="nope"), "model_not_found"),
+        (SessionSettings(llm="nope"), "model_not_found"),
+        (SessionSettings(voice="nope"), "voice_not_found"),
+    ],
+)
+def test_impossible_settings_are_refused_and_the_old_ones_stay(
+    settings: SessionSettings, code: str
+) -> None:
+    async def scenario(session: Session) -> None:
+        before = session.settings
+        with pytest.raises(RequestError) as caught:
+            session.configure(settings)
+        assert caught.value.code == code
+        assert session.settings is before
+
+    run_session(World(), scenario)
+
+
+def test_a_language_that_is_not_heard_is_said_so() -> None:
+    events = run_session(
+        World(), one_turn, SessionSettings(language="de", turn_detection=TurnDetection())
+    )
+    failed = of(TranscriptionFailed, events)[0]
+    assert failed.code == "unsupported_language"
+    assert "it hears: en" in failed.message
