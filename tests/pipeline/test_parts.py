@@ -1,0 +1,280 @@
+"""The pure parts of the pipeline, as tables."""
+
+import asyncio
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from core.audio import ASR_RATE_HZ, AudioFrame, ms_to_samples
+from core.errors import RequestError
+from core.events import StageSpan
+from core.items import AudioPart, FunctionCallItem, FunctionOutputItem, MessageItem, TextPart
+from pipeline.chunker import MAX_CHARS, Chunker
+from pipeline.endpointer import INTERRUPT_MS, MAX_UTTERANCE_MS, START_MS, Edge, Endpointer
+from pipeline.hearing import Hearing
+from pipeline.history import MAX_ITEMS, History
+from pipeline.playout import MAX_QUEUED_MS, Playout
+from pipeline.settings import TurnDetection
+from pipeline.spoken import SpokenText
+from pipeline.stable_prefix import StablePrefix
+from pipeline.turn import Mark, Turn
+from tests.loop import run_virtual
+from tests.pipeline.fakes import LoudVad
+
+FRAME = 320
+FRAME_MS = 20
+
+
+def edges(pattern: str, endpointer: Endpointer) -> list[tuple[Edge, int]]:
+    """`s` is 20 ms of speech, `.` of silence. Returns edges with their position in frames."""
+    out = []
+    for char in pattern:
+        edge = endpointer.push(1.0 if char == "s" else 0.0, FRAME)
+        if edge is not None:
+            out.append((edge.edge, edge.at // FRAME))
+    return out
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        ("...ss...ss...", []),
+        ("..sss", [(Edge.STARTED, 2)]),
+        ("sss..", [(Edge.STARTED, 0)]),
+        ("sss...", [(Edge.STARTED, 0), (Edge.CANDIDATE, 3)]),
+        ("sss...s", [(Edge.STARTED, 0), (Edge.CANDIDATE, 3), (Edge.RESUMED, 6)]),
+        ("sss" + "." * 10, [(Edge.STARTED, 0), (Edge.CANDIDATE, 3), (Edge.ENDED, 3)]),
+        (
+            "sss" + "." * 9 + "s" + "." * 10,
+            [
+                (Edge.STARTED, 0),
+                (Edge.CANDIDATE, 3),
+                (Edge.RESUMED, 12),
+                (Edge.CANDIDATE, 13),
+                (Edge.ENDED, 13),
+            ],
+        ),
+    ],
+)
+def test_endpointer_edges(pattern: str, expected: list[tuple[Edge, int]]) -> None:
+    assert edges(pattern, Endpointer(silence_ms=200)) == expected
+
+
+def test_endpointer_asks_for_more_while_the_assistant_speaks() -> None:
+    endpointer = Endpointer()
+    endpointer.is_guarded = True
+    assert edges("s" * (START_MS // FRAME_MS) + "..", endpointer) == []
+    assert edges("s" * (INTERRUPT_MS // FRAME_MS), endpointer)[0][0] is Edge.STARTED
+
+
+def test_endpointer_cuts_an_endless_utterance_and_goes_on() -> None:
+    kinds = [k for k, _ in edges("s" * (2 * MAX_UTTERANCE_MS // FRAME_MS + 10), Endpointer())]
+    assert kinds[:3] == [Edge.STARTED, Edge.ENDED, Edge.STARTED]
+
+
+def test_a_flickering_probability_is_not_a_pause() -> None:
+    endpointer = Endpointer(threshold=0.5)
+    out = [endpointer.push(p, FRAME) for p in [0.6] * 3 + [0.4, 0.6] * 20]
+    assert [e.edge for e in out if e] == [Edge.STARTED]
+
+
+@pytest.mark.parametrize("chunk", [1, 160, 320, 333, 1600])
+def test_hearing_loses_no_sample_however_audio_is_cut(chunk: int) -> None:
+    hearing = Hearing(LoudVad())
+    hearing.configure(TurnDetection(prefix_padding_ms=100, silence_ms=200))
+    loud = np.where(np.arange(16_000) // 8000 % 2 == 1, 1000, 0).astype(np.int16)
+    audio = np.concatenate([loud, np.zeros(8000, np.int16)])
+    heard = [
+        h
+        for at in range(0, len(audio), chunk)
+        for h in hearing.push(AudioFrame(audio[at : at + chunk], ASR_RATE_HZ, at))
+    ]
+    utterance = np.concatenate([h.pcm for h in heard if h.in_speech])
+    end = ms_to_samples(200, ASR_RATE_HZ)
+    assert len(utterance) == ms_to_samples(100, ASR_RATE_HZ) + 8000 + end
+    assert utterance[1600] == 1000
+    assert utterance[1599] == 0
+
+
+def test_hearing_refuses_another_rate() -> None:
+    frame = AudioFrame(np.zeros(960, np.int16), 48_000, 0)
+    with pytest.raises(RequestError, match="48000 Hz"):
+        list(Hearing(LoudVad()).push(frame))
+
+
+@pytest.mark.parametrize(
+    ("hypotheses", "stable", "unstable"),
+    [
+        (["turn"], "", "turn"),
+        (["turn", "turn on"], "turn", "on"),
+        (["turn", "turn on the", "turn on the kitchen"], "turn on the", "kitchen"),
+        (["a b", "a b", "x b"], "a b", ""),
+        (["a b", "a b c", "a"], "a b", ""),
+        ([""], "", ""),
+    ],
+)
+def test_stable_prefix_only_grows(hypotheses: list[str], stable: str, unstable: str) -> None:
+    prefix = StablePrefix()
+    seen = [prefix.push(text) for text in hypotheses]
+    assert (seen[-1].stable, seen[-1].unstable) == (stable, unstable)
+    assert all(b.stable.startswith(a.stable) for a, b in pairwise(seen))
+
+
+@pytest.mark.parametrize(
+    ("text", "clauses"),
+    [
+        ("Hello.", ["Hello."]),
+        ("It is 7.30 in the morning. Good day.", ["It is 7.30 in the morning.", "Good day."]),
+        ("Yes, the lights are on, all of them.", ["Yes, the lights are on,", "all of them."]),
+        ("No full stop", ["No full stop"]),
+        ("", []),
+        ("   \n ", []),
+    ],
+)
+@pytest.mark.parametrize("size", [1, 3, 1000])
+def test_chunker(text: str, clauses: list[str], size: int) -> None:
+    chunker = Chunker()
+    out = [c for at in range(0, len(text), size) for c in chunker.push(text[at : at + size])]
+    if (rest := chunker.flush()) is not None:
+        out.append(rest)
+    assert out == clauses
+
+
+def test_chunker_does_not_wait_forever_for_a_full_stop() -> None:
+    out = Chunker().push("word " * 200)
+    assert out
+    assert all(len(clause) <= MAX_CHARS for clause in out)
+
+
+@pytest.mark.parametrize(
+    ("heard_ms", "text"),
+    [(0, ""), (500, "one two"), (1000, "one two three four"), (1500, "one two three four five"),
+     (9999, "one two three four five six")],
+)  # fmt: skip
+def test_what_was_heard_of_an_answer(heard_ms: float, text: str) -> None:
+    spoken = SpokenText()
+    spoken.begin("one two three four", 0)
+    spoken.begin("five six", 1000)
+    assert spoken.heard(heard_ms, 2000) == text
+
+
+def test_turn_spans_and_first_mark_wins() -> None:
+    turn = Turn("turn_1")
+    for mark, now in [(Mark.SPEECH_END, 1.0), (Mark.ENDPOINT, 1.4), (Mark.ASR_FINAL, 1.5),
+                      (Mark.ASR_FINAL, 9.0), (Mark.LLM_FIRST_TOKEN, 1.6)]:  # fmt: skip
+        turn.mark(mark, now)
+    assert turn.stages() == (
+        StageSpan("endpoint_wait", 0, 400),
+        StageSpan("asr", 400, 500),
+        StageSpan("llm", 500, 600),
+    )
+    assert turn.response_latency_ms() == 600
+    assert Turn("turn_2").stages() == ()
+
+
+def test_history_shows_the_model_what_counts() -> None:
+    history = History()
+    assert history.add(MessageItem("u", "user", (AudioPart("hi"),))) is None
+    history.add(FunctionCallItem("c", "call_1", "f", '{"a":1}'), is_internal=True)
+    history.add(FunctionOutputItem("o", "call_1", "{}"), is_internal=True)
+    history.add(FunctionOutputItem("lost", "call_9", "{}"), is_internal=True)
+    assert history.add(MessageItem("a", "assistant", (TextPart("yes"),))) == "u"
+    assert history.add(MessageItem("first", "user", (TextPart("0"),)), "root") is None
+    history.add(MessageItem("empty", "user", (AudioPart(),)))
+    messages = history.messages("Be kind.")
+    assert [m.role for m in messages] == [
+        "system",
+        "user",
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+    ]
+    assert messages[3].tool_calls[0].arguments == {"a": 1}
+
+
+def test_history_refuses_what_cannot_be() -> None:
+    history = History()
+    history.add(MessageItem("u", "user", (TextPart("hi"),)))
+    with pytest.raises(RequestError) as twice:
+        history.add(MessageItem("u", "user"))
+    assert twice.value.code == "item_already_exists"
+    with pytest.raises(RequestError) as unknown:
+        history.add(MessageItem("v", "user"), "nowhere")
+    assert unknown.value.code == "item_not_found"
+    with pytest.raises(RequestError, match="no assistant message"):
+        history.truncate("u", "h")
+
+
+def test_history_is_bounded() -> None:
+    history = History()
+    for number in range(MAX_ITEMS + 50):
+        history.add(MessageItem(f"item_{number}", "user", (TextPart("x"),)))
+    assert len(history.items) == MAX_ITEMS
+    assert history.items[-1].id == f"item_{MAX_ITEMS + 49}"
+
+
+class Told:
+    def __init__(self) -> None:
+        self.events: list[str] = []
+
+    def playout_started(self, response_id: str) -> None:
+        self.events.append("started")
+
+    def playout_stopped(self, response_id: str) -> None:
+        self.events.append("stopped")
+
+    def playout_cleared(self, response_id: str) -> None:
+        self.events.append("cleared")
+
+
+def test_playout_is_exact_paced_and_bounded() -> None:
+    told = Told()
+
+    async def main() -> None:
+        playout = Playout("server", told)
+        writer = playout.open("resp_1", 48_000)
+        assert playout.pull() is None
+        async with asyncio.TaskGroup() as tasks:
+            long = np.ones(48_000 * 10 + 100, np.int16)
+            writing = tasks.create_task(writer.write(long))
+            await asyncio.sleep(0.01)
+            assert not writing.done()  # 10 s do not fit
+            assert writer.total_ms == MAX_QUEUED_MS
+            frames = 0
+            while not writing.done() or playout.writer is not None:
+                frame = playout.pull()
+                frames += frame is not None
+                if frame is not None:
+                    assert len(frame.pcm) == 960
+                if writing.done() and not writer.is_finished:
+                    await writer.finish()
+                await asyncio.sleep(0)
+        assert frames == 501
+        assert writer.heard_ms == 10_020
+        await playout.drained()
+
+    run_virtual(main())
+    assert told.events == ["started", "stopped"]
+
+
+def test_a_cleared_writer_is_dead_and_wakes_up() -> None:
+    told = Told()
+
+    async def main() -> None:
+        playout = Playout("server", told)
+        writer = playout.open("resp_1", 48_000)
+        async with asyncio.TaskGroup() as tasks:
+            writing = tasks.create_task(writer.write(np.ones(48_000 * 10, np.int16)))
+            await asyncio.sleep(0)
+            playout.pull()
+            assert playout.clear() is writer
+            await writing
+        assert writer.heard_ms == 20
+        await writer.write(np.ones(4800, np.int16))
+        assert playout.pull() is None
+        assert playout.open("resp_2", 48_000) is not writer
+
+    run_virtual(main())
+    assert told.events == ["started", "cleared"]
