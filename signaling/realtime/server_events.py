@@ -4,6 +4,8 @@ from base64 import b64encode
 from collections.abc import Iterator
 from typing import Any, assert_never
 
+from msgspec.json import encode
+
 from core.audio import Pcm
 from core.events import Modality, ResponseCreated, ResponseDone, Transcribed, TurnTraced
 from core.items import AudioPart, FunctionCallItem, FunctionOutputItem, Item, MessageItem, Part
@@ -20,6 +22,10 @@ it at once, and it stays below the 64 KiB that some of them take as the limit of
 
 def event(kind: str, /, **fields: Any) -> Json:
     return {"type": kind, **fields}
+
+
+def to_text(out: Json) -> str:
+    return encode(out).decode()
 
 
 def error_event(

@@ -48,7 +48,7 @@ class Terms:
     include: frozenset[str] = frozenset()
     "Events and fields that only those get who ask."
     conversation_id: str | None = None
-    "The conversation that the client named to go on with."
+    "The conversation to go on with; None: a new one."
     knows_conversations: bool = False
     "The client sent the field `earshot`, so it is shown it."
 
@@ -106,12 +106,12 @@ def response_request(params: ResponseParams | None) -> ResponseRequest:
     )
 
 
-def session_json(terms: Terms, session_id: str, conversation_id: str) -> dict[str, Any]:
+def session_json(terms: Terms, session_id: str) -> dict[str, Any]:
     """The full object, as it is in effect."""
     settings = terms.settings
     common: dict[str, Any] = {"id": session_id, "include": sorted(terms.include) or None}
     if terms.knows_conversations:
-        common["earshot"] = {"conversation_id": conversation_id}
+        common["earshot"] = {"conversation_id": terms.conversation_id}
     heard = _input_json(settings)
     if not settings.answers:
         return {
@@ -224,8 +224,8 @@ def _with_extension(terms: Terms, sent: SessionObject) -> Terms:
     terms = replace(terms, include=frozenset(include))
     if isinstance(sent.earshot, UnsetType):
         return terms
-    wanted = sent.earshot.conversation_id if sent.earshot else UNSET
-    conversation_id = terms.conversation_id if isinstance(wanted, UnsetType) else wanted
+    wanted = _object(sent.earshot.conversation_id) if sent.earshot else None
+    conversation_id = wanted or terms.conversation_id
     return replace(terms, conversation_id=conversation_id, knows_conversations=True)
 
 

@@ -1,9 +1,7 @@
 """Session events to Realtime server events and client texts to client events. No I/O."""
 
-from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Literal, assert_never
-
-import msgspec
 
 from core.events import (
     Failed,
@@ -57,7 +55,7 @@ class Translator:
     def __init__(
         self, terms: Terms, session_id: str, conversation_id: str, *, transport: Transport
     ) -> None:
-        self.terms = terms
+        self.terms = replace(terms, conversation_id=conversation_id)
         self._session_id, self._conversation_id = session_id, conversation_id
         self._transport = transport
         self._sent = 0
@@ -85,11 +83,9 @@ class Translator:
     ) -> Json:
         return self._numbered(error_event(code, message, kind=kind, param=param, event_id=event_id))
 
-    def home(self, home: Mapping[str, Any]) -> list[Json]:
-        """Nothing for a client that did not ask for it."""
-        if "earshot.home" not in self.terms.include:
-            return []
-        return [self._numbered(event("earshot.home", home=home))]
+    def home(self, home: object) -> Json:
+        """`home`: anything that JSON can be made of."""
+        return self._numbered(event("earshot.home", home=home))
 
     def to_json(self, happened: SessionEvent) -> list[Json]:
         """The server events for one session event, in the order to send them."""
@@ -100,7 +96,7 @@ class Translator:
         return {"type": out["type"], "event_id": f"evt_{self._sent}", **out}
 
     def _session(self) -> Json:
-        return session_json(self.terms, self._session_id, self._conversation_id)
+        return session_json(self.terms, self._session_id)
 
     def _translated(self, happened: SessionEvent) -> list[Json]:
         match happened:
@@ -266,10 +262,6 @@ class Translator:
             case _:
                 assert_never(happened)
         return [event(f"output_audio_buffer.{stage}", response_id=happened.response_id)]
-
-
-def to_text(out: Json) -> str:
-    return msgspec.json.encode(out).decode()
 
 
 def _speech(stage: str, **fields: Any) -> Json:

@@ -1,0 +1,253 @@
+"""One client and its session, whatever carries the texts: events in are applied, others sent."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+from enum import Enum
+from typing import assert_never
+
+from core.errors import EarshotError, RequestError
+from core.ports import Metrics
+from signaling.realtime.events import (
+    ClientEvent,
+    InputAppend,
+    InputClear,
+    InputCommit,
+    ItemCreate,
+    ItemDelete,
+    ItemRetrieve,
+    ItemTruncate,
+    OutputClear,
+    ResponseCancel,
+    ResponseCreate,
+    SessionUpdate,
+)
+from signaling.realtime.incoming import BadEvent
+from signaling.realtime.items import new_item
+from signaling.realtime.ports import HomeSource, Session
+from signaling.realtime.server_events import Json, to_text
+from signaling.realtime.session import Terms, check_unchanged, merged, response_request
+from signaling.realtime.translate import Translator, Transport
+from signaling.realtime.upload import Upload
+
+logger = logging.getLogger(__name__)
+
+_PARAMS = {
+    "unsupported_language": "session.audio.input.transcription.language",
+    "voice_not_found": "session.audio.output.voice",
+}
+"Where the session object holds what the session itself refused."
+
+
+class End(Enum):
+    """Why a connection ended."""
+
+    CLIENT = "the client left"
+    IDLE = "nothing happened for too long"
+    LAGGING = "the client did not take its events"
+    SERVER = "the server ended the session"
+
+
+class ClientGone(EarshotError):
+    """Raised by `send`: nobody is there any more."""
+
+    code = "client_gone"
+
+
+class ClientLagging(EarshotError):
+    """Raised by `send`: the client does not take what it is sent."""
+
+    code = "client_lagging"
+
+
+class Connection:
+    """Owner: the task that calls `run`. `send` may raise ClientGone and ClientLagging."""
+
+    def __init__(
+        self,
+        session: Session,
+        terms: Terms,
+        send: Callable[[str], Awaitable[None]],
+        metrics: Metrics,
+        *,
+        transport: Transport,
+        idle_timeout_s: float,
+        home: HomeSource | None = None,
+    ) -> None:
+        self._session = session
+        self._send_text = send
+        self._metrics = metrics
+        self._transport = transport
+        self._idle_timeout_s = idle_timeout_s
+        self._home = home
+        self._translator = Translator(
+            terms, session.id, session.conversation_id, transport=transport
+        )
+        self._upload = Upload()
+        self._end: End | None = None
+        self._tasks: asyncio.TaskGroup | None = None
+        self._watch: asyncio.Task[None] | None = None
+        self._watched: str | None = None
+        "In which language the client watches the home."
+        self._active_at = 0.0
+
+    async def run(self) -> End:
+        """Send `session.created`, then everything that happens, until the session ends."""
+        self._touch()
+        async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
+            idle = tasks.create_task(self._end_when_idle(), name="idle")
+            await self._send(self._translator.created())
+            self._follow_home()
+            async for happened in self._session.events:
+                self._touch()
+                for out in self._translator.to_json(happened):
+                    await self._send(out)
+            self._tasks = None
+            for task in (idle, self._watch):
+                if task is not None:
+                    task.cancel()
+        if self._end is None:
+            return End.LAGGING if self._session.events.overflowed else End.SERVER
+        return self._end
+
+    async def receive(self, text: str) -> None:
+        """Apply one event of the client; what is wrong with it is answered, not raised."""
+        self._touch()
+        event_id = None
+        try:
+            event = self._translator.receive(text)
+            event_id = event.event_id
+            await self._apply(event)
+        except EarshotError as error:
+            await self._refuse(error, event_id)
+
+    async def refuse_binary(self) -> None:
+        """The answer to a frame that is no text."""
+        self._touch()
+        await self._refuse(
+            BadEvent("Binary frames are not allowed: audio goes as base64.", code="invalid_json")
+        )
+
+    def close(self, end: End = End.CLIENT) -> None:
+        """Ask `run` to end. The first reason stays."""
+        if self._end is None:
+            self._end = end
+        self._session.close()
+
+    async def _apply(self, event: ClientEvent) -> None:
+        session = self._session
+        match event:
+            case SessionUpdate():
+                await self._update(event)
+            case InputAppend(audio=audio):
+                await self._hear(audio)
+            case InputCommit():
+                session.commit_input()
+            case InputClear():
+                session.clear_input()
+            case OutputClear():
+                self._needs("webrtc", "output_audio_buffer.clear")
+                session.clear_output()
+            case ItemCreate(item=item, previous_item_id=previous):
+                session.add_item(new_item(item), previous)
+            case ItemDelete() | ItemRetrieve():
+                raise RequestError(
+                    "Items can be created and truncated, not deleted or retrieved.",
+                    code="unsupported_event",
+                    param="type",
+                )
+            case ItemTruncate(item_id=item_id, audio_end_ms=audio_end_ms):
+                session.truncate(item_id, audio_end_ms)
+            case ResponseCreate(response=params):
+                session.create_response(response_request(params))
+            case ResponseCancel(response_id=response_id):
+                session.cancel_response(response_id)
+            case _:
+                assert_never(event)
+
+    async def _update(self, event: SessionUpdate) -> None:
+        terms = merged(self._translator.terms, event.session)
+        check_unchanged(self._translator.terms, terms)
+        self._session.configure(terms.settings)
+        self._translator.terms = terms
+        await self._send(self._translator.updated())
+        self._follow_home()
+
+    async def _hear(self, audio: str) -> None:
+        self._needs("websocket", "input_audio_buffer.append")
+        for frame in self._upload.push(audio):
+            self._session.feed(frame)
+            for _ in range(2):  # one turn of the loop wakes the listener, the next lets it read
+                await asyncio.sleep(0)
+
+    def _needs(self, transport: Transport, name: str) -> None:
+        if self._transport != transport:
+            raise RequestError(
+                f"'{name}' is not for this transport: over WebRTC audio runs on the media track, "
+                "over WebSocket in events.",
+                code="unsupported_event",
+                param="type",
+            )
+
+    async def _refuse(self, error: EarshotError, event_id: str | None = None) -> None:
+        if isinstance(error, BadEvent):
+            event_id = error.event_id
+        self._metrics.count("earshot_errors", code=error.code)
+        is_theirs = isinstance(error, RequestError)
+        param = error.param if isinstance(error, RequestError) else None
+        await self._send(
+            self._translator.error(
+                error.code,
+                str(error),
+                kind="invalid_request_error" if is_theirs else "server_error",
+                param=_PARAMS.get(error.code, param),
+                event_id=event_id,
+            )
+        )
+
+    async def _send(self, out: Json) -> None:
+        """A client that cannot be reached ends the session; nothing more is sent to it then."""
+        if self._end in (End.CLIENT, End.LAGGING):
+            return
+        try:
+            await self._send_text(to_text(out))
+        except ClientGone:
+            self.close(End.CLIENT)
+        except ClientLagging:
+            self.close(End.LAGGING)
+
+    def _touch(self) -> None:
+        self._active_at = asyncio.get_running_loop().time()
+
+    async def _end_when_idle(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            left_s = self._active_at + self._idle_timeout_s - loop.time()
+            if left_s <= 0:
+                break
+            await asyncio.sleep(left_s)
+        message = f"The session ends: nothing happened for {self._idle_timeout_s:g} s."
+        await self._send(self._translator.error("session_idle", message))
+        self.close(End.IDLE)
+
+    def _follow_home(self) -> None:
+        """Watch the home if the client wants it, in the session's language."""
+        terms = self._translator.terms
+        wanted = self._home is not None and "earshot.home" in terms.include
+        language = terms.settings.language
+        if self._watch is not None:
+            if wanted and language == self._watched:
+                return
+            self._watch.cancel()
+            self._watch = None
+        if wanted and self._tasks is not None:
+            self._watched = language
+            self._watch = self._tasks.create_task(self._send_home(language), name="home")
+
+    async def _send_home(self, language: str | None) -> None:
+        assert self._home is not None
+        async with aclosing(self._home.watch(language)) as states:
+            async for state in states:
+                await self._send(self._translator.home(state))

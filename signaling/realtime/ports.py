@@ -1,0 +1,65 @@
+"""What the door needs of the rest, as small Protocols; `server/` wires the real ones."""
+
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Literal, Protocol
+
+from core.audio import AudioFrame
+from core.events import SessionEvent
+from core.items import Item
+from pipeline.settings import ResponseRequest, SessionSettings
+
+
+class Events(AsyncIterable[SessionEvent], Protocol):
+    """Ends with the session. `overflowed`: it ended because nobody took the events."""
+
+    overflowed: bool
+
+
+class Session(Protocol):
+    """One session as the door drives it: `pipeline.session.Session`. Nothing here blocks."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def conversation_id(self) -> str: ...
+    @property
+    def events(self) -> Events: ...
+    def feed(self, frame: AudioFrame) -> None: ...
+    def configure(self, settings: SessionSettings) -> None: ...
+    def commit_input(self) -> None: ...
+    def clear_input(self) -> None: ...
+    def add_item(self, item: Item, previous_item_id: str | None = None) -> None: ...
+    def create_response(self, request: ResponseRequest) -> None: ...
+    def cancel_response(self, response_id: str | None = None) -> None: ...
+    def clear_output(self) -> None: ...
+    def truncate(self, item_id: str, audio_end_ms: int) -> None: ...
+    def pull(self) -> AudioFrame | None: ...
+    def close(self) -> None: ...
+
+
+class Sessions(Protocol):
+    """`pipeline.sessions.Sessions`. Raises Overloaded, RequestError."""
+
+    def open(
+        self,
+        settings: SessionSettings,
+        *,
+        paced_by: Literal["server", "client"],
+        conversation_id: str | None = None,
+        door: str = "realtime",
+    ) -> AbstractAsyncContextManager[Session]: ...
+
+
+class HomeSource(Protocol):
+    """`pipeline.home.home.Home`."""
+
+    def watch(self, language: str | None = None) -> AsyncGenerator[Any, None]:
+        """The home now, then after each change; a slow reader skips to the latest state."""
+        ...
+
+
+class Guard(Protocol):
+    """Runs one call's work; a bug in it is logged and ends that call, not its neighbours."""
+
+    async def __call__(self, work: Awaitable[None], name: str) -> None: ...

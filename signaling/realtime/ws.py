@@ -1,0 +1,116 @@
+"""The Realtime API over a WebSocket: the client sends audio as events and paces what it plays."""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+
+from aiohttp import WSCloseCode, WSMsgType
+from aiohttp import web as aioweb
+
+from core.errors import RequestError
+from core.ports import Metrics
+from signaling.realtime.connection import ClientGone, ClientLagging, Connection, End
+from signaling.realtime.incoming import MAX_EVENT_BYTES
+from signaling.realtime.offer import terms_of
+from signaling.realtime.ports import HomeSource, Session, Sessions
+from signaling.realtime.session import Terms
+
+logger = logging.getLogger(__name__)
+
+SUBPROTOCOL = "realtime"
+"The only one answered: a browser's other offers hold its key."
+
+HEARTBEAT_S = 20
+"Proxies cut silent connections at 30 to 60 s; a vanished client is noticed within half of it more."
+
+SEND_TIMEOUT_S = 10
+"For one event of at most 32 kB; who needs longer cannot hear an answer in real time."
+
+CLOSE_TIMEOUT_S = 2
+"For the client's part of closing."
+
+_CLOSE: Mapping[End, tuple[int, bytes]] = {
+    End.CLIENT: (WSCloseCode.OK, b""),
+    End.IDLE: (WSCloseCode.OK, b"idle"),
+    End.LAGGING: (WSCloseCode.POLICY_VIOLATION, b"client too slow"),
+    End.SERVER: (WSCloseCode.SERVICE_RESTART, b"going away"),
+}
+
+
+async def serve(
+    request: aioweb.Request,
+    sessions: Sessions,
+    metrics: Metrics,
+    *,
+    home: HomeSource | None,
+    idle_timeout_s: float,
+) -> aioweb.StreamResponse:
+    """One client from upgrade to close. Raises RequestError and Overloaded before the upgrade."""
+    terms = terms_of(request.query)
+    ws = aioweb.WebSocketResponse(
+        protocols=(SUBPROTOCOL,),
+        heartbeat=HEARTBEAT_S,
+        max_msg_size=MAX_EVENT_BYTES,
+        compress=False,  # base64 audio does not shrink enough to wait for
+        timeout=CLOSE_TIMEOUT_S,
+    )
+    if not ws.can_prepare(request).ok:
+        raise RequestError(
+            "This path speaks WebSocket; POST an SDP offer for WebRTC.", code="websocket_expected"
+        )
+    async with sessions.open(
+        terms.settings, paced_by="client", conversation_id=terms.conversation_id
+    ) as session:
+        await ws.prepare(request)
+        end = await _converse(ws, session, terms, metrics, home, idle_timeout_s)
+        logger.info("= session %s ended: %s", session.id, end.value)
+    if end is End.LAGGING and request.transport is not None:
+        request.transport.abort()  # closing politely would wait for it to take what is queued
+    return ws
+
+
+async def _converse(
+    ws: aioweb.WebSocketResponse,
+    session: Session,
+    terms: Terms,
+    metrics: Metrics,
+    home: HomeSource | None,
+    idle_timeout_s: float,
+) -> End:
+    async def send(text: str) -> None:
+        try:
+            async with asyncio.timeout(SEND_TIMEOUT_S):
+                await ws.send_str(text)
+        except ConnectionResetError as exc:
+            raise ClientGone("the WebSocket is closed") from exc
+        except TimeoutError as exc:
+            raise ClientLagging(f"an event was not taken within {SEND_TIMEOUT_S} s") from exc
+
+    connection = Connection(
+        session,
+        terms,
+        send,
+        metrics,
+        transport="websocket",
+        idle_timeout_s=idle_timeout_s,
+        home=home,
+    )
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(_read(ws, connection), name=f"read-{session.id}")
+        end = await connection.run()
+        code, reason = _CLOSE[end]
+        await ws.close(code=code, message=reason, drain=end is not End.LAGGING)
+    return end
+
+
+async def _read(ws: aioweb.WebSocketResponse, connection: Connection) -> None:
+    """Until the WebSocket closes, whoever closes it."""
+    async for message in ws:
+        match message.type:
+            case WSMsgType.TEXT:
+                await connection.receive(message.data)
+            case WSMsgType.BINARY:
+                await connection.refuse_binary()
+            case _:
+                break
+    connection.close(End.CLIENT)
