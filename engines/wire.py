@@ -140,6 +140,16 @@ def reply_reader() -> FrameReader[Reply]:
     return FrameReader(Decoder(Reply))
 
 
+def worker_command(python: str, fd: int) -> list[str]:
+    """How to start a worker on an inherited socket.
+
+    Its thread libraries read these settings when they are loaded. Threads that spin while they
+    wait take the cores from each other: decoding was five times slower beside any other load.
+    """
+    settings = ["OMP_WAIT_POLICY=PASSIVE", "OPENBLAS_NUM_THREADS=1"]
+    return ["env", *settings, python, "-m", "engines.worker", "--fd", str(fd)]
+
+
 def frame(message: Request | Reply) -> bytes:
     """One message as it goes on the wire. Raises RemoteProtocolError when it is too large."""
     payload = Encoder().encode(message)

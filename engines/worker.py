@@ -1,0 +1,148 @@
+"""The child side of a model worker: `python -m engines.worker --fd N`, one engine per process.
+
+It serves one socket in the language of `engines.wire` and ends when that closes. Whatever a model
+library raises becomes `Failed`; whatever it prints goes to standard error.
+"""
+
+import argparse
+import ctypes
+import logging
+import os
+import signal
+import socket
+import sys
+from collections import deque
+from collections.abc import Sequence
+
+from core.errors import ConfigError, EarshotError, RemoteProtocolError
+from engines.base import AsrModel
+from engines.registry import load
+from engines.wire import (
+    Decode,
+    Decoded,
+    Failed,
+    FrameReader,
+    Load,
+    Ping,
+    Pong,
+    Ready,
+    Reply,
+    Request,
+    frame,
+    request_reader,
+)
+
+logger = logging.getLogger(__name__)
+
+_RECEIVE_BYTES = 256 * 1024
+
+_PR_SET_PDEATHSIG = 1
+
+
+class Worker:
+    """Serves requests in the order they come, in the calling thread."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._reader: FrameReader[Request] = request_reader()
+        self._requests: deque[Request] = deque()
+
+    def run(self) -> None:
+        """Until the gateway closes the socket or the engine does not load."""
+        request = self._receive()
+        if request is None:
+            return
+        if not isinstance(request, Load):
+            raise RemoteProtocolError(f"a worker's first message is load, not {type(request)}")
+        model = self._load(request)
+        if model is None:
+            return
+        self._send(Ready(model.info))
+        while (request := self._receive()) is not None:
+            self._serve(model, request)
+        model.close()
+
+    def _load(self, request: Load) -> AsrModel | None:
+        try:
+            return _load_asr(request)
+        except Exception as exc:
+            self._send(_failed(exc, f"{request.kind}.{request.name}"))
+            return None
+
+    def _serve(self, model: AsrModel, request: Request) -> None:
+        match request:
+            case Decode():
+                self._send(_decode(model, request))
+            case Ping(number):
+                self._send(Pong(number))
+            case Load():
+                raise RemoteProtocolError("a worker loads once")
+            case _:
+                model.forget(request.utterance)
+
+    def _receive(self) -> Request | None:
+        """The next request; None when the gateway is gone."""
+        while not self._requests:
+            try:
+                data = self._connection.recv(_RECEIVE_BYTES)
+            except ConnectionError:
+                return None
+            if not data:
+                return None
+            self._requests.extend(self._reader.receive_data(data))
+        return self._requests.popleft()
+
+    def _send(self, reply: Reply) -> None:
+        try:
+            self._connection.sendall(frame(reply))
+        except ConnectionError:  # the gateway is gone: the next receive ends the loop
+            logger.info("the gateway closed the connection")
+
+
+def _load_asr(request: Load) -> AsrModel:
+    if request.kind != "asr":
+        raise ConfigError(f"a worker runs asr engines, not {request.kind!r}")
+    return load("asr", request.name, request.options)
+
+
+def _decode(model: AsrModel, request: Decode) -> Decoded | Failed:
+    try:
+        results = model.decode([item.to_item() for item in request.items])
+    except Exception as exc:
+        return _failed(exc, model.info.name, request.request_id)
+    if len(results) != len(request.items):
+        message = f"{len(results)} results for {len(request.items)} items"
+        return Failed("engine_failed", f"{model.info.name}: {message}", request.request_id)
+    return Decoded(request.request_id, results)
+
+
+def _failed(exc: Exception, engine: str, request_id: int | None = None) -> Failed:
+    """Our own errors keep their code; a library's are logged with their chain, for its author."""
+    if isinstance(exc, EarshotError):
+        logger.error("%s: %s", engine, exc)
+        return Failed(exc.code, str(exc), request_id)
+    logger.error("%s failed", engine, exc_info=exc)
+    return Failed("engine_failed", f"{engine}: {type(exc).__name__}: {exc}", request_id)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a worker on the inherited socket `--fd`."""
+    parser = argparse.ArgumentParser(prog="engines.worker")
+    parser.add_argument("--fd", type=int, required=True, help="inherited, connected stream socket")
+    fd = parser.parse_args(arguments).fd
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # libraries print, C++ ones too
+    logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.INFO)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the group: the gateway decides
+    _die_with_parent()
+    with socket.socket(fileno=fd) as connection:
+        Worker(connection).run()
+
+
+def _die_with_parent() -> None:
+    """Linux only: the kernel kills us when the gateway dies, even in the middle of a decode."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+if __name__ == "__main__":
+    main()
