@@ -1,0 +1,132 @@
+"""A session that only notes what the door asks of it, a client that notes what it is sent."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from core.audio import AudioFrame
+from core.errors import EarshotError
+from core.events import SessionEvent
+from core.items import Item
+from core.queues import Outbox
+from pipeline.settings import ResponseRequest, SessionSettings
+from signaling.realtime.connection import Connection
+from signaling.realtime.ports import HomeSource
+from signaling.realtime.session import Terms
+from signaling.realtime.translate import Transport
+from tests.pipeline.fakes import Counts
+
+
+@dataclass
+class NotedSession:
+    """Every method call becomes one entry of `asked`; `refuses` is raised by the next one."""
+
+    id: str = "sess_1"
+    conversation_id: str = "conv_1"
+    events: Outbox[SessionEvent] = field(default_factory=lambda: Outbox(8))
+    asked: list[tuple[Any, ...]] = field(default_factory=list)
+    frames: list[AudioFrame] = field(default_factory=list)
+    refuses: EarshotError | None = None
+
+    def feed(self, frame: AudioFrame) -> None:
+        self.frames.append(frame)
+
+    def configure(self, settings: SessionSettings) -> None:
+        self._ask("configure", settings)
+
+    def commit_input(self) -> None:
+        self._ask("commit_input")
+
+    def clear_input(self) -> None:
+        self._ask("clear_input")
+
+    def add_item(self, item: Item, previous_item_id: str | None = None) -> None:
+        self._ask("add_item", item, previous_item_id)
+
+    def create_response(self, request: ResponseRequest) -> None:
+        self._ask("create_response", request)
+
+    def cancel_response(self, response_id: str | None = None) -> None:
+        self._ask("cancel_response", response_id)
+
+    def clear_output(self) -> None:
+        self._ask("clear_output")
+
+    def truncate(self, item_id: str, audio_end_ms: int) -> None:
+        self._ask("truncate", item_id, audio_end_ms)
+
+    def pull(self) -> AudioFrame | None:
+        return None
+
+    def close(self) -> None:
+        self.events.close()
+
+    def _ask(self, *what: Any) -> None:
+        refuses, self.refuses = self.refuses, None
+        if refuses is not None:
+            raise refuses
+        self.asked.append(what)
+
+
+class CountingHome:
+    """A home that is a number; `change` counts up. Like the real one it skips to the latest."""
+
+    def __init__(self) -> None:
+        self.revision = 0
+        self.watchers = 0
+        self._changed = asyncio.Event()
+
+    def change(self) -> None:
+        self.revision += 1
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def watch(self, language: str | None = None) -> AsyncGenerator[Any, None]:
+        self.watchers += 1
+        try:
+            while True:
+                changed = self._changed
+                yield {"revision": self.revision, "language": language}
+                await changed.wait()
+        finally:
+            self.watchers -= 1
+
+
+@dataclass
+class Client:
+    """The far end of a connection."""
+
+    session: NotedSession = field(default_factory=NotedSession)
+    sent: list[dict[str, Any]] = field(default_factory=list)
+    metrics: Counts = field(default_factory=Counts)
+    takes: Callable[[], Awaitable[None]] | None = None
+    "Awaited before each event is taken; may raise what `send` may."
+
+    def connection(
+        self,
+        terms: Terms | None = None,
+        *,
+        transport: Transport = "websocket",
+        home: HomeSource | None = None,
+        idle_timeout_s: float = 600,
+    ) -> Connection:
+        return Connection(
+            self.session,
+            terms or Terms(),
+            self._take,
+            self.metrics,
+            transport=transport,
+            idle_timeout_s=idle_timeout_s,
+            home=home,
+        )
+
+    @property
+    def types(self) -> list[str]:
+        return [event["type"] for event in self.sent]
+
+    async def _take(self, text: str) -> None:
+        if self.takes is not None:
+            await self.takes()
+        self.sent.append(json.loads(text))

@@ -1,0 +1,230 @@
+"""What clients send: good events become values, bad ones errors that name what was wrong."""
+
+import json
+from typing import Any
+
+import pytest
+from msgspec import UNSET
+
+from signaling.realtime.events import (
+    ClientEvent,
+    InputAppend,
+    InputCommit,
+    ItemCreate,
+    ItemTruncate,
+    NewMessage,
+    ResponseCreate,
+    SessionUpdate,
+)
+from signaling.realtime.incoming import (
+    MAX_CONTROL_EVENT_BYTES,
+    MAX_EVENT_BYTES,
+    BadEvent,
+    decode,
+)
+from signaling.realtime.session_object import RealtimeSession
+
+MEGABYTE = "x" * 1_000_000
+
+
+def update(**session: Any) -> str:
+    return json.dumps({"type": "session.update", "event_id": "c1", "session": session})
+
+
+def event(kind: str, **fields: Any) -> str:
+    return json.dumps({"type": kind, **fields})
+
+
+def heard(**audio_input: Any) -> str:
+    return update(type="realtime", audio={"input": audio_input})
+
+
+BAD = [
+    ("no JSON", "hello", "invalid_json", None),
+    ("half JSON", '{"type":"response.cancel"', "invalid_json", None),
+    ("nested too deeply", "[" * 100_000, "invalid_json", None),
+    ("lone surrogate", '{"type":"\ud800"}', "invalid_json", None),
+    ("no object", "[1,2]", "invalid_json", None),
+    ("no type", "{}", "missing_required_parameter", "type"),
+    ("type is no text", '{"type":7}', "invalid_type", "type"),
+    ("unknown type", '{"type":"session.updat"}', "unknown_event_type", "type"),
+    ("beta type", '{"type":"transcription_session.update"}', "unknown_event_type", "type"),
+    (
+        "field missing",
+        '{"type":"input_audio_buffer.append"}',
+        "missing_required_parameter",
+        "audio",
+    ),
+    (
+        "field of wrong type",
+        '{"type":"input_audio_buffer.append","audio":5}',
+        "invalid_type",
+        "audio",
+    ),
+    ("unknown field", '{"type":"response.cancel","id":"r"}', "unknown_parameter", "id"),
+    ("typo", update(type="realtime", voise="x"), "unknown_parameter", "session.voise"),
+    ("no session type", update(instructions="x"), "missing_required_parameter", "session.type"),
+    ("wrong session type", update(type="beta"), "invalid_value", "session.type"),
+    (
+        "text for a number",
+        update(type="realtime", audio={"output": {"speed": "1"}}),
+        "invalid_type",
+        "session.audio.output.speed",
+    ),
+    (
+        "too fast",
+        update(type="realtime", audio={"output": {"speed": 1.6}}),
+        "invalid_value",
+        "session.audio.output.speed",
+    ),
+    (
+        "both modalities",
+        update(type="realtime", output_modalities=["text", "audio"]),
+        "invalid_value",
+        "session.output_modalities",
+    ),
+    (
+        "unknown modality",
+        update(type="realtime", output_modalities=["video"]),
+        "invalid_value",
+        "session.output_modalities[0]",
+    ),
+    (
+        "wrong rate",
+        heard(format={"type": "audio/pcm", "rate": 16000}),
+        "invalid_value",
+        "session.audio.input.format.rate",
+    ),
+    (
+        "telephone format",
+        heard(format={"type": "audio/pcmu"}),
+        "invalid_value",
+        "session.audio.input.format.type",
+    ),
+    (
+        "unknown detection",
+        heard(turn_detection={"type": "magic"}),
+        "invalid_value",
+        "session.audio.input.turn_detection.type",
+    ),
+    (
+        "other kind's field",
+        heard(turn_detection={"type": "server_vad", "eagerness": "low"}),
+        "unknown_parameter",
+        "session.audio.input.turn_detection.eagerness",
+    ),
+    (
+        "threshold",
+        heard(turn_detection={"type": "server_vad", "threshold": 1.1}),
+        "invalid_value",
+        "session.audio.input.turn_detection.threshold",
+    ),
+    (
+        "unknown include",
+        update(type="realtime", include=["earshot.turns"]),
+        "invalid_value",
+        "session.include[0]",
+    ),
+    (
+        "answers in a transcription",
+        update(type="transcription", instructions="x"),
+        "unknown_parameter",
+        "session.instructions",
+    ),
+    (
+        "role",
+        event("conversation.item.create", item={"type": "message", "role": "tool", "content": []}),
+        "invalid_value",
+        "item.role",
+    ),
+    (
+        "negative time",
+        event("conversation.item.truncate", item_id="a", content_index=0, audio_end_ms=-1),
+        "invalid_value",
+        "audio_end_ms",
+    ),
+    ("1 MB of type", json.dumps({"type": MEGABYTE}), "unknown_event_type", "type"),
+    (
+        "1 MB of instructions",
+        update(type="realtime", instructions=MEGABYTE),
+        "event_too_large",
+        None,
+    ),
+    (
+        "1 MB of unknown field",
+        json.dumps({"type": "response.cancel", MEGABYTE: 1}),
+        "event_too_large",
+        None,
+    ),
+    (
+        "over every limit",
+        event("input_audio_buffer.append", audio="A" * MAX_EVENT_BYTES),
+        "event_too_large",
+        None,
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "param"), [row[1:] for row in BAD], ids=[row[0] for row in BAD]
+)
+def test_a_bad_event_names_its_fault(text: str, code: str, param: str | None) -> None:
+    with pytest.raises(BadEvent) as caught:
+        decode(text)
+    assert (caught.value.code, caught.value.param) == (code, param)
+    assert len(str(caught.value)) < 1000, "an error must not echo what a client sent at length"
+
+
+def test_an_error_says_what_is_allowed() -> None:
+    with pytest.raises(BadEvent, match=r"Allowed: semantic_vad, server_vad\.") as caught:
+        decode(heard(turn_detection={"type": "magic"}))
+    assert caught.value.event_id == "c1"
+    with pytest.raises(BadEvent, match=r"Allowed: 24000\."):
+        decode(heard(format={"type": "audio/pcm", "rate": 8000}))
+    with pytest.raises(BadEvent, match=r"Allowed: .*\bresponse\.create\b"):
+        decode('{"type":"respond"}')
+    with pytest.raises(BadEvent, match=r"'session\.voise'\. Allowed: .*\binstructions\b"):
+        decode(update(type="realtime", voise=1))
+
+
+WRITTEN = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]}
+
+GOOD: list[tuple[str, type[ClientEvent]]] = [
+    ('{"type":"input_audio_buffer.commit"}', InputCommit),
+    ('{"type":"input_audio_buffer.append","audio":"AAAA","event_id":null}', InputAppend),
+    ('{"type":"response.create"}', ResponseCreate),
+    (event("response.create", response={"max_output_tokens": "inf"}), ResponseCreate),
+    (
+        event("conversation.item.truncate", item_id="a", content_index=0, audio_end_ms=9),
+        ItemTruncate,
+    ),
+    (event("conversation.item.create", previous_item_id="root", item=WRITTEN), ItemCreate),
+]
+
+
+@pytest.mark.parametrize(("text", "kind"), GOOD)
+def test_a_good_event_becomes_its_value(text: str, kind: type[ClientEvent]) -> None:
+    assert type(decode(text)) is kind
+
+
+def test_an_update_holds_only_what_was_sent() -> None:
+    decoded = decode(update(type="realtime", instructions=None))
+    assert isinstance(decoded, SessionUpdate)
+    assert isinstance(decoded.session, RealtimeSession)
+    assert decoded.event_id == "c1"
+    assert decoded.session.instructions is None
+    assert decoded.session.audio is UNSET
+
+
+def test_a_long_append_is_no_long_event() -> None:
+    audio = "A" * (2 * MAX_CONTROL_EVENT_BYTES)
+    decoded = decode(json.dumps({"type": "input_audio_buffer.append", "audio": audio}))
+    assert isinstance(decoded, InputAppend)
+    assert decoded.audio == audio
+
+
+def test_items_keep_their_form() -> None:
+    decoded = decode(GOOD[-1][0])
+    assert isinstance(decoded, ItemCreate)
+    assert isinstance(decoded.item, NewMessage)
+    assert decoded.previous_item_id == "root"

@@ -1,0 +1,242 @@
+"""Every server event, in order and in exactly the shape that clients validate."""
+
+from base64 import b64decode
+from typing import Any
+
+import numpy as np
+import pytest
+from openai.types.realtime import RealtimeServerEvent
+from pydantic import BaseModel, TypeAdapter
+
+from core.events import (
+    Failed,
+    HypothesisChanged,
+    InputCleared,
+    InputCommitted,
+    ItemAdded,
+    ItemDone,
+    ItemTruncated,
+    OutputAudio,
+    OutputItemAdded,
+    OutputItemDone,
+    OutputText,
+    PlayoutCleared,
+    PlayoutStarted,
+    PlayoutStopped,
+    ResponseCreated,
+    ResponseDone,
+    SessionEvent,
+    SpeechDiscarded,
+    SpeechStarted,
+    SpeechStopped,
+    StageSpan,
+    Transcribed,
+    TranscriptionFailed,
+    TurnTraced,
+    Usage,
+)
+from core.items import AudioPart, FunctionCallItem, FunctionOutputItem, MessageItem, TextPart
+from pipeline.settings import SessionSettings
+from signaling.realtime.server_events import MAX_DELTA_SAMPLES
+from signaling.realtime.session import Terms
+from signaling.realtime.translate import Translator, Transport
+
+SERVER_EVENT: TypeAdapter[Any] = TypeAdapter(RealtimeServerEvent)
+SHOWN_EXTRAS = {"id", "object"}
+"Session fields that the hosted service sends and its package does not type."
+
+USER = MessageItem("item_u", "user", (AudioPart(),))
+WRITTEN = MessageItem("item_w", "user", (TextPart("hi"),))
+SYSTEM = MessageItem("item_s", "system", (TextPart("be brief"),))
+STARTED = MessageItem("item_a", "assistant", (), "in_progress")
+SPOKEN = MessageItem("item_a", "assistant", (AudioPart("It is on."),))
+TYPED = MessageItem("item_a", "assistant", (TextPart("It is on."),))
+CALL = FunctionCallItem("item_f", "call_1", "set_light", '{"on":true}')
+OUTPUT = FunctionOutputItem("item_o", "call_1", "{}")
+TRACE = TurnTraced("turn_1", "item_u", "resp_1", "answered", (StageSpan("asr", 0, 31.5),), 512.3)
+NOISE = np.zeros(MAX_DELTA_SAMPLES + 1, np.int16)
+
+EVERY: list[SessionEvent] = [
+    SpeechStarted("item_u", 120),
+    HypothesisChanged("item_u", "turn on", "the", 640),
+    SpeechStopped("item_u", 1500),
+    SpeechStarted("item_x", 1700),
+    SpeechDiscarded("item_x"),
+    SpeechDiscarded("item_x"),
+    InputCommitted("item_u", None),
+    InputCleared(),
+    *(
+        kind(item, "root")
+        for kind in (ItemAdded, ItemDone)
+        for item in (USER, WRITTEN, SYSTEM, SPOKEN, TYPED, CALL, OUTPUT)
+    ),
+    ItemTruncated("item_a", 900),
+    Transcribed("item_u", "turn on the light", 1.4, "en"),
+    Transcribed("item_u", "", 0.4, "en"),
+    TranscriptionFailed("item_u", "engine_failed", "asr engine failed"),
+    ResponseCreated("resp_1", "audio"),
+    OutputItemAdded("resp_1", 0, STARTED, "item_u"),
+    OutputText("resp_1", "item_a", 0, "audio", "It is "),
+    OutputAudio("resp_1", "item_a", 0, NOISE),
+    OutputItemDone("resp_1", 0, SPOKEN, "item_u", has_audio=True),
+    OutputItemAdded("resp_1", 1, CALL, "item_a"),
+    OutputItemDone("resp_1", 1, CALL, "item_a", has_audio=False),
+    ResponseDone("resp_1", "completed", "audio", (SPOKEN,), usage=Usage(3, 4)),
+    ResponseDone("resp_1", "cancelled", "audio", reason="turn_detected"),
+    ResponseDone("resp_1", "failed", "audio", error_code="engine_failed", error_message="no"),
+    ResponseCreated("resp_2", "text"),
+    OutputItemAdded("resp_2", 0, STARTED, None),
+    OutputText("resp_2", "item_a", 0, "text", "It is "),
+    OutputItemDone("resp_2", 0, TYPED, None, has_audio=False),
+    ResponseDone("resp_2", "completed", "text", (TYPED,)),
+    PlayoutStarted("resp_1"),
+    PlayoutStopped("resp_1"),
+    PlayoutCleared("resp_1"),
+    TRACE,
+    Failed("engine_crashed", "it is being restarted"),
+]
+
+
+def translator(
+    *include: str, transport: Transport = "webrtc", settings: SessionSettings | None = None
+) -> Translator:
+    terms = Terms(settings or SessionSettings(), frozenset(include))
+    return Translator(terms, "sess_1", "conv_1", transport=transport)
+
+
+def types_of(translated: list[dict[str, Any]]) -> list[str]:
+    return [event["type"] for event in translated]
+
+
+def unknown_fields(model: BaseModel, at: str = "") -> set[str]:
+    """Names, at any depth, that the package's types do not have."""
+    found = {f"{at}{name}" for name in model.model_extra or {}}
+    for name in type(model).model_fields:
+        value = getattr(model, name)
+        for below in value if isinstance(value, list) else [value]:
+            if isinstance(below, BaseModel):
+                found |= unknown_fields(below, f"{at}{name}.")
+    return found
+
+
+@pytest.mark.parametrize("transport", ["webrtc", "websocket"])
+def test_every_event_is_one_that_clients_know(transport: Transport) -> None:
+    speaker = translator(transport=transport)
+    sent = [speaker.created(), speaker.updated(), speaker.error("x", "y", param="z", event_id="c")]
+    for happened in EVERY:
+        sent += speaker.to_json(happened)
+    for event in sent:
+        known = SERVER_EVENT.validate_python(event, strict=True)
+        assert known.type == event["type"]
+        allowed = {f"session.{name}" for name in SHOWN_EXTRAS}
+        assert unknown_fields(known) <= allowed, event
+    ids = [event["event_id"] for event in sent]
+    assert len(set(ids)) == len(ids)
+
+
+def test_the_order_of_a_spoken_answer() -> None:
+    speaker = translator(transport="websocket")
+    story: list[SessionEvent] = [
+        ResponseCreated("resp_1", "audio"),
+        OutputItemAdded("resp_1", 0, STARTED, "item_u"),
+        OutputText("resp_1", "item_a", 0, "audio", "It is on."),
+        OutputAudio("resp_1", "item_a", 0, NOISE[:480]),
+        OutputItemDone("resp_1", 0, SPOKEN, "item_u", has_audio=True),
+        ResponseDone("resp_1", "completed", "audio", (SPOKEN,)),
+    ]
+    sent = [event for happened in story for event in speaker.to_json(happened)]
+    assert types_of(sent) == [
+        "response.created",
+        "response.output_item.added",
+        "conversation.item.added",
+        "response.content_part.added",
+        "response.output_audio_transcript.delta",
+        "response.output_audio.delta",
+        "response.output_audio.done",
+        "response.output_audio_transcript.done",
+        "response.content_part.done",
+        "response.output_item.done",
+        "conversation.item.done",
+        "response.done",
+    ]
+    assert sent[3]["part"] == {"type": "audio", "transcript": ""}
+    assert sent[7]["transcript"] == sent[8]["part"]["transcript"] == "It is on."
+    assert sent[-1]["response"]["output"][0]["content"] == [
+        {"type": "output_audio", "transcript": "It is on."}
+    ]
+
+
+def test_the_order_of_a_written_answer_and_a_tool_call() -> None:
+    speaker = translator()
+    speaker.to_json(ResponseCreated("resp_1", "text"))
+    done = speaker.to_json(OutputItemDone("resp_1", 0, TYPED, None, has_audio=False))
+    assert types_of(done)[:2] == ["response.output_text.done", "response.content_part.done"]
+    called = speaker.to_json(OutputItemDone("resp_1", 1, CALL, None, has_audio=False))
+    assert types_of(called) == [
+        "response.function_call_arguments.delta",
+        "response.function_call_arguments.done",
+        "response.output_item.done",
+        "conversation.item.done",
+    ]
+    assert called[1]["name"] == "set_light"
+
+
+def test_a_websocket_client_gets_the_sound_in_small_pieces() -> None:
+    pcm = np.arange(2 * MAX_DELTA_SAMPLES + 7, dtype=np.int16)
+    sent = translator(transport="websocket").to_json(OutputAudio("resp_1", "item_a", 0, pcm))
+    assert len(sent) == 3
+    assert max(len(event["delta"]) for event in sent) == 32_000
+    data = b"".join(b64decode(event["delta"]) for event in sent)
+    assert np.array_equal(np.frombuffer(data, "<i2"), pcm)
+
+
+@pytest.mark.parametrize(
+    ("happened", "transport"),
+    [
+        (OutputAudio("resp_1", "item_a", 0, NOISE), "webrtc"),
+        (PlayoutStarted("resp_1"), "websocket"),
+        (PlayoutStopped("resp_1"), "websocket"),
+        (PlayoutCleared("resp_1"), "websocket"),
+    ],
+)
+def test_what_the_other_transport_needs_is_not_sent(
+    happened: SessionEvent, transport: Transport
+) -> None:
+    assert translator(transport=transport).to_json(happened) == []
+
+
+def test_our_own_events_go_to_those_who_asked() -> None:
+    words = HypothesisChanged("item_u", "turn on", "the", 640)
+    assert translator().to_json(words) == translator().to_json(TRACE) == []
+    asking = translator("earshot.hypothesis", "earshot.turn")
+    assert asking.to_json(words) == [
+        {
+            "type": "earshot.hypothesis",
+            "event_id": "evt_1",
+            "item_id": "item_u",
+            "stable": "turn on",
+            "unstable": "the",
+            "audio_ms": 640,
+        }
+    ]
+    assert asking.to_json(TRACE)[0]["turn"] == {
+        "id": "turn_1",
+        "item_id": "item_u",
+        "response_id": "resp_1",
+        "status": "answered",
+        "response_latency_ms": 512.3,
+        "stages": [{"stage": "asr", "start_ms": 0, "end_ms": 31.5}],
+    }
+
+
+def test_a_client_without_transcription_gets_no_words() -> None:
+    deaf = translator("earshot.hypothesis", settings=SessionSettings(transcribes=False))
+    assert deaf.to_json(Transcribed("item_u", "secret", 1, "en")) == []
+    assert deaf.to_json(HypothesisChanged("item_u", "secret", "", 10)) == []
+
+
+def test_discarded_speech_ends_where_it_began() -> None:
+    speaker = translator()
+    speaker.to_json(SpeechStarted("item_u", 120))
+    [ended] = speaker.to_json(SpeechDiscarded("item_u"))
+    assert (ended["type"], ended["audio_end_ms"]) == ("input_audio_buffer.speech_stopped", 120)

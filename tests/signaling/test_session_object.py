@@ -1,0 +1,220 @@
+"""The session object: partial merges, null, what is ours, what is refused, what is shown."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from openai.types.realtime import SessionUpdatedEvent
+
+from core.errors import Conflict, RequestError
+from pipeline.settings import ResponseRequest, SessionSettings, TurnDetection
+from signaling.realtime.events import ResponseCreate, SessionUpdate
+from signaling.realtime.incoming import decode
+from signaling.realtime.session import (
+    Terms,
+    check_unchanged,
+    merged,
+    response_request,
+    session_json,
+)
+
+
+def after(*updates: dict[str, Any], terms: Terms | None = None) -> Terms:
+    terms = terms or Terms()
+    for sent in updates:
+        event = decode(json.dumps({"type": "session.update", "session": sent}))
+        assert isinstance(event, SessionUpdate)
+        terms = merged(terms, event.session)
+    return terms
+
+
+def realtime(**fields: Any) -> dict[str, Any]:
+    return {"type": "realtime", **fields}
+
+
+def heard(**fields: Any) -> dict[str, Any]:
+    return realtime(audio={"input": fields})
+
+
+def spoken(**fields: Any) -> dict[str, Any]:
+    return realtime(audio={"output": fields})
+
+
+def vad(**fields: Any) -> dict[str, Any]:
+    return heard(turn_detection={"type": "server_vad", **fields})
+
+
+FRESH = SessionSettings()
+MERGES: list[tuple[str, tuple[dict[str, Any], ...], SessionSettings]] = [
+    ("nothing", (realtime(),), FRESH),
+    (
+        "instructions",
+        (realtime(instructions="Be brief."),),
+        replace(FRESH, instructions="Be brief."),
+    ),
+    ("null clears", (realtime(instructions="x"), realtime(instructions=None)), FRESH),
+    (
+        "not sent stays",
+        (realtime(instructions="x"), spoken(speed=1.5)),
+        replace(FRESH, instructions="x", speed=1.5),
+    ),
+    ("text", (realtime(output_modalities=["text"]),), replace(FRESH, modality="text")),
+    (
+        "modalities cleared",
+        (realtime(output_modalities=["text"]), realtime(output_modalities=None)),
+        FRESH,
+    ),
+    ("transcription only", ({"type": "transcription"},), replace(FRESH, answers=False)),
+    ("answers again", ({"type": "transcription"}, realtime()), FRESH),
+    ("voice", (spoken(voice="anna"),), replace(FRESH, voice="anna")),
+    ("voice by id", (spoken(voice={"id": "anna"}),), replace(FRESH, voice="anna")),
+    ("hosted voice", (spoken(voice="marin"),), FRESH),
+    ("voice cleared", (spoken(voice="anna"), spoken(voice=None)), FRESH),
+    (
+        "hosted models",
+        (realtime(model="gpt-realtime"), heard(transcription={"model": "whisper-1"})),
+        FRESH,
+    ),
+    (
+        "language",
+        (heard(transcription={"language": "de"}), heard(transcription={"prompt": "Lichter"})),
+        replace(FRESH, language="de", prompt="Lichter"),
+    ),
+    (
+        "no transcripts",
+        (heard(transcription={"language": "de"}), heard(transcription=None)),
+        replace(FRESH, language="de", transcribes=False),
+    ),
+    ("push to talk", (heard(turn_detection=None),), replace(FRESH, turn_detection=None)),
+    (
+        "one detail",
+        (vad(silence_duration_ms=450), vad(threshold=0.7)),
+        replace(FRESH, turn_detection=TurnDetection(silence_ms=450, threshold=0.7)),
+    ),
+    (
+        "another kind starts fresh",
+        (
+            vad(create_response=False),
+            heard(turn_detection={"type": "semantic_vad", "eagerness": "high"}),
+        ),
+        replace(FRESH, turn_detection=TurnDetection("semantic_vad", eagerness="high")),
+    ),
+    ("detail cleared", (vad(silence_duration_ms=450), vad(silence_duration_ms=None)), FRESH),
+    (
+        "hosted extras",
+        (
+            realtime(
+                tools=[],
+                tool_choice="auto",
+                tracing="auto",
+                truncation="auto",
+                max_output_tokens=4096,
+                parallel_tool_calls=True,
+                prompt=None,
+            ),
+            vad(idle_timeout_ms=8000),
+            heard(noise_reduction={"type": "near_field"}),
+        ),
+        FRESH,
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("updates", "settings"), [row[1:] for row in MERGES], ids=[row[0] for row in MERGES]
+)
+def test_updates_merge(updates: tuple[dict[str, Any], ...], settings: SessionSettings) -> None:
+    assert after(*updates).settings == settings
+
+
+@pytest.mark.parametrize(
+    ("sent", "param"),
+    [
+        ({"tools": [{"type": "function", "name": "f", "parameters": {}}]}, "session.tools"),
+        ({"tool_choice": "required"}, "session.tool_choice"),
+        ({"prompt": {"id": "pmpt_1"}}, "session.prompt"),
+    ],
+)
+def test_what_would_change_the_answers_is_refused(sent: dict[str, Any], param: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        after(realtime(**sent))
+    assert (caught.value.code, caught.value.param) == ("unsupported_parameter", param)
+
+
+def test_model_and_conversation_are_fixed_once_connected() -> None:
+    terms = Terms(conversation_id="conv_1")
+    check_unchanged(terms, after(realtime(model="default", instructions="x"), terms=terms))
+    check_unchanged(terms, after(realtime(earshot={"conversation_id": "conv_1"}), terms=terms))
+    with pytest.raises(Conflict) as caught:
+        check_unchanged(terms, after(realtime(model="other"), terms=terms))
+    assert (caught.value.code, caught.value.param) == ("cannot_update_model", "session.model")
+    with pytest.raises(Conflict) as caught:
+        check_unchanged(terms, after(realtime(earshot={"conversation_id": "c2"}), terms=terms))
+    assert caught.value.code == "cannot_update_conversation"
+
+
+@pytest.mark.parametrize(
+    ("params", "request_"),
+    [
+        (None, ResponseRequest()),
+        ({}, ResponseRequest()),
+        ({"output_modalities": ["text"], "instructions": "x"}, ResponseRequest("text", "x")),
+        ({"audio": {"output": {"voice": "anna"}}}, ResponseRequest(voice="anna")),
+        (
+            {"audio": {"output": {"voice": "alloy"}}, "conversation": "auto", "input": []},
+            ResponseRequest(voice="default"),
+        ),
+    ],
+)
+def test_one_answer_may_differ(params: dict[str, Any] | None, request_: ResponseRequest) -> None:
+    event = decode(json.dumps({"type": "response.create", "response": params}))
+    assert isinstance(event, ResponseCreate)
+    assert response_request(event.response) == request_
+
+
+@pytest.mark.parametrize(
+    ("params", "param"),
+    [
+        ({"conversation": "none"}, "response.conversation"),
+        ({"input": [{"type": "item_reference", "id": "a"}]}, "response.input"),
+        ({"metadata": {"a": "b"}}, "response.metadata"),
+        ({"tools": [{"type": "function"}]}, "response.tools"),
+    ],
+)
+def test_answers_beside_the_conversation_are_refused(params: dict[str, Any], param: str) -> None:
+    event = decode(json.dumps({"type": "response.create", "response": params}))
+    assert isinstance(event, ResponseCreate)
+    with pytest.raises(RequestError) as caught:
+        response_request(event.response)
+    assert (caught.value.code, caught.value.param) == ("unsupported_parameter", param)
+
+
+SHOWN = [
+    after(realtime(instructions="Be brief."), spoken(voice="anna", speed=1.25)),
+    after(vad(silence_duration_ms=450), heard(transcription={"language": "de", "prompt": "x"})),
+    after(heard(turn_detection={"type": "semantic_vad"}, transcription=None)),
+    after(heard(turn_detection=None), realtime(output_modalities=["text"])),
+    after(
+        {"type": "transcription"},
+        {"type": "transcription", "audio": {"input": {"turn_detection": None}}},
+    ),
+]
+
+
+@pytest.mark.parametrize("terms", SHOWN)
+def test_the_shown_session_is_the_one_in_effect(terms: Terms) -> None:
+    """What a client is shown validates as the GA type, and sent back it changes nothing."""
+    shown = session_json(terms, "sess_1")
+    SessionUpdatedEvent.model_validate(
+        {"type": "session.updated", "event_id": "e", "session": shown}, strict=True
+    )
+    sendable = {key: value for key, value in shown.items() if key not in ("id", "object")}
+    assert after(sendable, terms=replace(terms, settings=FRESH)).settings == terms.settings
+
+
+def test_conversations_are_shown_to_those_who_know_them() -> None:
+    stock = Terms(conversation_id="conv_1")
+    assert "earshot" not in session_json(stock, "sess_1")
+    knowing = after(realtime(earshot={}), terms=stock)
+    assert session_json(knowing, "sess_1")["earshot"] == {"conversation_id": "conv_1"}
