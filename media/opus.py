@@ -94,6 +94,14 @@ class OpusDecoder:
         codec.layout = "mono"
         codec.sample_rate = OPUS_RATE_HZ
         self._codec = codec
+        self._lost = b""
+
+    def conceal(self) -> Pcm:
+        """libopus's own guess at one lost packet, as long as the last one's frame.
+
+        One after another they fade to the background noise. Empty before the first packet.
+        """
+        return self._decoded(self._lost) if self._lost else np.zeros(0, np.int16)
 
     def decode(self, packet: bytes) -> Pcm:
         """2.5-120 ms of audio. Raises BadAudioPacket; the caller conceals or gives up.
@@ -104,7 +112,16 @@ class OpusDecoder:
         if not 0 < len(packet) <= MAX_PACKET_BYTES:
             raise BadAudioPacket(f"Opus packet of {len(packet)} bytes, limit {MAX_PACKET_BYTES}")
         try:
-            frames = self._codec.decode(Packet(packet))
+            pcm = self._decoded(packet)
         except FFmpegError as exc:
             raise BadAudioPacket(f"not an Opus packet ({len(packet)} bytes)") from exc
-        return np.concatenate([frame.to_ndarray()[0] for frame in frames])
+        # PyAV has no call for concealment. But a packet that is only a header of one frame (RFC
+        # 6716 section 3.1: the last two bits are the frame count) carries no frame, and for that
+        # libopus conceals.
+        self._lost = bytes([packet[0] & 0b11111100])
+        return pcm
+
+    def _decoded(self, packet: bytes) -> Pcm:
+        return np.concatenate(
+            [frame.to_ndarray()[0] for frame in self._codec.decode(Packet(packet))]
+        )

@@ -13,7 +13,6 @@ from av.stream import Stream
 
 from core.audio import ASR_RATE_HZ, PTIME_MS, AudioFrame, Pcm, ms_to_samples
 from core.errors import EarshotError
-from media.conceal import Concealer
 from media.framer import Framer
 from media.jitter import JitterBuffer, JitterStats
 from media.opus import OPUS_RATE_HZ, BadAudioPacket, OpusDecoder, OpusEncoder, OpusSettings
@@ -27,6 +26,9 @@ MAX_LAG_MS = 100
 
 _JITTER_BUFFER = "_RTCRtpReceiver__jitter_buffer"
 """Private in aiortc 1.16, whose own buffer holds audio for 80 ms, and for 280 ms after one loss."""
+
+_MAX_CONCEALED_SAMPLES = ms_to_samples(100, OPUS_RATE_HZ)
+"What libopus guesses beyond is background noise, and costs as much as decoding."
 
 _PACKET_SAMPLES = ms_to_samples(PTIME_MS, OPUS_RATE_HZ)
 
@@ -45,7 +47,6 @@ class TrackSource:
         "Concealed audio, at 48 kHz."
         self._jitter = JitterBuffer[tuple[int, bytes]](depth)
         self._decoder = OpusDecoder()
-        self._concealer = Concealer(_PACKET_SAMPLES)
         self._resampler = Resampler(OPUS_RATE_HZ, rate_hz, live=True)
         self._framer = Framer(rate_hz)
         self._expected: int | None = None
@@ -62,7 +63,6 @@ class TrackSource:
         timestamp, payload = due
         gap = self._fill(_gap(timestamp, self._expected))
         audio = self._decode(payload)
-        self._concealer.heard(audio)
         self._expected = (timestamp + len(audio)) & 0xFFFFFFFF
         return self._framer.push(self._resampler.push(np.concatenate([gap, audio])))
 
@@ -74,8 +74,17 @@ class TrackSource:
             return self._fill(_PACKET_SAMPLES)
 
     def _fill(self, samples: int) -> Pcm:
+        """Exactly so many samples: Opus's concealment first, then silence."""
         self.filled_samples += samples
-        return self._concealer.fill(samples) if samples else np.zeros(0, np.int16)
+        filled = np.zeros(samples, np.int16)
+        done = 0
+        while done < min(samples, _MAX_CONCEALED_SAMPLES):
+            guess = self._decoder.conceal()[: samples - done]
+            if not len(guess):
+                break
+            filled[done : done + len(guess)] = guess
+            done += len(guess)
+        return filled
 
 
 def _gap(timestamp: int, expected: int | None) -> int:

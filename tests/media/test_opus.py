@@ -57,6 +57,24 @@ def test_a_bad_packet_is_named_and_the_next_one_decodes(bad: bytes) -> None:
     assert len(decoder.decode(encoder.encode(np.zeros(960, np.int16)))) == 960
 
 
+@pytest.mark.parametrize("application", ["voip", "lowdelay"])
+@pytest.mark.parametrize("frame_ms", [20, 60])
+def test_a_lost_packet_is_concealed_by_more_of_the_same(application: str, frame_ms: int) -> None:
+    settings = OpusSettings(application=application, frame_ms=frame_ms)  # type: ignore[arg-type]
+    encoder, decoder = OpusEncoder(48000, settings), OpusDecoder()
+    assert not len(decoder.conceal())
+    samples = encoder.frame_samples
+    for i in range(10):
+        decoder.decode(encoder.encode(tone(500, samples, 48000, start=i * samples)))
+    guess = decoder.conceal()
+    assert len(guess) in (samples, 960)  # lowdelay: a packet of three frames of 20 ms
+    assert peak_hz(guess, 48000) == pytest.approx(500, abs=60)
+    assert np.abs(guess).max() == pytest.approx(8000, rel=0.15)
+    for _ in range(20):
+        guess = decoder.conceal()
+    assert np.abs(guess).max() < 2000
+
+
 @pytest.mark.parametrize(
     "wrong",
     [{"bitrate_bps": 5000}, {"bitrate_bps": 600_000}, {"application": "fax"}, {"frame_ms": 30}],

@@ -57,6 +57,13 @@ def test_lost_packets_keep_their_time(lost: list[int]) -> None:
     assert source.stats == JitterStats(lost=len(lost))
 
 
+def test_one_lost_packet_is_not_heard() -> None:
+    packets = stream(60)
+    whole = joined(listen(TrackSource(), packets))
+    pierced = joined(listen(TrackSource(), packets[:30] + packets[31:]))
+    assert np.abs(whole.astype(int) - pierced).max() < 1000  # of 8000; silence would be all of it
+
+
 def test_a_long_gap_is_filled_only_so_far() -> None:
     packets = stream(400)
     source = TrackSource()
