@@ -1,0 +1,183 @@
+// What one can do with the assistant: talk, hold to talk, write, stop. Owns call and microphone.
+
+import { Connection } from "./connection.js";
+import { activity, emptyConversation, hasActiveResponse, reduce } from "./conversation.js";
+import { Microphone, NoMicrophone } from "./microphone.js";
+
+const STORED = "earshot.conversation";
+const TAIL_MS = 200; // the last word is still on its way when the button is let go
+const QUIET = new Set(["response_cancel_not_active"]); // we cancel to be sure; nothing was there
+
+export class Assistant {
+  /** `onChange()` after every change; `onTrouble(code, details)` for what the user must know. */
+  constructor({ choices, voice, onChange, onTrouble, onFine }) {
+    Object.assign(this, { choices, voice, onChange, onTrouble, onFine });
+    this.conversation = emptyConversation(sessionStorage.getItem(STORED));
+    this.held = false;
+    this.microphone = new Microphone({
+      context: () => voice.context(),
+      onEnded: () => this.#unplugged(),
+    });
+    this.connection = new Connection({
+      describe: () => choices.session(this.conversation.conversationId),
+      onEvent: (event) => this.#take(event),
+      onState: (state) => this.#connectionBecame(state),
+      onTrack: (track) => voice.take(track),
+      onLost: (attempt) => onTrouble("lost", { n: attempt }),
+      onGivenUp: (refused) => this.#refused(refused),
+    });
+  }
+
+  /** off, connecting, ready, listening, hearing, thinking, speaking or reconnecting. */
+  get state() {
+    const { state } = this.connection;
+    if (state !== "open") return state === "idle" ? "off" : state;
+    const doing = activity(this.conversation);
+    if (doing) return doing;
+    return this.microphone.isOpen && (this.held || !this.choices.pushToTalk) ? "listening" : "ready";
+  }
+
+  /** The click on the microphone in hands-free mode. */
+  async toggle() {
+    if (this.microphone.isOpen && this.connection.state !== "idle") this.stop();
+    else await this.#start(true);
+  }
+
+  /** The button or the space bar goes down in push-to-talk mode. */
+  async press() {
+    if (this.held) return;
+    this.held = true;
+    this.onChange();
+    if (!(await this.#start(true)) || !this.held) {
+      this.held = false;
+      this.onChange();
+      return;
+    }
+    this.#interrupt();
+    this.connection.send({ type: "input_audio_buffer.clear" });
+    this.microphone.enable(true);
+    this.pressed = true;
+    this.onChange();
+  }
+
+  release() {
+    this.held = false;
+    if (!this.pressed) return;
+    this.pressed = false;
+    setTimeout(() => {
+      if (this.held) return;
+      this.microphone.enable(!this.choices.pushToTalk);
+      this.connection.send({ type: "input_audio_buffer.commit" }, { type: "response.create" });
+    }, TAIL_MS);
+    this.onChange();
+  }
+
+  /** Send what was written; works without a microphone. */
+  async write(text) {
+    if (!(await this.#start(false))) return false;
+    this.#interrupt();
+    const content = [{ type: "input_text", text }];
+    this.connection.send(
+      { type: "conversation.item.create", item: { type: "message", role: "user", content } },
+      { type: "response.create" },
+    );
+    return true;
+  }
+
+  /** Hang up; the conversation can be gone on with. */
+  stop() {
+    this.held = this.pressed = false;
+    this.microphone.close();
+    this.connection.close();
+    this.onFine();
+    this.onChange();
+  }
+
+  /** Forget this conversation and hang up. */
+  fresh() {
+    this.stop();
+    sessionStorage.removeItem(STORED);
+    this.conversation = emptyConversation();
+    this.onChange();
+  }
+
+  /** A choice changed that a running session can follow. */
+  follow() {
+    if (this.microphone.isOpen && !this.choices.isHeard) {
+      this.microphone.close();
+      this.connection.replaceTrack(this.microphone.track);
+    }
+    this.microphone.enable(!this.choices.pushToTalk || this.held);
+    this.connection.send({ type: "session.update", session: this.choices.changeable() });
+    this.onChange();
+  }
+
+  /** A choice changed that needs a new call. */
+  async followAnew() {
+    await this.#guard(() => this.connection.restart());
+  }
+
+  async #start(withMicrophone) {
+    this.voice.prime();
+    const started = await this.#guard(async () => {
+      if (withMicrophone && !this.microphone.isOpen) {
+        await this.microphone.open();
+        this.microphone.enable(!this.choices.pushToTalk);
+      }
+      await this.connection.open(this.microphone.track);
+    });
+    this.onChange();
+    return started;
+  }
+
+  async #guard(action) {
+    try {
+      await action();
+      return true;
+    } catch (error) {
+      if (error instanceof NoMicrophone) this.onTrouble(error.code);
+      else this.#refused(error);
+      return false;
+    }
+  }
+
+  #refused(error) {
+    if (error.code === "closed") return;
+    this.microphone.close();
+    this.onChange();
+    if (error.status === 401) this.onTrouble("key");
+    else if (error.status === 503) this.onTrouble("full", { seconds: error.retryAfterS ?? 5 });
+    else if (error.code === "unreachable" || error.code === "no_path") this.onTrouble(error.code);
+    else this.onTrouble("error", { reason: error.message });
+  }
+
+  #interrupt() {
+    if (!hasActiveResponse(this.conversation)) return;
+    this.connection.send({ type: "response.cancel" }, { type: "output_audio_buffer.clear" });
+  }
+
+  #unplugged() {
+    this.connection.replaceTrack(this.microphone.track);
+    this.onTrouble("no_microphone");
+    this.onChange();
+  }
+
+  #connectionBecame(state) {
+    if (state === "open") this.onFine();
+    else this.conversation = reduce(this.conversation, { type: "page.disconnected" });
+    this.onChange();
+  }
+
+  #take(event) {
+    if (event.type === "error" && !QUIET.has(event.error.code)) this.#complain(event.error);
+    this.conversation = reduce(this.conversation, event);
+    const { conversationId } = this.conversation;
+    if (conversationId) sessionStorage.setItem(STORED, conversationId);
+    this.onChange();
+  }
+
+  #complain({ code, message }) {
+    if (code === "input_audio_buffer_commit_empty") this.onTrouble("heard_nothing");
+    else this.onTrouble("error", { reason: message });
+  }
+}

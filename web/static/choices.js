@@ -1,0 +1,90 @@
+// What the user chose: language, engines, how to talk, light or dark. Kept in this browser.
+
+import { UI_LANGUAGES } from "./i18n.js";
+
+const STORED = "earshot.choices";
+const DEFAULT = "default";
+
+export class Choices {
+  constructor() {
+    this.engines = null; // the server's report, once it is known
+    this.language = UI_LANGUAGES.find((one) => navigator.language.startsWith(one)) ?? "en";
+    this.asr = DEFAULT;
+    this.llm = DEFAULT;
+    this.pushToTalk = false;
+    this.theme = null; // null follows the system
+    this.#load();
+  }
+
+  set(changes) {
+    Object.assign(this, changes);
+    const { language, asr, llm, pushToTalk, theme } = this;
+    try {
+      localStorage.setItem(STORED, JSON.stringify({ language, asr, llm, pushToTalk, theme }));
+    } catch {
+      // Storage may be full or forbidden; then choices last as long as the page.
+    }
+  }
+
+  /** Take the server's report; choices that it does not offer fall back. */
+  know(engines) {
+    this.engines = engines;
+    if (!this.usable("asr").some(({ name }) => name === this.asr)) this.asr = DEFAULT;
+    if (!this.usable("llm").some(({ name }) => name === this.llm)) this.llm = DEFAULT;
+    if (!this.languages().includes(this.language)) this.language = this.languages()[0];
+  }
+
+  usable(kind) {
+    return (this.engines?.[kind]?.available ?? []).filter((engine) => engine.installed);
+  }
+
+  /** Languages to choose from: what the server converses in, else what the page speaks. */
+  languages() {
+    const offered = this.engines?.languages ?? [];
+    return offered.length ? offered : UI_LANGUAGES;
+  }
+
+  /** The speech recognition in use, or null before the report. */
+  recognizer() {
+    const name = this.asr === DEFAULT ? this.engines?.asr?.chosen : this.asr;
+    return this.engines?.asr?.available.find((engine) => engine.name === name) ?? null;
+  }
+
+  /** Whether the microphone makes sense in this language; until we know, it does. */
+  get isHeard() {
+    const languages = this.recognizer()?.languages ?? [];
+    return !languages.length || languages.includes("*") || languages.includes(this.language);
+  }
+
+  /** The session object of a new call. */
+  session(conversationId) {
+    return {
+      ...this.changeable(),
+      model: this.llm,
+      output_modalities: ["audio"],
+      include: ["earshot.hypothesis", "earshot.turn"],
+      earshot: conversationId ? { conversation_id: conversationId } : {},
+    };
+  }
+
+  /** The part of it that a running session can change. */
+  changeable() {
+    return {
+      type: "realtime",
+      audio: {
+        input: {
+          transcription: { model: this.asr, language: this.language },
+          turn_detection: this.pushToTalk ? null : { type: "semantic_vad" },
+        },
+      },
+    };
+  }
+
+  #load() {
+    try {
+      Object.assign(this, JSON.parse(localStorage.getItem(STORED) ?? "{}"));
+    } catch {
+      // Unreadable choices are no choices.
+    }
+  }
+}

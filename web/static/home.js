@@ -1,0 +1,149 @@
+// The home as the server streams it: rooms that light up, whether or not anyone talks.
+
+import { Refused, serverSent } from "./api.js";
+import { byId, h, hasIcon, icon, setText } from "./dom.js";
+import { formatNumber, t } from "./i18n.js";
+import { showShopping, Timers } from "./household.js";
+
+const RETRY_MS = [500, 1_000, 2_000, 5_000, 10_000];
+const ACTIVE = new Set(["on", "open", "playing", "unlocked"]); // worth naming; the rest is at rest
+
+export class HomeView {
+  /** `onRefused(refused)` when the server wants a key. */
+  constructor({ onRefused }) {
+    this.onRefused = onRefused;
+    this.timers = new Timers(byId("timers"));
+    this.home = null;
+    this.seen = new Map(); // entity id -> what it was drawn from, to notice changes
+  }
+
+  /** Watch the home, named in `language`, until the next call of `watch`. */
+  async watch(language) {
+    this.watching?.abort();
+    const watching = new AbortController();
+    this.watching = watching;
+    for (let attempt = 0; !watching.signal.aborted; attempt += 1) {
+      try {
+        for await (const { event, data } of serverSent(`/earshot/home/events?language=${language}`, watching.signal)) {
+          if (event !== "home") continue;
+          attempt = -1;
+          this.show(JSON.parse(data));
+        }
+      } catch (error) {
+        if (watching.signal.aborted) return;
+        if (error instanceof Refused && error.status === 401) return this.onRefused(error);
+      }
+      if (watching.signal.aborted) return;
+      this.#live(false);
+      const wait = RETRY_MS[Math.min(attempt < 0 ? 0 : attempt, RETRY_MS.length - 1)];
+      await new Promise((resolve) => setTimeout(resolve, wait));
+    }
+  }
+
+  show(home) {
+    this.home = home;
+    this.#live(true);
+    const areas = home.areas.map((area) => this.#area(area, home.entities.filter((one) => one.area === area.id)));
+    keepInPlace(byId("areas"), areas);
+    this.timers.show(home.timers);
+    showShopping(byId("shopping"), home.shopping_list);
+  }
+
+  #live(isLive) {
+    setText(byId("home-state"), t(isLive ? "home_live" : "home_lost"));
+    byId("home-state").dataset.live = isLive;
+  }
+
+  #area(area, entities) {
+    const lit = entities.filter((one) => one.kind === "light" && one.state === "on");
+    const climate = entities.find((one) => one.kind === "climate");
+    const active = entities.filter((one) => ACTIVE.has(one.state));
+    const card = h(
+      "li", { class: "area", "data-testid": `area-${area.id}`, "data-lit": String(lit.length > 0) },
+      h("div", { class: "area-head" }, h("h3", {}, area.name), climate ? temperature(climate) : null),
+      h("ul", { class: "entities" }, ...entities.map((one) => this.#entity(one))),
+      h("p", { class: "active", "aria-hidden": "true" },
+        active.map((one) => summary(one, area.name)).join(" · ")),
+    );
+    const brightest = Math.max(0, ...lit.map((one) => Number(one.attributes.brightness ?? 100)));
+    card.style.setProperty("--glow", String(brightest / 100));
+    if (lit.length) paint(card, lit[0]);
+    return card;
+  }
+
+  #entity(entity) {
+    const drawnFrom = JSON.stringify([entity.state, entity.attributes]);
+    const isChanged = this.seen.has(entity.id) && this.seen.get(entity.id) !== drawnFrom;
+    this.seen.set(entity.id, drawnFrom);
+    const text = `${entity.name}: ${inWords(entity)}`;
+    const tile = h(
+      "li",
+      {
+        class: `entity ${entity.kind}`, "data-testid": `entity-${entity.id}`, "data-state": entity.state,
+        "data-active": String(ACTIVE.has(entity.state)), "data-changed": isChanged, title: text,
+        "data-warming": isWarming(entity) ? "true" : null,
+      },
+      icon(iconOf(entity)), h("span", { class: "sr-only" }, text),
+    );
+    if (entity.kind === "light") {
+      tile.style.setProperty("--glow", String(Number(entity.attributes.brightness ?? 100) / 100));
+      paint(tile, entity);
+    }
+    return tile;
+  }
+}
+
+/** Replace only cards that look different, so that the rest neither flickers nor loses focus. */
+function keepInPlace(list, cards) {
+  const old = [...list.children];
+  if (old.length !== cards.length) return list.replaceChildren(...cards);
+  cards.forEach((card, index) => {
+    if (looksLike(old[index], card)) return;
+    old[index].replaceWith(card);
+    if (card.querySelector("[data-changed]")) intoView(list, card);
+  });
+}
+
+const looksLike = (a, b) =>
+  a.outerHTML.replaceAll(' data-changed=""', "") === b.outerHTML.replaceAll(' data-changed=""', "");
+
+// Only inside a list that scrolls sideways, as it does on a phone; never the whole page.
+function intoView(list, card) {
+  if (list.scrollWidth > list.clientWidth) {
+    list.scrollTo({ left: card.offsetLeft - list.offsetLeft - 16, behavior: "smooth" });
+  }
+}
+
+/** Give a coloured lamp its colour, softened so that its icon stays readable. */
+function paint(element, { attributes: { color = "white" } }) {
+  if (color === "white" || !CSS.supports("color", color)) return;
+  element.style.setProperty("--lamp", `color-mix(in oklab, ${color} 60%, white)`);
+}
+
+const isWarming = ({ kind, state, attributes }) =>
+  kind === "climate" && state === "heat" && Number(attributes.target_temperature) > Number(attributes.current_temperature);
+
+function temperature(climate) {
+  const value = climate.attributes.current_temperature;
+  return h("span", { class: "temperature" }, `${formatNumber(Number(value))}°`);
+}
+
+function iconOf(entity) {
+  if (entity.kind === "lock" && entity.state === "unlocked") return "unlocked";
+  return hasIcon(entity.device_class) ? entity.device_class : entity.kind;
+}
+
+/** Without the room's name, under which it stands anyway. */
+function summary(entity, room) {
+  const name = entity.name.startsWith(`${room} `) ? entity.name.slice(room.length + 1) : entity.name;
+  return `${name} ${inWords(entity)}`;
+}
+
+function inWords(entity) {
+  const { kind, state, attributes } = entity;
+  const words = t(`s_${state}`, { target: formatNumber(Number(attributes.target_temperature ?? 0)) });
+  const share = { light: attributes.brightness, fan: attributes.speed, media_player: attributes.volume }[kind];
+  if (share !== undefined && ACTIVE.has(state) && Number(share) < 100) return `${words}, ${share} %`;
+  if (kind === "cover" && state === "open" && Number(attributes.position) < 100) return `${words}, ${attributes.position} %`;
+  return words;
+}

@@ -1,0 +1,74 @@
+// Timers that count down between the server's updates, and the shopping list.
+
+import { h, icon, setText } from "./dom.js";
+import { t } from "./i18n.js";
+
+const TICK_MS = 200; // a second must not be skipped when a tick comes late
+const RADIUS = 15;
+const ROUND = 2 * Math.PI * RADIUS;
+
+export class Timers {
+  constructor(list) {
+    this.list = list;
+    this.timers = [];
+    this.ticking = null;
+  }
+
+  show(timers) {
+    const now = performance.now();
+    this.timers = timers.map((timer) => ({ ...timer, endsAt: now + timer.remaining_s * 1_000 }));
+    this.list.replaceChildren(...(timers.length ? this.timers.map(drawTimer) : [nothing("no_timers")]));
+    this.#tick();
+    clearInterval(this.ticking);
+    if (timers.some((timer) => timer.state === "running")) {
+      this.ticking = setInterval(() => this.#tick(), TICK_MS);
+    }
+  }
+
+  #tick() {
+    this.timers.forEach((timer, index) => {
+      const node = this.list.children[index];
+      const leftS = timer.state === "running" ? (timer.endsAt - performance.now()) / 1_000 : timer.remaining_s;
+      setText(node.querySelector(".left"), timer.state === "ringing" ? t("timer_ringing") : clock(leftS));
+      const share = timer.state === "ringing" ? 0 : Math.max(0, Math.min(1, leftS / timer.duration_s));
+      node.querySelector(".spent").style.strokeDashoffset = String(ROUND * (1 - share));
+    });
+  }
+}
+
+export function showShopping(list, items) {
+  const drawn = items.map((item) =>
+    h("li", { "data-testid": "shopping-item", "data-done": String(item.done) },
+      h("span", { class: "box", "aria-hidden": "true" }, item.done ? icon("check") : ""),
+      h("span", {}, item.text),
+      item.done ? h("span", { class: "sr-only" }, ` (${t("done")})`) : null));
+  list.replaceChildren(...(drawn.length ? drawn : [nothing("no_shopping")]));
+}
+
+const nothing = (key) => h("li", { class: "nothing" }, t(key));
+
+function drawTimer(timer) {
+  return h(
+    "li", { class: "timer", "data-testid": "timer", "data-state": timer.state },
+    timer.state === "ringing" ? icon("bell") : ring(),
+    h("span", { class: "timer-name" }, timer.name || t("timer"),
+      timer.state === "paused" ? ` (${t("timer_paused")})` : ""),
+    h("span", timer.state === "ringing" ? { class: "left", role: "alert" } : { class: "left", role: "timer" }),
+    timer.state === "ringing" ? h("i", { class: "spent", hidden: true }) : null,
+  );
+}
+
+function ring() {
+  const template = document.createElement("template");
+  template.innerHTML = `<svg class="ring" viewBox="0 0 36 36" aria-hidden="true">
+    <circle cx="18" cy="18" r="${RADIUS}"/><circle class="spent" cx="18" cy="18" r="${RADIUS}"
+    stroke-dasharray="${ROUND}" transform="rotate(-90 18 18)"/></svg>`;
+  return template.content.firstElementChild;
+}
+
+function clock(seconds) {
+  const whole = Math.max(0, Math.ceil(seconds));
+  const parts = [Math.floor(whole / 3_600), Math.floor(whole / 60) % 60, whole % 60];
+  if (!parts[0]) parts.shift();
+  return parts.map((part, index) => (index ? String(part).padStart(2, "0") : String(part))).join(":");
+}

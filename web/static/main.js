@@ -1,0 +1,154 @@
+// Wires the page together: choices and gestures in, the assistant's state out.
+
+import { getJson } from "./api.js";
+import { Assistant } from "./assistant.js";
+import { Choices } from "./choices.js";
+import { Controls } from "./controls.js";
+import { medians } from "./conversation.js";
+import { byId, h, icon, setText } from "./dom.js";
+import { Header } from "./header.js";
+import { HomeView } from "./home.js";
+import { speakLanguage, t } from "./i18n.js";
+import { takeKey } from "./key.js";
+import { Messages } from "./messages.js";
+import { Meter, Ribbon } from "./meter.js";
+import { Turns } from "./turns.js";
+import { Voice } from "./voice.js";
+import { medianTable } from "./waterfall.js";
+
+const MIC_ICONS = { speaking: "wave", thinking: "dots", connecting: "dots", reconnecting: "dots" };
+
+class Page {
+  constructor() {
+    this.choices = new Choices();
+    this.messages = new Messages({
+      retry: () => this.assistant.toggle(),
+      hear: () => this.voice.play(),
+      rekeyed: () => this.load(),
+    });
+    this.voice = new Voice(byId("voice"), {
+      onBlocked: () => this.messages.show("autoplay"),
+      onStream: (stream) => this.ribbon.connect("output", new Meter(this.voice.context(), stream)),
+    });
+    this.assistant = new Assistant({
+      choices: this.choices,
+      voice: this.voice,
+      onChange: () => this.#changed(),
+      onTrouble: (code, details) => this.messages.show(code, details),
+      onFine: () => this.messages.clear(),
+    });
+    this.header = new Header(this.choices, (name) => this.#chosen(name));
+    this.turns = new Turns();
+    this.home = new HomeView({ onRefused: () => this.messages.show("key") });
+    this.ribbon = new Ribbon(byId("ribbon"), byId("mic"));
+    this.controls = new Controls(this.assistant, this.choices);
+  }
+
+  /** Ask the server what it has; again after a key was given. */
+  async load() {
+    this.#translate();
+    const { language } = this.choices;
+    this.home.watch(language);
+    try {
+      this.choices.know(await getJson("/earshot/engines"));
+    } catch (error) {
+      this.messages.show(error.status === 401 ? "key" : "unreachable");
+    }
+    this.#translate();
+    if (this.choices.language !== language) this.home.watch(this.choices.language);
+  }
+
+  #chosen(name) {
+    if (name === "language") {
+      this.home.watch(this.choices.language);
+      this.#translate();
+    }
+    if (name === "llm") this.assistant.followAnew();
+    else if (name !== "theme") this.assistant.follow();
+  }
+
+  #translate() {
+    speakLanguage(this.choices.language);
+    this.header.show();
+    this.messages.translate();
+    if (this.home.home) this.home.show(this.home.home);
+    const samples = t("suggestions").map((text) =>
+      h("li", {}, h("button", { type: "button", class: "suggestion", click: () => this.assistant.write(text) }, text)));
+    byId("suggestions").replaceChildren(...samples);
+    this.#changed(true);
+  }
+
+  // Several things change at once (a call opens, its messages go); they are drawn once.
+  #changed(anew = false) {
+    this.anew ||= anew;
+    if (this.drawing) return;
+    this.drawing = true;
+    queueMicrotask(() => {
+      this.drawing = false;
+      const isAnew = this.anew;
+      this.anew = false;
+      this.#draw(isAnew);
+    });
+  }
+
+  #draw(anew) {
+    const { assistant, choices } = this;
+    const { state } = assistant;
+    const shown = state === "hearing" ? "listening" : state;
+    document.documentElement.dataset.state = shown;
+    document.documentElement.dataset.hearing = String(state === "hearing");
+    setText(byId("state"), t(`state_${state}`));
+    setText(byId("hint"), this.header.unheard || t(this.#hint(state)));
+    byId("hint").dataset.note = String(Boolean(this.header.unheard));
+    setText(byId("connection-text"), t(`connection_${connectionWord(assistant.connection.state)}`));
+    this.#drawMicrophone(shown, choices);
+    byId("hangup").hidden = assistant.connection.state === "idle";
+    byId("fresh").hidden = assistant.conversation.turns.length === 0 || !byId("hangup").hidden;
+    this.turns.show(assistant.conversation, anew);
+    this.#drawMedians(anew);
+    this.#meterMicrophone();
+    if (shown === "off") this.ribbon.connect("output", null);
+  }
+
+  #drawMicrophone(shown, { pushToTalk, isHeard }) {
+    const mic = byId("mic");
+    const isOn = this.assistant.microphone.isOpen && shown !== "off";
+    const name = MIC_ICONS[shown] ?? (isOn && !pushToTalk ? "stop" : "mic");
+    if (mic.dataset.icon !== name) {
+      mic.dataset.icon = name;
+      mic.replaceChildren(icon(name));
+    }
+    mic.setAttribute("aria-label", t(pushToTalk ? "mic_hold" : isOn ? "mic_stop" : "mic_start"));
+    mic.setAttribute("aria-pressed", String(pushToTalk ? this.assistant.held : isOn));
+    mic.setAttribute("aria-disabled", String(!isHeard));
+  }
+
+  #drawMedians(anew) {
+    const { turns } = this.assistant.conversation;
+    if (!anew && turns === this.measured) return;
+    this.measured = turns;
+    const values = medians(this.assistant.conversation);
+    byId("medians").replaceChildren(medianTable(values));
+    setText(byId("medians-count"), values.count ? t(values.count === 1 ? "turn_count" : "turns_count", { n: values.count }) : "");
+  }
+
+  #hint(state) {
+    if (this.assistant.held) return "hint_held";
+    if (state === "speaking") return "hint_speaking";
+    if (this.choices.pushToTalk) return "hint_ptt";
+    if (state === "off") return "hint_off";
+    return this.assistant.microphone.isOpen ? "hint_on" : "hint_ready";
+  }
+
+  #meterMicrophone() {
+    const { stream } = this.assistant.microphone;
+    if (stream === this.metered) return;
+    this.metered = stream;
+    this.ribbon.connect("input", stream ? new Meter(this.voice.context(), stream) : null);
+  }
+}
+
+const connectionWord = (state) => (state === "idle" ? "off" : state);
+
+takeKey();
+new Page().load();

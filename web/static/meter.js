@@ -1,0 +1,109 @@
+// Levels, drawn as a ribbon: sound runs from the left into the microphone button, the answer runs
+// out of it to the right. The same levels are attributes, for styles and for whoever reads them.
+
+const HISTORY = 90; // bars per side; at 30 a second that is the last three seconds
+const FLOOR_DB = -60;
+const FRAME_MS = 33;
+const BAR_PX = 3;
+const GAP_PX = 2;
+
+/** An analyser on a stream; `level()` is 0 (at or below -60 dBFS) to 1 (0 dBFS). */
+export class Meter {
+  constructor(context, stream) {
+    this.source = context.createMediaStreamSource(stream);
+    this.analyser = context.createAnalyser();
+    this.analyser.fftSize = 1024;
+    this.source.connect(this.analyser);
+    this.samples = new Float32Array(this.analyser.fftSize);
+  }
+
+  level() {
+    this.analyser.getFloatTimeDomainData(this.samples);
+    let sum = 0;
+    for (const sample of this.samples) sum += sample * sample;
+    const db = 10 * Math.log10(sum / this.samples.length + 1e-12);
+    return Math.min(1, Math.max(0, 1 - db / FLOOR_DB));
+  }
+
+  close() {
+    this.source.disconnect();
+  }
+}
+
+/** Draws while anything is connected, and rests otherwise. */
+export class Ribbon {
+  constructor(canvas, button) {
+    this.canvas = canvas;
+    this.button = button;
+    this.meters = { input: null, output: null };
+    this.history = { input: [], output: [] };
+    this.last = 0;
+    this.running = false;
+    this.still = matchMedia("(prefers-reduced-motion: reduce)");
+    new ResizeObserver(() => this.#draw()).observe(canvas);
+  }
+
+  /** `side`: input or output; null takes the meter off. */
+  connect(side, meter) {
+    this.meters[side]?.close();
+    this.meters[side] = meter;
+    if (!meter) this.#show(side, 0);
+    if (!this.running && (this.meters.input || this.meters.output)) {
+      this.running = true;
+      requestAnimationFrame((now) => this.#frame(now));
+    }
+  }
+
+  #frame(now) {
+    if (now - this.last >= FRAME_MS) {
+      this.last = now;
+      for (const side of ["input", "output"]) this.#sample(side);
+      this.#draw();
+    }
+    const hasSound = [...this.history.input, ...this.history.output].some((level) => level > 0);
+    this.running = Boolean(this.meters.input || this.meters.output || hasSound);
+    if (this.running) requestAnimationFrame((next) => this.#frame(next));
+  }
+
+  #sample(side) {
+    const level = this.meters[side]?.level() ?? 0;
+    this.history[side].unshift(level);
+    this.history[side].length = Math.min(this.history[side].length, HISTORY);
+    this.#show(side, level);
+  }
+
+  #show(side, level) {
+    this.button.style.setProperty(`--${side}`, level.toFixed(2));
+    this.canvas.dataset[side] = level.toFixed(2);
+  }
+
+  #draw() {
+    const { canvas } = this;
+    const scale = devicePixelRatio;
+    const [width, height] = [canvas.clientWidth, canvas.clientHeight];
+    if (canvas.width !== Math.round(width * scale)) canvas.width = Math.round(width * scale);
+    if (canvas.height !== Math.round(height * scale)) canvas.height = Math.round(height * scale);
+    const pen = canvas.getContext("2d");
+    pen.setTransform(scale, 0, 0, scale, 0, 0);
+    pen.clearRect(0, 0, width, height);
+    const style = getComputedStyle(canvas);
+    this.#side(pen, this.history.input, -1, style.getPropertyValue("--hear"), width, height);
+    this.#side(pen, this.history.output, 1, style.getPropertyValue("--speak"), width, height);
+  }
+
+  #side(pen, levels, direction, color, width, height) {
+    const step = BAR_PX + GAP_PX;
+    const room = Math.floor(width / 2 / step);
+    pen.fillStyle = color;
+    for (let index = 0; index < room; index += 1) {
+      // Without motion there is no running history, only how loud it is now.
+      const level = (this.still.matches ? levels[0] : levels[index]) ?? 0;
+      const bar = Math.max(2, level * level * height);
+      pen.globalAlpha = (1 - index / room) * (level > 0.02 ? 0.9 : 0.35);
+      const x = width / 2 + direction * (index * step + GAP_PX) - (direction < 0 ? BAR_PX : 0);
+      pen.beginPath();
+      pen.roundRect(x, (height - bar) / 2, BAR_PX, bar, BAR_PX / 2);
+      pen.fill();
+    }
+  }
+}

@@ -1,0 +1,110 @@
+// One WebRTC call to the Realtime door: offer, data channel `oai-events`, hang-up.
+
+import { Refused, request } from "./api.js";
+import { authorization } from "./key.js";
+
+const GATHERING_MS = 300; // host candidates take a few ms; the server accepts later ones unseen
+const OPEN_MS = 10_000; // ICE and DTLS on a bad Wi-Fi; longer means that UDP does not get through
+const DISCONNECTED_MS = 3_000; // ICE often heals itself within two seconds
+
+/** Use `start` once; `onLost` is called once if the call ends without `close`. */
+export class Call {
+  constructor({ onEvent, onTrack, onLost }) {
+    this.onLost = onLost;
+    this.location = null;
+    this.closed = false;
+    this.peer = new RTCPeerConnection({ bundlePolicy: "max-bundle" });
+    this.peer.addEventListener("track", ({ track }) => onTrack(track));
+    this.peer.addEventListener("connectionstatechange", () => this.#watch());
+    this.channel = this.peer.createDataChannel("oai-events");
+    this.channel.addEventListener("message", ({ data }) => onEvent(JSON.parse(data)));
+    this.channel.addEventListener("close", () => this.#lost());
+  }
+
+  /** Connect and send `track`; resolves when events can flow, rejects with `Refused`. */
+  async start(track, session) {
+    const { sender } = this.peer.addTransceiver(track, { direction: "sendrecv" });
+    this.sender = sender;
+    try {
+      await this.peer.setLocalDescription();
+      await this.#gathered();
+      await this.#offer(session);
+      await this.#opened();
+    } catch (error) {
+      this.close();
+      throw error;
+    }
+  }
+
+  send(event) {
+    if (this.channel.readyState === "open") this.channel.send(JSON.stringify(event));
+  }
+
+  replaceTrack(track) {
+    return this.sender?.replaceTrack(track);
+  }
+
+  /** Hang up; survives the page being left. */
+  close() {
+    if (this.closed) return;
+    this.closed = true;
+    if (this.location) {
+      const options = { method: "POST", keepalive: true, headers: authorization() };
+      fetch(`${this.location}/hangup`, options).catch(() => {}); // the server notices by itself too
+    }
+    this.channel.close();
+    this.peer.close();
+  }
+
+  async #offer(session) {
+    const form = new FormData();
+    form.append("sdp", new Blob([this.peer.localDescription.sdp], { type: "application/sdp" }));
+    form.append("session", new Blob([JSON.stringify(session)], { type: "application/json" }));
+    const response = await request("/v1/realtime/calls", { method: "POST", body: form });
+    this.location = response.headers.get("Location");
+    const sdp = await response.text();
+    if (this.closed) return this.#hangUpLate();
+    return this.peer.setRemoteDescription({ type: "answer", sdp });
+  }
+
+  #hangUpLate() {
+    this.closed = false;
+    this.close();
+    throw new Refused(0, "closed", "");
+  }
+
+  #gathered() {
+    if (this.peer.iceGatheringState === "complete") return Promise.resolve();
+    return new Promise((resolve) => {
+      setTimeout(resolve, GATHERING_MS);
+      this.peer.addEventListener("icegatheringstatechange", () => {
+        if (this.peer.iceGatheringState === "complete") resolve();
+      });
+    });
+  }
+
+  #opened() {
+    if (this.channel.readyState === "open") return Promise.resolve();
+    return new Promise((resolve, reject) => {
+      const timer = setTimeout(() => reject(new Refused(0, "no_path", "")), OPEN_MS);
+      const settle = (action) => () => (clearTimeout(timer), action());
+      this.channel.addEventListener("open", settle(resolve));
+      this.channel.addEventListener("close", settle(() => reject(new Refused(0, "no_path", ""))));
+    });
+  }
+
+  #watch() {
+    clearTimeout(this.healing);
+    const state = this.peer.connectionState;
+    if (state === "failed") this.#lost();
+    if (state === "disconnected") this.healing = setTimeout(() => this.#lost(), DISCONNECTED_MS);
+  }
+
+  #lost() {
+    clearTimeout(this.healing);
+    if (this.closed) return;
+    const wasOpen = this.peer.connectionState !== "new";
+    this.close();
+    if (wasOpen) this.onLost();
+  }
+}
