@@ -98,6 +98,11 @@ class Home:
         """The device, or KeyError."""
         return self._entities[entity_id]
 
+    def area_name(self, area_id: str, language: str) -> str:
+        """How the area is called in `language`; the id itself for an unknown one."""
+        areas = (area for area in self.config.areas if area.id == area_id)
+        return next((names_in(area.names, language)[0] for area in areas), area_id)
+
     def update(self, entity_id: str, state: str | None = None, **attributes: Attribute) -> Entity:
         """Set a device's state and attributes; KeyError for an unknown id."""
         old = self._entities[entity_id]

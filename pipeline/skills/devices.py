@@ -62,14 +62,14 @@ class HomeTools:
             self._switch(entity, ON.get(entity.config.kind, "on"))
             for entity in self._targets(arguments, context, *SWITCHABLE)
         ]
-        return _done(changed, context)
+        return self._done(changed, context)
 
     def _turn_off(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
         changed = [
             self._switch(entity, OFF.get(entity.config.kind, "off"))
             for entity in self._targets(arguments, context, *SWITCHABLE)
         ]
-        return _done(changed, context)
+        return self._done(changed, context)
 
     def _switch(self, entity: Entity, state: str) -> Entity:
         if entity.config.kind == "cover":
@@ -93,7 +93,7 @@ class HomeTools:
             self._home.update(entity.config.id, state, **changes)
             for entity in self._targets(_lights_of(arguments), context, "light")
         ]
-        return _done(changed, context)
+        return self._done(changed, context)
 
     def _set_position(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
         position = round(require_number(arguments, "position", 0, 100))
@@ -102,7 +102,7 @@ class HomeTools:
             self._home.update(entity.config.id, state, position=position)
             for entity in self._targets(arguments, context, "cover")
         ]
-        return _done(changed, context)
+        return self._done(changed, context)
 
     def _fan_speed(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
         speed = round(require_number(arguments, "percentage", 0, 100))
@@ -110,7 +110,7 @@ class HomeTools:
             self._home.update(entity.config.id, "on" if speed else "off", speed=speed)
             for entity in self._targets({"domain": "fan", **arguments}, context, "fan")
         ]
-        return _done(changed, context)
+        return self._done(changed, context)
 
     def _set_temperature(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
         degrees = require_number(arguments, "temperature", MIN_TARGET_C, MAX_TARGET_C)
@@ -118,11 +118,11 @@ class HomeTools:
             self._home.update(entity.config.id, "heat", target_temperature=degrees)
             for entity in self._targets({"domain": "climate", **arguments}, context, "climate")
         ]
-        return _done(changed, context)
+        return self._done(changed, context)
 
     def _get_temperature(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
         asked = {"domain": "climate", **arguments}
-        return _done(self._targets(asked, context, "climate"), context)
+        return self._done(self._targets(asked, context, "climate"), context)
 
     def _get_state(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
         state = read_text(arguments, "state")
@@ -131,7 +131,7 @@ class HomeTools:
         unmatched: list[dict[str, Any]] = []
         for entity in self._asked(area_only, context):
             fits = not state or entity.state == state
-            (matched if fits else unmatched).append(described(entity, context.language))
+            (matched if fits else unmatched).append(described(self._home, entity, context.language))
         return ToolOutcome({"matched": matched, "unmatched": unmatched})
 
     def _asked(self, arguments: Mapping[str, Any], context: ToolContext) -> list[Entity]:
@@ -153,11 +153,11 @@ class HomeTools:
         players = [player for player in self._players(arguments, context) if _plays(player)]
         if not players:
             raise ToolError("nothing is playing", code="nothing_playing")
-        return _done([self._home.update(p.config.id, "paused") for p in players], context)
+        return self._done([self._home.update(p.config.id, "paused") for p in players], context)
 
     def _media_unpause(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
         players = self._players(arguments, context, is_paused=True)
-        return _done([self._home.update(p.config.id, "playing") for p in players], context)
+        return self._done([self._home.update(p.config.id, "playing") for p in players], context)
 
     def _skip(self, arguments: Mapping[str, Any], context: ToolContext, step: int) -> ToolOutcome:
         players = [player for player in self._players(arguments, context) if _plays(player)]
@@ -167,12 +167,12 @@ class HomeTools:
             self._home.update(p.config.id, track=max(1, int(p.attributes["track"]) + step))
             for p in players
         ]
-        return _done(changed, context)
+        return self._done(changed, context)
 
     def _set_volume(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
         volume = round(require_number(arguments, "volume_level", 0, 100))
         players = self._players(arguments, context)
-        return _done([self._home.update(p.config.id, volume=volume) for p in players], context)
+        return self._done([self._home.update(p.config.id, volume=volume) for p in players], context)
 
     def _step_volume(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
         step = arguments.get("volume_step")
@@ -186,7 +186,11 @@ class HomeTools:
             )
             for p in self._players(arguments, context)
         ]
-        return _done(changed, context)
+        return self._done(changed, context)
+
+    def _done(self, entities: Iterable[Entity], context: ToolContext) -> ToolOutcome:
+        told = [described(self._home, entity, context.language) for entity in entities]
+        return ToolOutcome({"targets": told})
 
     def _players(
         self, arguments: Mapping[str, Any], context: ToolContext, *, is_paused: bool = False
@@ -211,7 +215,3 @@ def _plays(player: Entity) -> bool:
 
 def _lights_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
     return {"domain": "light", **arguments}
-
-
-def _done(entities: Iterable[Entity], context: ToolContext) -> ToolOutcome:
-    return ToolOutcome({"targets": [described(entity, context.language) for entity in entities]})

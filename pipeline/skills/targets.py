@@ -9,6 +9,9 @@ from pipeline.skills.arguments import ToolError, read_text
 NAMED_AS_GROUP = ("light",)
 "Kinds of which 'all in the home' is a safe reading when neither name nor area is given."
 
+ALIKE = (("door", "garage", "gate"), ("blind", "shutter", "shade"))
+"Device classes that one word may mean: a garage door is a door, shutters are called blinds."
+
 
 def find_targets(
     home: Home, arguments: Mapping[str, Any], language: str, kinds: Sequence[str]
@@ -26,7 +29,7 @@ def find_targets(
     if name:
         found = _named(found, name, language)
     if device_class:
-        found = [entity for entity in found if entity.config.device_class == device_class]
+        found = _of_class(found, device_class)
     if domain:
         found = [entity for entity in found if entity.config.kind == domain]
     if not found:
@@ -55,12 +58,13 @@ def find_area(home: Home, name: str, language: str) -> str:
     raise ToolError(f"there is no area {name!r}", code="no_such_area", area=name)
 
 
-def described(entity: Entity, language: str) -> dict[str, Any]:
+def described(home: Home, entity: Entity, language: str) -> dict[str, Any]:
     """A device as tools report it."""
     return {
         "id": entity.config.id,
         "name": entity.name(language),
         "area": entity.config.area,
+        "area_name": home.area_name(entity.config.area, language),
         "kind": entity.config.kind,
         "device_class": entity.config.device_class,
         "state": entity.state,
@@ -75,6 +79,13 @@ def _named(entities: Sequence[Entity], name: str, language: str) -> list[Entity]
         for entity in entities
         if entity.config.id == wanted or wanted in _all_names(entity.config.names, language)
     ]
+
+
+def _of_class(entities: Sequence[Entity], device_class: str) -> list[Entity]:
+    """Exactly that class; when there is none, what people call by the same word."""
+    exact = [entity for entity in entities if entity.config.device_class == device_class]
+    alike = next((group for group in ALIKE if device_class in group), ())
+    return exact or [entity for entity in entities if entity.config.device_class in alike]
 
 
 def _all_names(names: Mapping[str, tuple[str, ...]], language: str) -> set[str]:

@@ -65,7 +65,7 @@ class TimerTools:
         return self._told(timer)
 
     def _cancel(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
-        timer = self._the_one(arguments, context)
+        timer = _only(self._meant(arguments, context), arguments)
         self._timers.cancel(timer)
         return self._told(timer)
 
@@ -95,13 +95,9 @@ class TimerTools:
         return ToolOutcome({"timers": [self._fields(timer) for timer in found]})
 
     def _the_one(self, arguments: Mapping[str, Any], context: ToolContext) -> Timer:
-        found = self._meant(arguments, context)
-        if not found:
-            raise _not_found(arguments)
-        if len(found) > 1:
-            names = [timer.name for timer in found if timer.name]
-            raise ToolError("more than one timer fits", code="multiple_timers_matched", names=names)
-        return found[0]
+        """The one meant that has not rung yet: only such a one can be changed."""
+        found = [timer for timer in self._meant(arguments, context) if not timer.is_ringing]
+        return _only(found, arguments)
 
     def _meant(self, arguments: Mapping[str, Any], context: ToolContext) -> list[Timer]:
         name = read_text(arguments, "name").casefold()
@@ -144,6 +140,15 @@ def _duration_s(arguments: Mapping[str, Any], prefix: str = "") -> float | None:
 
 def _selects(arguments: Mapping[str, Any]) -> bool:
     return bool(read_text(arguments, "name")) or _duration_s(arguments, "start_") is not None
+
+
+def _only(found: Sequence[Timer], arguments: Mapping[str, Any]) -> Timer:
+    if not found:
+        raise _not_found(arguments)
+    if len(found) > 1:
+        names = [timer.name for timer in found if timer.name]
+        raise ToolError("more than one timer fits", code="multiple_timers_matched", names=names)
+    return found[0]
 
 
 def _not_found(arguments: Mapping[str, Any]) -> ToolError:

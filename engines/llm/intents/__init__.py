@@ -1,0 +1,52 @@
+"""The embedded language model: Home Assistant's sentence templates, and some of our own.
+
+It understands commands strictly: what no template matches is answered honestly, never guessed.
+The names of rooms and devices come from the enums of the tools it is given.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from core.ports import ToolSpec
+
+if TYPE_CHECKING:
+    from engines.llm.intents.engine import IntentsLlm
+    from engines.llm.intents.grammar import Understanding
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """There is nothing to set."""
+
+
+def create(settings: Settings) -> "IntentsLlm":
+    """The engine. Sentences are loaded on first use of a language; `warm` does it beforehand."""
+    from engines.llm.intents.engine import IntentsLlm
+
+    return IntentsLlm()
+
+
+def languages() -> tuple[str, ...]:
+    """ISO 639-1 codes of the languages it understands and answers in."""
+    from engines.llm.intents.language import languages as codes
+
+    return codes()
+
+
+def understand(text: str, language: str, tools: Sequence[ToolSpec]) -> "Understanding | None":
+    """What `text` means, or None. Blocks for the load on the first use of a language."""
+    from engines.llm.intents.grammar import grammar
+    from engines.llm.intents.language import supported
+    from engines.llm.intents.names import names_of
+
+    return grammar(supported(language), names_of(tools)).understand(text)
+
+
+def phrases(language: str, tools: Sequence[ToolSpec], limit: int = 5000) -> tuple[str, ...]:
+    """At most `limit` sentences as they are spoken, weighted to common commands; for language
+    models. Empty for a language without sentences of our own."""
+    from engines.llm.intents.names import names_of
+    from engines.llm.intents.phrases import sampled
+
+    return sampled(language, names_of(tools), limit)

@@ -1,0 +1,249 @@
+"""From a sentence to an intent and its slots, with hassil and the sentences of one language."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from hassil.intents import Intents, SlotList, TextSlotList
+from hassil.recognize import RecognizeResult, recognize_best
+
+from engines.llm.intents.language import Ours, home_assistant_data, ours
+from engines.llm.intents.names import Names
+
+MAX_WORDS = 40  # a command is shorter; matching time grows with the length
+MAX_COMMANDS = 4  # in one sentence; people do not chain more
+MAX_TRIES = 10  # matches per sentence, of 1 to 2 ms each: the event loop waits for them
+MAX_GRAMMARS = 16  # languages times homes that are in use at once; one takes a few MB
+
+WITHOUT_TOOL = ("HassNevermind",)
+"Intents of Home Assistant that need no tool, only an answer."
+WILDCARDS = ("timer_name", "shopping_list_item")
+"Free text that is a value. Sentences with other free text (commands, searches) are left out."
+IGNORED = "anything"
+"Free text of ours whose content does not matter."
+
+
+@dataclass(frozen=True, slots=True)
+class Understanding:
+    """What a sentence means. Equal understandings lead to equal actions."""
+
+    intent: str
+    "Name of the tool to call (`Hass...`), or of an answer that needs no tool."
+    slots: Mapping[str, Any] = field(default_factory=dict)
+    response: str = field(default="default", compare=False)
+    "Which reply Home Assistant's data suggests."
+    then: tuple["Understanding", ...] = ()
+    "Further commands of the same sentence."
+
+    @property
+    def steps(self) -> tuple["Understanding", ...]:
+        return (self, *self.then)
+
+
+class Grammar:
+    """The sentences of one language over the names of one home. Immutable once warm."""
+
+    def __init__(self, language: str, names: Names) -> None:
+        self.language, self.names = language, names
+        self._ours = ours(language)
+        self._intents = Intents.from_dict(_sentences(language, names))
+        self._lists = _slot_lists(names, self._ours)
+        self._without_locks = _slot_lists(_without_locks(names), self._ours)
+        self._doors = {name.casefold() for domain, name in names.devices if domain == "cover"}
+        self._slips = [(_pattern(wrong), right) for wrong, right in self._ours.slips]
+        self._splits = [_pattern(rf" {re.escape(word)} ") for word in self._ours.split]
+
+    def understand(self, text: str) -> Understanding | None:
+        """The meaning of a sentence, or None. Strict, then once more without known slips."""
+        text = " ".join(text.split())
+        if not text or len(text.split()) > MAX_WORDS:
+            return None
+        tries = iter(range(MAX_TRIES))
+        found = self._sentence(text, tries)
+        if found is None and (repaired := self._repair(text)) != text:
+            found = self._sentence(repaired, tries)
+        return found
+
+    def _repair(self, text: str) -> str:
+        for wrong, right in self._slips:
+            text = wrong.sub(right, text)
+        return text.strip()
+
+    def _sentence(self, text: str, tries: Iterator[int]) -> Understanding | None:
+        """One command, or several joined by a conjunction if every part is one."""
+        found = self._command(text, tries)
+        if found is not None:
+            return found
+        for split in self._splits:
+            for match in split.finditer(text):
+                first = self._command(text[: match.start()], tries)
+                if first is None or not _acts(first):
+                    continue
+                rest = self._sentence(text[match.end() :], tries)
+                if rest is not None and _acts(rest) and len(rest.steps) < MAX_COMMANDS:
+                    return _joined(first, rest)
+        return None
+
+    def _command(self, text: str, tries: Iterator[int]) -> Understanding | None:
+        if next(tries, None) is None:
+            return None
+        found = self._match(text, self._lists)
+        if found is not None and _is_lock(found) and found.slots["name"] in self._doors:
+            # The word for a door is also that of its lock. "Open" must not unlock: a sentence
+            # that fits the door means the door.
+            found = self._match(text, self._without_locks) or found
+        return None if found is None else self._several(found)
+
+    def _match(self, text: str, lists: dict[str, SlotList]) -> Understanding | None:
+        result = recognize_best(
+            text,
+            self._intents,
+            slot_lists=lists,
+            language=self._intents.language,
+            best_slot_name="name",
+        )
+        return None if result is None else _meaning(result)
+
+    def _several(self, found: Understanding) -> Understanding:
+        """Two things for the list are two commands."""
+        item = found.slots.get("item")
+        word = f" {self._ours.conjunction} "
+        if not isinstance(item, str) or word not in item:
+            return found
+        parts = [part.strip() for part in item.split(word) if part.strip()][:MAX_COMMANDS]
+        one, *more = (
+            Understanding(found.intent, {**found.slots, "item": part}, found.response)
+            for part in parts
+        )
+        return _joined(one, *more)
+
+
+@lru_cache(maxsize=MAX_GRAMMARS)
+def grammar(language: str, names: Names) -> Grammar:
+    """The grammar, warmed up. Takes 0.1 to 0.7 s the first time: call it from a thread."""
+    made = Grammar(language, names)
+    for sentence in ours(language).warm:
+        made.understand(sentence)
+    return made
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    return re.compile(text, re.IGNORECASE)
+
+
+def _acts(found: Understanding) -> bool:
+    """Only commands are chained; "hello and good night" is not."""
+    return found.intent.startswith("Hass") and found.intent not in WITHOUT_TOOL
+
+
+def _is_lock(found: Understanding) -> bool:
+    return found.slots.get("domain") == "lock" and "name" in found.slots
+
+
+def _without_locks(names: Names) -> Names:
+    others = tuple(device for device in names.devices if device[0] != "lock")
+    return Names(names.tools, names.areas, others)
+
+
+def _joined(first: Understanding, *rest: Understanding) -> Understanding:
+    then = (*first.then, *(step for found in rest for step in found.steps))
+    return Understanding(first.intent, first.slots, first.response, then)
+
+
+def _meaning(result: RecognizeResult) -> Understanding:
+    slots: dict[str, Any] = {}
+    for entity in result.entities_list:
+        if entity.name != IGNORED:
+            slots[entity.name] = _value(entity.value)
+    device = slots.pop("device", None)
+    if isinstance(device, str):
+        domain, _, device_class = device.partition("/")
+        slots["domain"] = domain
+        if device_class:
+            slots["device_class"] = device_class
+    slots.pop("fixed_device", None)
+    if "name" in slots and "domain" not in slots and result.context.get("domain"):
+        slots["domain"] = result.context["domain"]
+    return Understanding(result.intent.name, slots, result.response or "default")
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value.strip().lower() if isinstance(value, str) else value
+
+
+def _slot_lists(names: Names, added: Ours) -> dict[str, SlotList]:
+    generic = {f"{area} {word}".casefold() for area in names.areas for word in added.generic}
+    devices = [
+        (name, name, {"domain": domain} if domain else {})
+        for domain, name in names.devices
+        if name.casefold() not in generic
+    ]
+    return {
+        "area": TextSlotList.from_strings(names.areas, name="area", allow_template=False),
+        "name": TextSlotList.from_tuples(devices, name="name", allow_template=False),
+    }
+
+
+def _sentences(language: str, names: Names) -> dict[str, Any]:
+    """Home Assistant's data for this language, less what this home cannot use, plus ours."""
+    data = home_assistant_data(language)
+    added = ours(language)
+    domains = {domain for domain, _ in names.devices}
+    intents = {
+        name: {"data": _useful(name, intent["data"], domains)}
+        for name, intent in data["intents"].items()
+        if name in names.tools or name in WITHOUT_TOOL
+    }
+    for name, blocks in added.intents.items():
+        if name in names.tools or not name.startswith("Hass") or name in WITHOUT_TOOL:
+            intents.setdefault(name, {"data": []})["data"] += [dict(block) for block in blocks]
+    return {
+        **data,
+        "intents": intents,
+        "lists": {**data.get("lists", {}), **added.lists},
+        "expansion_rules": {**data.get("expansion_rules", {}), **added.rules},
+    }
+
+
+def _useful(intent: str, blocks: list[dict[str, Any]], domains: set[str]) -> list[dict[str, Any]]:
+    kept = []
+    for block in blocks:
+        needs = dict(block.get("requires_context", {}))
+        # A satellite's own room: we have none, and the tool decides what "the lights" are.
+        needs.pop("area", None)
+        domain = needs.get("domain") or block.get("slots", {}).get("domain")
+        wanted = {domain} if isinstance(domain, str) else set(domain or ())
+        if wanted and domains and not wanted & domains:
+            continue
+        if intent == "HassLightSet" and block.get("response") == "temperature":
+            continue  # color temperature is no attribute of our lights
+        sentences = [text for text in block["sentences"] if _is_useful(intent, text)]
+        if sentences:
+            kept.append({**block, "sentences": sentences, "requires_context": needs})
+    return kept
+
+
+def _is_useful(intent: str, sentence: str) -> bool:
+    if "floor" in sentence or re.fullmatch(r"(\[?<\w+>\]? ?)?[{<]name[}>]", sentence):
+        return False  # there are no floors; and a bare name is no command
+    if "Timer" in intent and re.search(r"[{<]area[}>]", sentence):
+        return False  # timers belong to a conversation, not to a room
+    free = set(re.findall(r"\{(\w+)(?::\w+)?\}", sentence)) & FREE_TEXT
+    return not free - set(WILDCARDS)
+
+
+FREE_TEXT = {
+    "message",
+    "search_query",
+    "zone",
+    "timer_name",
+    "timer_command",
+    "shopping_list_item",
+    "todo_list_item",
+    "response",
+}
+"Wildcard lists of Home Assistant's data."

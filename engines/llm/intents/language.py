@@ -1,0 +1,96 @@
+"""Everything a language brings along: Home Assistant's sentences and replies, and ours on top."""
+
+import tomllib
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+
+OURS = ("en", "de", "fr", "es")
+"Languages with sentences and replies of our own."
+REGIONS = {"zh": "zh-CN", "no": "nb", "iw": "he"}
+"ISO 639-1 codes under which Home Assistant's data has another name."
+
+
+class Phrases(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Sentences as they are spoken; `{x}` is filled from `fill` or from the home."""
+
+    weight: int
+    say: tuple[str, ...]
+
+
+class Ours(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One `<language>.toml`."""
+
+    split: tuple[str, ...] = ()
+    "Words between two commands of one sentence, longest first."
+    decimal: str = "."
+    many: dict[str, str] = {}
+    "light, other -> what is said instead of many names; `{}` is how many."
+    slips: tuple[tuple[str, str], ...] = ()
+    generic: tuple[str, ...] = ()
+    warm: tuple[str, ...] = ()
+    conjunction: str = msgspec.field(default=",", name="and")
+    rules: dict[str, str] = {}
+    lists: dict[str, dict[str, Any]] = {}
+    intents: dict[str, tuple[dict[str, Any], ...]] = {}
+    replies: dict[str, dict[str, str]] = {}
+    errors: dict[str, str] = {}
+    things: dict[str, str] = {}
+    colors: dict[str, str] = {}
+    states: dict[str, str] = {}
+    units: dict[str, tuple[str, str]] = {}
+    one: dict[str, str] = {}
+    "How one hour, minute or second is said, where the number word has another gender."
+    fill: dict[str, tuple[str, ...]] = {}
+    phrases: tuple[Phrases, ...] = ()
+
+
+@lru_cache(maxsize=128)  # as many as Home Assistant has languages; each is read once
+def home_assistant_name(language: str) -> str | None:
+    """The name of the data for an ISO 639-1 code, or None when sentences or replies are missing."""
+    from home_assistant_intents import get_intents, get_languages
+
+    known = get_languages()  # a language comes from a client, and would become a file name
+    for name in (REGIONS.get(language, language), language.split("-", maxsplit=1)[0]):
+        data = get_intents(name) if name in known else None
+        if data and data.get("intents") and data.get("responses", {}).get("intents"):
+            return name
+    return None
+
+
+def home_assistant_data(language: str) -> dict[str, Any]:
+    """A fresh copy of Home Assistant's data; KeyError when there is none."""
+    from home_assistant_intents import get_intents
+
+    name = home_assistant_name(language)
+    data = get_intents(name) if name else None
+    if data is None:
+        raise KeyError(language)
+    return dict(data)
+
+
+@lru_cache(maxsize=len(OURS) + 1)  # the files do not change while we run
+def ours(language: str) -> Ours:
+    """Our additions for a language; empty ones for languages that we have no file for."""
+    if language not in OURS:
+        return Ours()
+    text = (files("engines.llm.intents") / f"{language}.toml").read_text(encoding="utf-8")
+    return msgspec.convert(tomllib.loads(text), Ours)
+
+
+def languages() -> tuple[str, ...]:
+    """ISO 639-1 codes of all languages that can be understood and answered."""
+    from home_assistant_intents import get_languages
+
+    codes = {language.split("-")[0] for language in get_languages()}
+    return tuple(sorted(code for code in codes if home_assistant_name(code)))
+
+
+def supported(language: str) -> str:
+    """The nearest language that can be understood: itself, without its region, else English."""
+    for code in (language, language.split("-", maxsplit=1)[0]):
+        if code in OURS or home_assistant_name(code):
+            return code
+    return "en"

@@ -1,0 +1,31 @@
+"""What a grammar needs to know of the home, read from the enums of the tools it is given."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from core.ports import ToolSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Hashable, so that grammars can be remembered by it."""
+
+    tools: tuple[str, ...]
+    areas: tuple[str, ...]
+    devices: tuple[tuple[str, str], ...]
+    "(domain, name); the domain is empty when the schema does not group names."
+
+
+def names_of(tools: Sequence[ToolSpec]) -> Names:
+    """Tool names, area names and device names. Devices are grouped by `anyOf` with `title`s."""
+    areas: dict[str, None] = {}
+    devices: dict[tuple[str, str], None] = {}
+    for tool in tools:
+        properties: Mapping[str, Any] = tool.parameters.get("properties", {})
+        areas.update(dict.fromkeys(properties.get("area", {}).get("enum", ())))
+        name = properties.get("name", {})
+        for group in (name, *name.get("anyOf", ())):
+            domain = group.get("title", "")
+            devices.update(dict.fromkeys((domain, own) for own in group.get("enum", ())))
+    return Names(tuple(sorted(tool.name for tool in tools)), tuple(areas), tuple(devices))

@@ -1,0 +1,233 @@
+"""From what a tool did to a sentence: our templates, else Home Assistant's, in one language."""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date, time
+from functools import lru_cache
+from types import SimpleNamespace
+from typing import Any
+
+from jinja2.sandbox import SandboxedEnvironment
+
+from engines.llm.intents import spoken
+from engines.llm.intents.grammar import Understanding
+from engines.llm.intents.language import Ours, home_assistant_data, ours
+
+MAX_NAMES = 3  # more than that is counted, not read out
+MAX_REPLY_CHARS = 600  # half a minute of speech; a full shopping list stays below
+
+HOME_ASSISTANT_ERRORS: Mapping[str, str] = {
+    "not_understood": "no_intent",
+    "no_such_device": "no_entity",
+    "no_such_area": "no_area",
+    "not_supported": "feature_not_supported",
+    "ambiguous": "duplicate_targets",
+    "timer_not_found": "timer_not_found",
+    "multiple_timers_matched": "multiple_timers_matched",
+}
+"Our error codes -> Home Assistant's; the others become `handle_error`."
+
+
+class Replies:
+    """The answers of one language."""
+
+    def __init__(self, language: str) -> None:
+        self._language = language
+        self._words: Ours = ours(language)
+        responses = home_assistant_data(language)["responses"]
+        self._theirs: Mapping[str, Mapping[str, str]] = responses["intents"]
+        self._their_errors: Mapping[str, str] = responses.get("errors", {})
+        # Templates are the package's and ours; what people say only ever is a value in them.
+        self._jinja = SandboxedEnvironment(autoescape=False)
+        self._jinja.globals.update(self._functions())
+
+    def not_understood(self) -> str:
+        return self._error("not_understood", {}, {})
+
+    def answer(self, found: Understanding, result: Mapping[str, Any]) -> str:
+        """The sentence for an intent and its tool's result; empty for an answer without words."""
+        error = result.get("error")
+        if error:
+            return self._error(str(error), found.slots, result)
+        mine = self._words.replies.get(found.intent)
+        if mine:
+            return self._speak(mine[_key(found, result, mine)], self._values(found, result))
+        theirs = self._theirs.get(found.intent, {})
+        template = theirs.get(found.response) or theirs.get("default", "")
+        return self._speak(template, self._their_values(found, result)) or "OK."
+
+    def _error(self, code: str, slots: Mapping[str, Any], result: Mapping[str, Any]) -> str:
+        if self._words.errors:
+            template = self._words.errors.get(code, self._words.errors["failed"])
+        else:
+            key = HOME_ASSISTANT_ERRORS.get(code, "handle_error")
+            template = self._their_errors.get(key) or self._their_errors.get("handle_error", "")
+        # "Front door" with its domain is a device called so; "attic" and a domain is a kind.
+        said = {**result, **slots}
+        kind = said.get("device_class") or said.get("domain") or ""
+        values = {
+            **slots,
+            "data": result,
+            "entity": slots.get("name") or kind,
+            "device_name": slots.get("name", ""),
+            "thing": self._words.things.get(kind, kind),
+            "name": result.get("name") or slots.get("name", ""),
+        }
+        return self._speak(template, values)
+
+    def _values(self, found: Understanding, result: Mapping[str, Any]) -> dict[str, Any]:
+        values: dict[str, Any] = {"targets": [], **result, "slots": found.slots}
+        states = self._words.states
+        matched, unmatched = result.get("matched", []), result.get("unmatched", [])
+        values["names"] = self._names(values["targets"])
+        values["matched"], values["unmatched"] = self._names(matched), self._names(unmatched)
+        values["count"], values["colors"] = len(matched), self._words.colors
+        values["matched_word"] = states.get(matched[0]["state"], "") if matched else ""
+        values["state_word"] = states.get(found.slots.get("state", ""), "")
+        values["other_word"] = states.get(unmatched[0]["state"], "") if unmatched else ""
+        if "hour" in result:
+            now = time(int(result["hour"]), int(result["minute"]))
+            values["spoken_time"] = spoken.clock_time(now, self._language)
+            values["hour"] = now.hour
+        if "date" in result:
+            today = date.fromisoformat(result["date"])
+            values["spoken_date"] = spoken.calendar_date(today, self._language)
+        if found.intent == "Arithmetic":
+            values["answer"] = calculate(found.slots)
+        return values
+
+    def _their_values(self, found: Understanding, result: Mapping[str, Any]) -> dict[str, Any]:
+        """What Home Assistant's templates expect to find."""
+        matched, unmatched = (
+            [_state(entity, self._words.states) for entity in result.get(key, ())]
+            for key in ("matched", "unmatched")
+        )
+        targets = [_state(entity, self._words.states) for entity in result.get("targets", ())]
+        first = next(iter([*targets, *matched, *unmatched]), None)
+        slots: dict[str, Any] = {key: str(value) for key, value in found.slots.items()}
+        slots |= {key: result[key] for key in ("canceled", "item") if key in result}
+        slots.setdefault("name", first.name if first else "")
+        if not slots["name"]:
+            del slots["name"]
+        if "timers" in result:
+            slots["timers"] = [_timer(timer) for timer in result["timers"]]
+        if "hour" in result:
+            slots["time"] = time(int(result["hour"]), int(result["minute"]))
+        if "date" in result:
+            slots["date"] = date.fromisoformat(result["date"])
+        return {
+            "slots": slots,
+            "state": first,
+            "query": SimpleNamespace(matched=matched, unmatched=unmatched),
+            "state_attr": lambda _, name: first.attributes.get(name) if first else None,
+        }
+
+    def _speak(self, template: str, values: Mapping[str, Any]) -> str:
+        text = " ".join(self._jinja.from_string(template).render(values).split())
+        text = text.replace(" .", ".").replace(" ,", ",")[:MAX_REPLY_CHARS]
+        if not text:
+            return ""
+        text = text[0].upper() + text[1:]
+        return text if text[-1] in ".!?。" else f"{text}."
+
+    def _names(self, entities: Sequence[Mapping[str, Any]]) -> list[str]:
+        if len(entities) <= MAX_NAMES:
+            return [entity["name"] for entity in entities]
+        are_lights = all(entity["kind"] == "light" for entity in entities)
+        many = self._words.many["light" if are_lights else "other"]
+        return [many.format(len(entities))]
+
+    def _functions(self) -> dict[str, Callable[..., str]]:
+        words = self._words
+        return {
+            "join": lambda items: spoken.joined(list(items), words),
+            "the": lambda names: spoken.joined([_with_article(name) for name in names], words),
+            "The": lambda names: _capital(
+                spoken.joined([_with_article(name) for name in names], words)
+            ),
+            "is": lambda names: "are" if len(names) > 1 or names[-1:][0].endswith("s") else "is",
+            "duration": lambda seconds: spoken.duration(seconds, words),
+            "number": lambda value: spoken.number(float(value), words.decimal),
+        }
+
+
+@lru_cache(maxsize=16)  # languages in use at once
+def replies(language: str) -> Replies:
+    return Replies(language)
+
+
+def calculate(slots: Mapping[str, Any]) -> float | None:
+    """`{"a": 2, "operation": "plus", "b": 3}` -> 5; None when dividing by zero."""
+    a, b = slots["a"], slots["b"]
+    match slots["operation"]:
+        case "plus":
+            return float(a + b)
+        case "minus":
+            return float(a - b)
+        case "times":
+            return float(a * b)
+        case _:
+            return float(a / b) if b else None
+
+
+def _key(found: Understanding, result: Mapping[str, Any], templates: Mapping[str, str]) -> str:
+    if found.intent == "HassGetState":
+        return _state_key(found, result)
+    targets = result.get("targets")
+    kind = targets[0]["kind"] if targets else ""
+    return kind if kind in templates else "default"
+
+
+def _state_key(found: Understanding, result: Mapping[str, Any]) -> str:
+    matched, unmatched = result.get("matched", []), result.get("unmatched", [])
+    if "state" not in found.slots:
+        return "state"
+    if found.response == "how_many":
+        return "how_many"
+    if found.response == "which":
+        return "which" if matched else "nothing"
+    if found.response == "all":
+        return "not_all" if unmatched else "yes"
+    if matched:
+        return "yes"
+    return "no" if len(unmatched) == 1 else "nothing"
+
+
+def _state(entity: Mapping[str, Any], words: Mapping[str, str]) -> SimpleNamespace:
+    """Like Home Assistant's state object."""
+    state = entity["state"]
+    return SimpleNamespace(
+        entity_id=entity["id"],
+        name=entity["name"],
+        domain=entity["kind"],
+        state=state,
+        state_with_unit=words.get(state, state),
+        attributes={
+            **entity["attributes"],
+            "temperature": entity["attributes"].get("target_temperature"),
+        },
+    )
+
+
+def _timer(timer: Mapping[str, Any]) -> SimpleNamespace:
+    """Like Home Assistant's timer information."""
+    left, start = int(timer["remaining_s"]), int(timer["duration_s"])
+    return SimpleNamespace(
+        is_active=not timer["is_paused"],
+        name=timer["name"],
+        area="",
+        total_seconds_left=left,
+        rounded_hours_left=left // 3600,
+        rounded_minutes_left=left % 3600 // 60,
+        rounded_seconds_left=left % 60,
+        start_hours=start // 3600,
+        start_minutes=start % 3600 // 60,
+        start_seconds=start % 60,
+    )
+
+
+def _with_article(name: str) -> str:
+    return name if name[:1].isdigit() else f"the {name}"
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
