@@ -196,6 +196,7 @@ class ProcessWorker:
             self._ready = None
 
     def _kill(self) -> None:
+        self._lose("its worker process hung")  # at once: nobody may send to what is dying
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
 

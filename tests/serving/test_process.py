@@ -1,0 +1,117 @@
+"""A real model in a real child process: killed, hung, missing."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from core.errors import EngineCrashed, EngineError, EngineTimeout
+from engines.base import AsrItem
+from serving.pools import process
+from serving.pools.process import ProcessWorker
+from tests.pipeline.fakes import Counts
+from tests.speech import say
+
+NANO = Path(__file__).parent.parent / "fixtures" / "whisper-nano"
+OPTIONS = {"model": str(NANO), "cpu_threads": 1}
+LIMIT_S = 60
+
+
+class Stop(Exception):
+    pass
+
+
+def with_worker(
+    scenario: Callable[[ProcessWorker], Awaitable[None]], name: str = "faster_whisper"
+) -> Counts:
+    metrics = Counts()
+
+    async def main() -> None:
+        worker = ProcessWorker("asr", name, OPTIONS, metrics)
+        async with asyncio.timeout(LIMIT_S), asyncio.TaskGroup() as tasks:
+            tasks.create_task(worker.run())
+            await scenario(worker)
+            raise Stop
+
+    try:
+        asyncio.run(main())
+    except* Stop:
+        pass
+    return metrics
+
+
+def clip(text: str) -> AsrItem:
+    return AsrItem("item_1", say(text, tail_ms=300), is_final=True)
+
+
+def test_a_killed_worker_loses_its_turn_and_the_next_works() -> None:
+    async def scenario(worker: ProcessWorker) -> None:
+        info = await worker.ready()
+        assert info.languages == ("en",)
+        (before,) = await worker.decode([clip("turn on the kitchen lights")])
+        assert before.text.lower().rstrip(".") == "turn on the kitchen lights"
+        first_pid = worker.pid
+        assert first_pid is not None
+        async with asyncio.TaskGroup() as tasks:
+            long = AsrItem("item_2", np.tile(say("set a timer"), 60), is_final=True)
+            lost = tasks.create_task(catch(worker.decode([long])))
+            await asyncio.sleep(0.05)  # the request is with the child, which takes far longer
+            os.kill(first_pid, signal.SIGKILL)
+        assert isinstance(lost.result(), EngineCrashed)
+        (after,) = await worker.decode([clip("turn off the kitchen lights")])
+        assert after.text.lower().rstrip(".") == "turn off the kitchen lights"
+        assert worker.pid != first_pid
+
+    metrics = with_worker(scenario)
+    assert metrics.counts["earshot_worker_restarts"] == 1
+
+
+def test_a_hung_worker_is_killed_and_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "CALL_TIMEOUT_S", 3.0)
+
+    async def scenario(worker: ProcessWorker) -> None:
+        await worker.ready()
+        assert worker.pid is not None
+        os.kill(worker.pid, signal.SIGSTOP)
+        assert isinstance(await catch(worker.decode([clip("hello")])), EngineTimeout)
+        (after,) = await worker.decode([clip("turn on the kitchen lights")])
+        assert "kitchen" in after.text.lower()
+
+    with_worker(scenario)
+
+
+def test_bad_audio_fails_one_call_not_the_worker() -> None:
+    async def scenario(worker: ProcessWorker) -> None:
+        await worker.ready()
+        pid = worker.pid
+        odd = AsrItem("item_1", np.zeros((2, 10), np.int16), is_final=True, language="xx")
+        outcome = await catch(worker.decode([odd]))
+        assert outcome is None or isinstance(outcome, EngineError)
+        (after,) = await worker.decode([clip("turn on the kitchen lights")])
+        assert "kitchen" in after.text.lower()
+        assert worker.pid == pid
+
+    with_worker(scenario)
+
+
+def test_an_engine_that_cannot_load_says_why() -> None:
+    async def main() -> None:
+        options = {"model": "/nowhere/whisper"}
+        worker = ProcessWorker("asr", "faster_whisper", options, Counts())
+        async with asyncio.timeout(LIMIT_S):
+            await worker.run()
+
+    with pytest.raises(EngineError, match="/nowhere/whisper"):
+        asyncio.run(main())
+
+
+async def catch(call: Awaitable[object]) -> EngineError | None:
+    try:
+        await call
+    except EngineError as exc:
+        return exc
+    return None
