@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import DecodeError, Meta, Struct
 from msgspec.json import decode as decode_json
 
 from core.audio import Pcm
 from core.errors import ConfigError, EngineMissing
-from engines.asr.whisper_windows import Padding, segments, window_frames
+from engines.asr.whisper_windows import Features, Padding, segments, stack, window_frames
 from engines.base import AsrInfo, AsrItem, AsrResult
 
 REQUIRES = {
@@ -28,8 +27,6 @@ REQUIRES = {
 }
 
 _NAME = "faster_whisper"
-
-Features = npt.NDArray[np.float32]
 
 SILENCE_PEAK = 16
 "-66 dBFS: below any microphone's own noise. Whisper invents words for digital silence."
@@ -48,8 +45,8 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     model: str
     "Folder of a converted model: model.bin, config.json, tokenizer.json."
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    compute_type: str = "default"
-    "CTranslate2's: default keeps what is on disk, int8 is the fast one on CPUs, float16 on GPUs."
+    compute_type: str | None = None
+    "CTranslate2's. None: float16 on a GPU; on a CPU int8, as good as float32, smaller and faster."
     cpu_threads: Annotated[int, Meta(ge=0, le=256)] = 0
     "0 lets CTranslate2 choose."
     beam_size: Annotated[int, Meta(ge=1, le=10)] = 1
@@ -83,7 +80,7 @@ class _Segment:
     item: int
     pcm: Pcm
     features: Features
-    "(mels, frames); the last frame is silence."
+    "The last frame is silence."
     prompt: tuple[int, ...]
     language: str | None
 
@@ -103,19 +100,12 @@ class FasterWhisper:
     def __init__(
         self, model: Any, tokenizer: Any, extractor: Any, notes: ModelNotes, settings: Settings
     ) -> None:
-        from faster_whisper.tokenizer import _LANGUAGE_CODES
-
         self._model, self._tokenizer, self._extractor = model, tokenizer, extractor
         self._notes, self._settings = notes, settings
-        languages = tuple(
-            code
-            for code in _LANGUAGE_CODES
-            if tokenizer.tokenizer.token_to_id(f"<|{code}|>") is not None
-        )
         self.info = AsrInfo(
             name=_NAME,
             model=Path(settings.model).name,
-            languages=languages if model.is_multilingual else ("en",),
+            languages=_languages(tokenizer) if model.is_multilingual else ("en",),
             max_batch=settings.max_batch,
             is_incremental=False,
         )
@@ -162,7 +152,9 @@ class FasterWhisper:
     def _run(self, batch: Sequence[_Segment]) -> list[_Scored]:
         longest = max(len(segment.pcm) for segment in batch)
         frames = window_frames(longest, self._notes.padding)
-        encoded = self._model.encode(_storage(_stack(batch, frames)))
+        encoded = self._model.encode(
+            _storage(stack([segment.features for segment in batch], frames))
+        )
         languages = self._languages(batch, encoded)
         prompts = [
             self._start(segment, language)
@@ -242,16 +234,18 @@ def create(settings: Settings) -> FasterWhisper:
         raise EngineMissing("asr", _NAME, f"no {', '.join(missing)} in {folder}")
     notes = _notes(folder, settings)
 
+    from ctranslate2 import get_cuda_device_count
     from ctranslate2.models import Whisper
     from faster_whisper.feature_extractor import FeatureExtractor
     from faster_whisper.tokenizer import Tokenizer
     from tokenizers import Tokenizer as TokenizerFile
 
+    on_gpu = settings.device == "cuda" or (settings.device == "auto" and get_cuda_device_count())
     try:
         model = Whisper(
             str(folder),
-            device=settings.device,
-            compute_type=settings.compute_type,
+            device="cuda" if on_gpu else "cpu",
+            compute_type=settings.compute_type or ("float16" if on_gpu else "int8"),
             intra_threads=settings.cpu_threads,
         )
     except (RuntimeError, ValueError) as exc:
@@ -259,6 +253,15 @@ def create(settings: Settings) -> FasterWhisper:
     file = TokenizerFile.from_file(str(folder / "tokenizer.json"))
     tokenizer = Tokenizer(file, model.is_multilingual, task="transcribe", language="en")
     return FasterWhisper(model, tokenizer, FeatureExtractor(model.n_mels), notes, settings)
+
+
+def _languages(tokenizer: Any) -> tuple[str, ...]:
+    """The tokens between start of transcript and the tasks, in the model's own order."""
+    first, end = (
+        tokenizer.sot + 1,
+        min(tokenizer.transcribe, tokenizer.tokenizer.token_to_id("<|translate|>")),
+    )
+    return tuple(tokenizer.tokenizer.id_to_token(i).strip("<|>") for i in range(first, end))
 
 
 def _notes(folder: Path, settings: Settings) -> ModelNotes:
@@ -278,16 +281,6 @@ def _notes(folder: Path, settings: Settings) -> ModelNotes:
         padding=settings.padding or notes.padding,
         min_confidence=notes.min_confidence if confidence is None else confidence,
     )
-
-
-def _stack(batch: Sequence[_Segment], frames: int) -> Features:
-    """(items, mels, frames); each item goes on with its own last frame, which is silence."""
-    return np.stack(
-        [
-            np.pad(s.features, ((0, 0), (0, max(0, frames - s.features.shape[1]))), mode="edge")
-            for s in batch
-        ]
-    )[:, :, :frames]
 
 
 def _storage(features: Features) -> Any:

@@ -1,10 +1,15 @@
 """Whisper hears windows of at most 30 s: where to cut long audio, how far to pad short audio."""
 
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples
+
+Features = npt.NDArray[np.float32]
+"Log-mel, shape (mels, frames)."
 
 Padding = Literal["max", "bucket", "longest", "nopad"]
 """How much of the 30 s window an utterance fills. The encoder's cost grows with it.
@@ -58,6 +63,16 @@ def window_frames(longest_samples: int, padding: Padding) -> int:
         case "nopad":
             needed = max(needed, _MIN_SAMPLES)
     return 2 * -(-needed // (2 * FRAME_SAMPLES))
+
+
+def stack(features: Sequence[Features], frames: int) -> npt.NDArray[np.float32]:
+    """Shape (items, mels, frames). Each goes on with its own last frame, which must be silence."""
+    return np.stack([_stretch(item, frames) for item in features])
+
+
+def _stretch(features: Features, frames: int) -> Features:
+    missing = max(0, frames - features.shape[1])
+    return np.pad(features, ((0, 0), (0, missing)), mode="edge")[:, :frames]
 
 
 def _quietest(pcm: Pcm) -> int:

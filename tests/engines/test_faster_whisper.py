@@ -3,13 +3,19 @@
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from faster_whisper.feature_extractor import FeatureExtractor
+from faster_whisper.tokenizer import Tokenizer
+from tokenizers import Tokenizer as TokenizerFile
+from tokenizers.models import WordLevel
 
 from core.audio import ASR_RATE_HZ, Pcm, silence
 from core.errors import ConfigError, EngineMissing
+from engines.asr.faster_whisper import FasterWhisper, ModelNotes, Settings
 from engines.asr.whisper_windows import (
     MAX_SEGMENT_SAMPLES,
     WINDOW_SAMPLES,
@@ -29,6 +35,12 @@ COMMANDS = {
     "what time is it": "en-us",
     "add milk and bread to the shopping list": "en-gb",
 }
+
+MULTILINGUAL = (
+    *("endoftext", "startoftranscript", "en", "de", "fr", "yue", "translate", "transcribe"),
+    *("startoflm", "startofprev", "nospeech", "notimestamps"),
+)
+"Special tokens in the order of a multilingual model."
 
 
 def load_nano(**options: Any) -> AsrModel:
@@ -98,6 +110,45 @@ def test_an_english_model_hears_english_whatever_is_asked(
 ) -> None:
     (result,) = decode(nano, say("what time is it"), language=language)
     assert (result.text, result.language) == ("what time is it", "en")
+
+
+class FakeMultilingual:
+    """Answers token 0 to everything and detects German; remembers its prompts."""
+
+    is_multilingual = True
+
+    def __init__(self) -> None:
+        self.prompts: list[list[int]] = []
+
+    def encode(self, features: Any) -> int:
+        return int(features.shape[0])
+
+    def detect_language(self, encoded: int) -> list[list[tuple[str, float]]]:
+        return [[("<|de|>", 0.9), ("<|en|>", 0.1)]] * encoded
+
+    def generate(self, encoded: int, prompts: list[list[int]], **_: Any) -> list[Any]:
+        self.prompts += prompts
+        return [SimpleNamespace(sequences_ids=[[0]], scores=[-0.1], no_speech_prob=0)] * encoded
+
+
+def test_a_multilingual_model_is_told_the_language_or_finds_it() -> None:
+    tokens = ["hello", *(f"<|{name}|>" for name in MULTILINGUAL)]
+    file = TokenizerFile(WordLevel({token: i for i, token in enumerate(tokens)}, tokens[1]))
+    tokenizer = Tokenizer(file, True, task="transcribe", language="en")
+    fake = FakeMultilingual()
+    model = FasterWhisper(
+        fake, tokenizer, FeatureExtractor(80), ModelNotes(), Settings(model="models/big")
+    )
+    assert model.info.languages == ("en", "de", "fr", "yue")
+    clip = say("what time is it")
+    items = [AsrItem("u", clip, True, language) for language in ("fr", None, "xx")]
+    results = [(result.text, result.language) for result in model.decode(items)]
+    assert results == [("hello", "fr"), ("hello", "de"), ("hello", "de")]
+    names = [[file.id_to_token(token) for token in prompt] for prompt in fake.prompts]
+    assert names == [
+        ["<|startoftranscript|>", f"<|{code}|>", "<|transcribe|>", "<|notimestamps|>"]
+        for code in ("fr", "de", "de")
+    ]
 
 
 def test_noise_is_rejected_and_says_nothing(nano: AsrModel) -> None:
