@@ -79,7 +79,7 @@ class ServerConfig(Section, frozen=True):
     drain_timeout_s: Annotated[
         float,
         Meta(ge=0, le=600, description="How long running turns may finish after SIGTERM."),
-    ] = 10.0
+    ] = 8.0  # `docker stop` kills after 10
     idle_timeout_s: Annotated[
         float,
         Meta(ge=5, le=86_400, description="A session with nothing said or asked ends after this."),
@@ -174,8 +174,11 @@ class TraceConfig(Section, frozen=True):
 
     path: Annotated[
         str,
-        Meta(description="JSONL file to append to; empty: no trace. It holds transcripts."),
+        Meta(description="JSONL file to append every session's events to; empty: no trace."),
     ] = ""
+    transcripts: Annotated[
+        bool, Meta(description="Also write what was said and answered; off, because it is private.")
+    ] = False
 
 
 class Config(Section, frozen=True):

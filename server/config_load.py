@@ -22,6 +22,13 @@ ENV_PREFIX = "EARSHOT_"
 DEFAULT_FILE = "earshot.toml"
 NOT_SETTINGS = ("EARSHOT_CONFIG",)
 "Names with our prefix that are no settings: where the file is, and `EARSHOT_CI_*` of test runs."
+FLAGS: Mapping[str, tuple[str, ...]] = {
+    "--host": ("server", "host"),
+    "--port": ("server", "port"),
+    "--tls": ("server", "tls"),
+    "--log-level": ("log", "level"),
+}
+"Options of the command line that are settings."
 SHORT_SECTIONS = ("server", "paths")
 "Sections a variable may leave out: EARSHOT_PORT is EARSHOT_SERVER__PORT."
 
@@ -57,9 +64,9 @@ def load(
     environ: Mapping[str, str],
     *,
     file: Path | None = None,
-    flags: Mapping[SettingPath, Any] | None = None,
+    flags: Mapping[str, str] | None = None,
 ) -> Effective:
-    """Read every source. `flags`: path -> value, as the command line gave them.
+    """Read every source. `flags`: `--port` -> text, as the command line gave them.
 
     Raises ConfigError with one line per problem.
     """
@@ -68,8 +75,8 @@ def load(
         draft.put(("paths", "state_dir"), f"{state_home}/earshot", "env:XDG_STATE_HOME")
     _add_file(draft, _find_file(environ, file))
     _add_environment(draft, environ)
-    for path, value in (flags or {}).items():
-        _add_leaf(draft, path, value, f"flag:--{path[-1].replace('_', '-')}")
+    for flag, value in (flags or {}).items():
+        _add_leaf(draft, FLAGS[flag], value, f"flag:{flag}")
     if draft.problems:
         raise ConfigError("\n".join(draft.problems))
     return Effective(msgspec.convert(draft.values, Config), draft.origins)
@@ -157,10 +164,10 @@ def _annotated(path: SettingPath) -> inspect.Type:
 def _add_leaf(draft: _Draft, path: SettingPath, value: Any, origin: str) -> None:
     """Check one value against its setting's type; text from variables is read as that type."""
     kind, inside = _resolve(path)
-    if kind is None:
-        raise ValueError(f"no such setting: {path}")  # a flag that was wired wrongly
-    is_text = origin.startswith("env:")
-    label = origin.removeprefix("env:") if is_text else ".".join(("config", *path))
+    assert kind is not None, f"no such setting: {path}"
+    source, _, name = origin.partition(":")
+    is_text = source in ("env", "flag")
+    label = name if is_text else ".".join(("config", *path))
     if inside:  # a key of an open table, e.g. EARSHOT_ASR__OPTIONS__MODEL
         draft.put(path, _as_toml(value), origin)
         return

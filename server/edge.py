@@ -5,7 +5,7 @@ Every response passes here: it gets a request id, and an error becomes one JSON 
 
 import logging
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Iterator, Mapping
 from http import HTTPStatus
 from time import perf_counter
 from typing import Any
@@ -153,6 +153,25 @@ def edge(metrics: Metrics, max_body_bytes: int) -> Middleware:
     return run
 
 
+class Contained:
+    """Runs work that outlives its request: a bug is logged and ends it, not its neighbours."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    async def __call__(self, work: Awaitable[None], name: str) -> None:
+        """Never raises, but for cancellation."""
+        try:
+            await work
+        except Exception as error:
+            known = _ours(error)
+            self._metrics.count("earshot_errors", code=known.code if known else EarshotError.code)
+            if known is None:
+                logger.error("%s failed", name, exc_info=error)
+            else:
+                logger.warning("%s ended: %s (%s)", name, known, known.code)
+
+
 def check_size(body_bytes: int | None, limit_bytes: int) -> None:
     """Refuse a body by its Content-Length, before reading it."""
     if body_bytes is not None and body_bytes > limit_bytes:
@@ -187,12 +206,6 @@ async def _answer(
 def _known(request: aioweb.Request, error: Exception) -> EarshotError | None:
     """The error as one of ours; None for a bug."""
     match error:
-        case EarshotError():
-            return error
-        case ExceptionGroup():
-            causes = list(_leaves(error))
-            is_ours = all(isinstance(cause, EarshotError) for cause in causes)
-            return next(c for c in causes if isinstance(c, EarshotError)) if is_ours else None
         case aioweb.HTTPRequestEntityTooLarge():
             return TooLarge(str(error.text))
         case aioweb.HTTPMethodNotAllowed():
@@ -205,7 +218,18 @@ def _known(request: aioweb.Request, error: Exception) -> EarshotError | None:
         case aioweb.HTTPException() if error.status < HTTPStatus.INTERNAL_SERVER_ERROR:
             return RequestError(error.text or error.reason)
         case _:
-            return None
+            return _ours(error)
+
+
+def _ours(error: Exception) -> EarshotError | None:
+    """One of our errors, also when task groups wrapped it; None for a bug."""
+    if isinstance(error, EarshotError):
+        return error
+    if not isinstance(error, ExceptionGroup):
+        return None
+    causes = list(_leaves(error))
+    found = [cause for cause in causes if isinstance(cause, EarshotError)]
+    return found[0] if len(found) == len(causes) else None
 
 
 def _leaves(group: ExceptionGroup[Any]) -> Iterator[BaseException]:
@@ -221,6 +245,7 @@ async def stamp(request: aioweb.Request, response: aioweb.StreamResponse) -> Non
     request[PREPARED] = response
     response.headers["X-Request-ID"] = request[REQUEST_ID]
     response.headers.setdefault("X-Content-Type-Options", "nosniff")
+    response.headers.popall("Server", None)  # versions help only those who look for holes
 
 
 def _route_of(request: aioweb.Request) -> str:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
-from typing import Any
 
 import msgspec
 from aiohttp import web as aioweb
@@ -19,12 +18,8 @@ class Health(msgspec.Struct, frozen=True, omit_defaults=True):
     version: str | None = None
     sessions: int | None = None
     max_sessions: int | None = None
-    loaded: Mapping[str, Any] | None = None
+    loaded: Mapping[str, str] | None = None
     "Kind of engine -> what serves it."
-
-
-Loaded = Callable[[], Health]
-"The whole report, as trusted callers get it."
 
 
 def health_routes(lifecycle: Lifecycle, details: Callable[[State], Health]) -> tuple[Route, ...]:

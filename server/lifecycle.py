@@ -8,11 +8,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Literal, Protocol
 
-from core.errors import Overloaded
-
 logger = logging.getLogger(__name__)
 
 State = Literal["starting", "ready", "draining"]
+
+SAME_SIGNAL_S = 0.1
+"Two signals within it are one: `timeout` and some supervisors send theirs twice at once."
+
+CLOSE_GRACE_S = 1.0
+"After their turns have had their time, sessions say goodbye and free what they hold."
 
 LEAVE_TIMEOUT_S = 2.0
 "After a second signal: workers die and sockets close in less, or we go without."
@@ -21,15 +25,22 @@ LEAVE_TIMEOUT_S = 2.0
 class Drains(Protocol):
     """What lets running work finish: `pipeline.sessions.Sessions`."""
 
+    @property
+    def count(self) -> int: ...
+
     async def drain(self, timeout_s: float) -> None: ...
 
 
 class Lifecycle:
-    """The server's state, and the wish to stop. `is_loaded` asks whether the models are there."""
+    """The server's state, and the wish to stop."""
 
-    def __init__(self, is_loaded: Callable[[], bool] = lambda: True) -> None:
-        self._is_loaded = is_loaded
+    def __init__(self) -> None:
+        self._is_loaded: Callable[[], bool] = lambda: False
         self._stop = asyncio.Event()
+
+    def watch(self, is_loaded: Callable[[], bool]) -> None:
+        """From now on `is_loaded` says whether every model is there; one may be restarting."""
+        self._is_loaded = is_loaded
 
     @property
     def state(self) -> State:
@@ -45,11 +56,6 @@ class Lifecycle:
         """Wait until somebody asked."""
         await self._stop.wait()
 
-    def check_open(self) -> None:
-        """Raises Overloaded (`draining`) once the server is about to end."""
-        if self._stop.is_set():
-            raise Overloaded("the server is restarting", retry_after_s=5, code="draining")
-
 
 @contextmanager
 def signals(lifecycle: Lifecycle) -> Iterator[None]:
@@ -57,10 +63,16 @@ def signals(lifecycle: Lifecycle) -> Iterator[None]:
     loop = asyncio.get_running_loop()
     main = asyncio.current_task()
 
+    first_at: float | None = None
+
     def asked(number: signal.Signals) -> None:
-        if lifecycle.state != "draining":
+        nonlocal first_at
+        if first_at is None:
+            first_at = loop.time()
             logger.info("%s: draining; once more leaves at once", number.name)
             lifecycle.stop()
+            return
+        if loop.time() - first_at < SAME_SIGNAL_S:
             return
         logger.warning("%s again: leaving without waiting", number.name)
         loop.call_later(LEAVE_TIMEOUT_S, os._exit, 1)  # were a worker to keep us
@@ -78,9 +90,9 @@ def signals(lifecycle: Lifecycle) -> Iterator[None]:
 
 
 async def drain(work: Drains, timeout_s: float) -> None:
-    """Let turns finish, but never longer than `timeout_s`, whatever the work does."""
+    """Let turns finish for `timeout_s` at most, and end whatever the work does."""
     try:
-        async with asyncio.timeout(timeout_s):
+        async with asyncio.timeout(timeout_s + CLOSE_GRACE_S):
             await work.drain(timeout_s)
     except TimeoutError:
-        logger.warning("drain: not all turns ended within %g s", timeout_s)
+        logger.warning("drain: sessions did not close; going without them")

@@ -95,7 +95,7 @@ def choose(
             if kind == "asr" and weights:
                 why = f"{WHISPER} is not installed, so the weights in the folder are of no use"
             return Choice(kind, name, wanted.options, why)
-    reasons = "; ".join(f"{e.name}: {e.reason}" for e in known if e.reason) or "none is there"
+    reasons = "; ".join(f"{e.name}: {e.reason or 'has no weights'}" for e in known) or "none known"
     raise EngineMissing(kind, AUTO, f"no {kind} engine can be used ({reasons})")
 
 

@@ -43,7 +43,7 @@ def test_later_sources_win(tmp_path: Path) -> None:
     effective = load(
         {"EARSHOT_PORT": "2", "EARSHOT_TURN__SILENCE_MS": "800"},
         file=file,
-        flags={("server", "port"): 3},
+        flags={"--port": "3"},
     )
     config = effective.config
     assert (config.server.host, config.server.port, config.turn.silence_ms) == ("127.0.0.2", 3, 800)
@@ -141,6 +141,11 @@ def test_wrong_files_name_the_key(text: str, message: str, tmp_path: Path) -> No
     with pytest.raises(ConfigError) as caught:
         load({}, file=write(tmp_path, text))
     assert str(caught.value).startswith(message)
+
+
+def test_a_wrong_flag_names_itself() -> None:
+    with pytest.raises(ConfigError, match=r"^--port: expected int in \[0, 65535\], got 'x'$"):
+        load({}, flags={"--port": "x"})
 
 
 def test_every_problem_is_told_at_once(tmp_path: Path) -> None:

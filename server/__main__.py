@@ -1,0 +1,134 @@
+"""`earshot`: one command, few subcommands, one clear line and an exit code for what goes wrong."""
+
+import argparse
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from core.errors import ConfigError, EarshotError
+from server.config_load import FLAGS, Effective, load
+from server.exits import Exit, exit_for, expected
+
+EPILOG = """exit codes:
+  0  done; for serve: stopped by a signal after draining
+  1  doctor: the main job cannot run here; otherwise an error of ours
+  2  wrong arguments or configuration
+  3  the address is in use
+  4  an engine or its weights are missing
+  5  talk: no connection, or it was refused or lost
+  130  interrupted
+
+Settings come from a TOML file (--config, EARSHOT_CONFIG, or ./earshot.toml), then from EARSHOT_*
+variables (EARSHOT_PORT, EARSHOT_TURN__SILENCE_MS), then from flags. `earshot config` lists them.
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; the process ends with what it returns."""
+    started = time.monotonic()
+    options = _parser(arguments).parse_args(arguments)
+    try:
+        return int(_run(options, started))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        return Exit.INTERRUPTED
+    except Exception as error:
+        known = expected(error)
+        if known is None:
+            raise
+        _complain(known)
+        return exit_for(known)
+
+
+def _run(options: argparse.Namespace, started: float) -> int:
+    match options.command:
+        case "serve":
+            from server import serve
+
+            serve.run(_effective(options).config, started)
+        case "config":
+            from server.config_show import show
+
+            print(show(_effective(options)), end="")
+        case "doctor":
+            return _doctor(options)
+        case "talk":
+            from bench import talk
+
+            return int(talk.main(options))
+    return Exit.OK
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    """A wrong configuration is a finding here, like all that keeps the job from running."""
+    from server import doctor
+
+    try:
+        effective = _effective(options)
+    except ConfigError as error:
+        wrong = (doctor.Finding("fail", line) for line in str(error).splitlines())
+        doctor.show(wrong)
+        return Exit.CANNOT_RUN
+    return Exit.OK if doctor.show(doctor.examine(effective.config)) else Exit.CANNOT_RUN
+
+
+def _effective(options: argparse.Namespace) -> Effective:
+    given = {flag: getattr(options, flag.strip("-").replace("-", "_")) for flag in FLAGS}
+    return load(
+        os.environ,
+        file=options.config,
+        flags={flag: value for flag, value in given.items() if value is not None},
+    )
+
+
+def _complain(error: EarshotError) -> None:
+    for line in str(error).splitlines():
+        print(f"earshot: {line}", file=sys.stderr)
+
+
+def _parser(arguments: Sequence[str] | None) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="earshot",
+        description="A self-hosted, real-time streaming voice assistant.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, what in (
+        ("serve", "start the server"),
+        ("config", "print every setting, its value and where the value came from"),
+        ("doctor", "say what is installed, reachable and chosen, and why"),
+    ):
+        _add_settings(commands.add_parser(name, help=what, description=what))
+    talk = commands.add_parser(
+        "talk", help="speak a recording or the microphone to a server and hear the answer"
+    )
+    # Its options are imported only when they are wanted: the client needs the WebRTC stack.
+    if "talk" in (sys.argv[1:] if arguments is None else arguments):
+        from bench.talk import add_arguments
+
+        add_arguments(talk)
+    return parser
+
+
+def _add_settings(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--config", type=Path, metavar="FILE", help="TOML file with the settings")
+    parser.add_argument("--host", metavar="ADDRESS", help="address to listen on")
+    parser.add_argument("--port", metavar="PORT", help="port to listen on; 0 takes a free one")
+    parser.add_argument("--tls", metavar="off|auto|CERT:KEY", help="HTTPS")
+    parser.add_argument("--log-level", metavar="LEVEL", help="debug, info, warning or error")
+
+
+class _Version(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: object, **__: object) -> None:
+        from server.version import product_version
+
+        print(f"earshot {product_version()}")
+        parser.exit()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,124 @@
+"""`earshot doctor`: what is installed, reachable, chosen, and why; whether the main job can run."""
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from core.errors import EarshotError
+from engines.registry import load
+from server.config import Config
+from server.engines import Survey, choose_one, survey
+from server.listeners import AddressInUse, bind, is_local_only
+from server.net import lan_addresses
+from serving.choose import KINDS, Choice
+
+Verdict = Literal["ok", "note", "fail"]
+
+MARKS = {"ok": "ok  ", "note": "note", "fail": "FAIL"}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at. A `fail` means that a spoken question gets no answer."""
+
+    verdict: Verdict
+    what: str
+
+
+def examine(config: Config) -> Iterator[Finding]:
+    """Look at everything, one after the other. Blocking; loads engines, downloads nothing."""
+    yield Finding("ok", f"Python {sys.version.split()[0]} at {sys.executable}")
+    found = survey(config.paths.models_dir)
+    yield from _machine(found)
+    yield _weights(config, found)
+    for kind in KINDS:
+        yield from _engines(config, kind, found)
+    yield from _listener(config)
+
+
+def show(findings: Iterator[Finding]) -> bool:
+    """Print findings as they come. True when nothing failed."""
+    failed = 0
+    for finding in findings:
+        print(f"{MARKS[finding.verdict]}  {finding.what}", flush=True)
+        failed += finding.verdict == "fail"
+    print()
+    if failed:
+        print(f"{failed} of these keep Earshot from answering; see FAIL above.")
+    else:
+        print("Earshot can listen and answer here.")
+    return not failed
+
+
+def _machine(found: Survey) -> Iterator[Finding]:
+    hardware = found.hardware
+    yield Finding("ok", f"{hardware.cores} cores, {hardware.memory_gb:.1f} GB of memory")
+    for gpu in hardware.gpus:
+        yield Finding(
+            "ok",
+            f"GPU {gpu.name}: {gpu.free_gb:.0f} of {gpu.memory_gb:.0f} GB free,"
+            f" compute capability {gpu.capability}",
+        )
+    if not hardware.gpus:
+        yield Finding("note", "no NVIDIA GPU (nvidia-smi lists none); the processor does the work")
+
+
+def _weights(config: Config, found: Survey) -> Finding:
+    folder = Path(config.paths.models_dir).expanduser().absolute()
+    if not found.weights:
+        return Finding(
+            "note", f"no Whisper weights in {folder}; `python -m bench.pull` fetches some"
+        )
+    listed = ", ".join(f"{w.path.name} ({w.size_mb:.0f} MB)" for w in found.weights)
+    return Finding("ok", f"Whisper weights in {folder}: {listed}")
+
+
+def _engines(config: Config, kind: str, found: Survey) -> Iterator[Finding]:
+    """What there is of a kind, which one is chosen, and whether it really loads."""
+    for name in KINDS:
+        if name == kind:
+            for engine in found.known[name]:
+                if not engine.installed:
+                    yield Finding("note", f"{kind}: {engine.name} is {engine.reason}")
+            yield _chosen(config, name, found)
+
+
+def _chosen(config: Config, kind: Literal["vad", "asr", "llm", "tts"], found: Survey) -> Finding:
+    try:
+        choice: Choice = choose_one(config, kind, found)
+        engine = load(kind, choice.name, choice.options)
+    except EarshotError as error:
+        return Finding("fail", f"{kind}: {error}")
+    if close := getattr(engine, "close", None):
+        close()
+    return Finding("ok", f"{kind}: {choice.name} ({choice.why})")
+
+
+def _listener(config: Config) -> Iterator[Finding]:
+    where = f"{config.server.host} port {config.server.port}"
+    try:
+        sockets = bind(config.server.host, config.server.port)
+    except AddressInUse as error:
+        yield Finding("note", f"{error} (perhaps Earshot itself)")
+        return
+    except EarshotError as error:
+        yield Finding("fail", str(error))
+        return
+    is_local = is_local_only(sockets)
+    for opened in sockets:
+        opened.close()
+    yield Finding("ok", f"{where} is free")
+    if is_local:
+        yield Finding("ok", "only this machine can connect, so no key is needed")
+    elif config.server.tls == "off":
+        addresses = ", ".join(str(a) for a in lan_addresses()) or "other machines"
+        yield Finding(
+            "note",
+            f"over http browsers give the microphone only on this machine, not at {addresses};"
+            " start with --tls auto",
+        )
+    yield Finding(
+        "note", "the browser asks for the microphone once per address; a refusal is undone there"
+    )

@@ -1,0 +1,47 @@
+"""The real clock and the trace file: what `core.ports` asks of the machine."""
+
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import msgspec
+
+from core.errors import ConfigError
+
+
+class SystemClock:
+    """A `Clock`."""
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    def wall(self) -> datetime:
+        return datetime.now().astimezone()
+
+
+class JsonlTrace:
+    """A `TraceSink`: one JSON object per line, whole lines only, so that a crash cuts nothing."""
+
+    def __init__(self, out: BinaryIO) -> None:
+        self._out = out
+
+    def write(self, record: Mapping[str, Any]) -> None:
+        self._out.write(msgspec.json.encode(record, enc_hook=str) + b"\n")
+
+
+@contextmanager
+def open_trace(path: str) -> Iterator[JsonlTrace | None]:
+    """Append to the file, readable by its owner only; None for an empty path."""
+    if not path:
+        yield None
+        return
+    try:
+        descriptor = os.open(Path(path).expanduser(), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise ConfigError(f"config.trace.path: {path}: {error.strerror or error}") from error
+    with os.fdopen(descriptor, "wb", buffering=0) as out:
+        yield JsonlTrace(out)

@@ -1,0 +1,46 @@
+"""Sockets: every address of a host, one line for a taken port."""
+
+import socket
+
+import pytest
+
+from core.errors import ConfigError
+from server.listeners import AddressInUse, bind, is_local_only, urls
+
+
+def test_a_free_port_is_shared_by_all_addresses_of_a_name() -> None:
+    sockets = bind("localhost", 0)
+    try:
+        assert len({opened.getsockname()[1] for opened in sockets}) == 1
+        assert is_local_only(sockets)
+        port = sockets[0].getsockname()[1]
+        assert urls("localhost", sockets, is_tls=True) == [f"https://localhost:{port}"]
+    finally:
+        for opened in sockets:
+            opened.close()
+
+
+def test_every_address_means_other_machines() -> None:
+    sockets = bind("0.0.0.0", 0)
+    try:
+        assert not is_local_only(sockets)
+        assert urls("0.0.0.0", sockets, is_tls=False)[0].startswith("http://127.0.0.1:")
+    finally:
+        for opened in sockets:
+            opened.close()
+
+
+def test_a_taken_port_is_one_line() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(AddressInUse) as caught:
+            bind("127.0.0.1", port)
+    assert str(caught.value) == (
+        f"127.0.0.1:{port} is in use by another program; choose another with --port"
+    )
+
+
+@pytest.mark.parametrize("host", ["192.0.2.1", "no such host", "x" * 300])
+def test_an_address_that_is_not_ours_names_the_setting(host: str) -> None:
+    with pytest.raises(ConfigError, match=r"^config\.server\.host: "):
+        bind(host, 0)

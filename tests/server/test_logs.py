@@ -1,0 +1,83 @@
+"""Log lines: request ids, JSON, and no secrets or transcripts."""
+
+import io
+import logging
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+
+from server.config import LogConfig
+from server.logs import TRANSCRIPTS, redact, request_id, set_up
+
+KEY = "kEy-0123456789abcdef"
+
+
+@pytest.fixture(autouse=True)
+def restored() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:], root.level = handlers, level
+    logging.getLogger(TRANSCRIPTS).disabled = False
+    logging.captureWarnings(capture=False)
+
+
+def lines(config: LogConfig) -> list[str]:
+    """What three records look like: a plain one, one with the key, one with a traceback."""
+    out = io.StringIO()
+    set_up(config, secrets=[KEY, ""], stream=out)
+    logger = logging.getLogger("test")
+    token = request_id.set("req_1")
+    logger.info("plain %d", 1)
+    request_id.reset(token)
+    logger.warning("key is %s", KEY)
+    try:
+        raise ValueError(f"Bearer {KEY}")
+    except ValueError:
+        logger.exception("failed")
+    logger.debug("hidden")
+    logging.getLogger(TRANSCRIPTS).info("turn on the light")
+    logging.getLogger("aiortc").info("chatter")
+    return out.getvalue().splitlines()
+
+
+def test_text_lines() -> None:
+    found = lines(LogConfig())
+    assert found[0].endswith("INFO    test: plain 1 [req_1]")
+    assert found[1].endswith("WARNING test: key is [secret]")
+    text = "\n".join(found)
+    assert KEY not in text
+    assert "Traceback" in text
+    assert "hidden" not in text
+    assert "turn on" not in text
+    assert "chatter" not in text
+
+
+def test_json_lines() -> None:
+    records = [msgspec.json.decode(line) for line in lines(LogConfig(json=True))]
+    assert [record["level"] for record in records] == ["info", "warning", "error"]
+    assert records[0]["request_id"] == "req_1"
+    assert records[0]["message"] == "plain 1"
+    assert "request_id" not in records[1]
+    assert "Bearer [secret]" in records[2]["traceback"]
+    assert all(record["time"].endswith("+00:00") for record in records)
+
+
+def test_transcripts_are_logged_only_when_asked_for() -> None:
+    assert any("turn on the light" in line for line in lines(LogConfig(transcripts=True)))
+
+
+@pytest.mark.parametrize(
+    ("text", "clean"),
+    [
+        ("Authorization: Bearer abcdef123", "Authorization: Bearer [secret]"),
+        ("realtime, openai-insecure-api-key.abcd-1", "realtime, openai-insecure-api-key.[secret]"),
+        ("https://x/#key=abcdef", "https://x/#key=[secret]"),
+        ("got ek_0123abcd here", "got ek_[secret] here"),
+        ("a bearer of news", "a bearer of news"),
+        ("week-long task-list", "week-long task-list"),
+    ],
+)
+def test_what_looks_like_a_secret_is_hidden(text: str, clean: str) -> None:
+    assert redact(text) == clean

@@ -1,0 +1,71 @@
+"""Metrics: declared once, used as declared, by every line of the product."""
+
+import ast
+from collections.abc import Iterator
+
+import pytest
+
+from server.metrics import METRICS, PrometheusMetrics
+from tests.repo.files import PACKAGES, python_files
+
+CALLS = {"count": "counter", "observe": "histogram", "gauge": "gauge"}
+
+
+def uses() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
+    """Every `metrics.count("earshot_...", label=...)`: where, kind, name, labels."""
+    for path in python_files(*PACKAGES):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            match node:
+                case ast.Call(
+                    func=ast.Attribute(attr=method),
+                    args=[ast.Constant(value=str(name)), *_],
+                    keywords=keywords,
+                ) if method in CALLS and name.startswith("earshot_"):
+                    labels = tuple(sorted(keyword.arg or "" for keyword in keywords))
+                    yield f"{path.name}:{node.lineno}", CALLS[method], name, labels
+
+
+def test_every_use_is_declared_with_its_kind_and_labels() -> None:
+    found = list(uses())
+    assert len(found) >= 8
+    wrong = [
+        f"{where}: {kind} {name}{labels}"
+        for where, kind, name, labels in found
+        if name not in METRICS
+        or METRICS[name].kind != kind
+        or tuple(sorted(METRICS[name].labels)) != labels
+    ]
+    assert wrong == []
+
+
+def test_no_label_can_grow_without_end() -> None:
+    allowed = {"stage", "status", "code", "kind", "route"}
+    assert {label for declared in METRICS.values() for label in declared.labels} <= allowed
+
+
+def test_values_are_shown() -> None:
+    metrics = PrometheusMetrics()
+    metrics.count("earshot_asr_items", 3)
+    metrics.count("earshot_errors", code="engine_crashed")
+    metrics.observe("earshot_stage_seconds", 0.04, stage="asr")
+    metrics.gauge("earshot_sessions", 2)
+    shown = metrics.exposition().decode()
+    for line in (
+        "earshot_asr_items_total 3.0",
+        'earshot_errors_total{code="engine_crashed"} 1.0',
+        'earshot_stage_seconds_bucket{le="0.05",stage="asr"} 1.0',
+        'earshot_stage_seconds_bucket{le="0.025",stage="asr"} 0.0',
+        "earshot_sessions 2.0",
+        "process_resident_memory_bytes",
+    ):
+        assert line in shown
+
+
+def test_an_undeclared_name_or_label_is_a_bug() -> None:
+    metrics = PrometheusMetrics()
+    with pytest.raises(KeyError, match="earshot_typo"):
+        metrics.count("earshot_typo")
+    with pytest.raises(ValueError, match="label"):
+        metrics.count("earshot_errors", session="x")
+    with pytest.raises(AssertionError, match="no histogram"):
+        metrics.observe("earshot_errors", 1, code="x")
