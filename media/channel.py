@@ -15,7 +15,11 @@ MAX_EARLY_MESSAGES = 256
 
 
 class EventChannel:
-    """Sends in order, never blocks. `on_lagging` is called once a bound is passed."""
+    """Sends in order, never blocks, never raises: the owner is told, and closes.
+
+    `on_lagging` when a bound is passed; `on_too_large` for a text the peer does not take (browsers
+    take 256 KiB).
+    """
 
     def __init__(
         self,
@@ -23,10 +27,12 @@ class EventChannel:
         on_message: Callable[[str | bytes], None],
         on_closed: Callable[[], None],
         on_lagging: Callable[[], None],
+        on_too_large: Callable[[], None],
         max_buffered_bytes: int = MAX_BUFFERED_BYTES,
     ) -> None:
         self._on_open, self._on_message = on_open, on_message
         self._on_closed, self._on_lagging = on_closed, on_lagging
+        self._on_too_large = on_too_large
         self._max_buffered_bytes = max_buffered_bytes
         self._channel: RTCDataChannel | None = None
         self._early: list[str] = []
@@ -51,7 +57,10 @@ class EventChannel:
             if len(self._early) > MAX_EARLY_MESSAGES:
                 self._on_lagging()
         elif self._channel.readyState == "open":
-            self._channel.send(text)
+            try:
+                self._channel.send(text)
+            except ValueError:  # aiortc's word for a text above the peer's max-message-size
+                self._on_too_large()
             if self._channel.bufferedAmount > self._max_buffered_bytes:
                 self._on_lagging()
 

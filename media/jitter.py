@@ -29,7 +29,9 @@ class JitterStats:
 class JitterBuffer(Generic[T]):
     """Holds up to `depth` packets. One packet in, at most one out, in order.
 
-    So the delay is `depth` packets, always: a loss costs the lost packet and nothing else.
+    So the delay is `depth` packets, always: a loss costs the lost packet and nothing else. It has
+    no clock: packets held wait for the next arrival, so n losses in a row make them n packets
+    late, once.
     """
 
     def __init__(self, depth: int) -> None:

@@ -43,6 +43,8 @@ class CloseReason(StrEnum):
     "Nothing came for vanished_timeout_s, or ICE consent expired."
     LAGGING = "lagging"
     "It did not take our events."
+    EVENT_TOO_LARGE = "event_too_large"
+    "We had an event above what it takes (256 KiB in browsers), and may not lose one."
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,7 @@ class Peer:
             on_message=self._on_message,
             on_closed=lambda: self.stop(CloseReason.REMOTE_CLOSED),
             on_lagging=lambda: self.stop(CloseReason.LAGGING),
+            on_too_large=lambda: self.stop(CloseReason.EVENT_TOO_LARGE),
             max_buffered_bytes=settings.max_buffered_bytes,
         )
         self._pc.on("datachannel", self._channel.attach)
@@ -151,7 +154,7 @@ class Peer:
         return self._reason
 
     def send(self, text: str) -> None:
-        """Send over the event channel, in order. Never blocks: a peer that lags is closed."""
+        """Send over the event channel, in order. Never blocks or raises: see CloseReason."""
         self._channel.send(text)
 
     def stop(self, reason: CloseReason = CloseReason.CLOSED) -> None:

@@ -278,6 +278,19 @@ def test_a_peer_that_does_not_take_events_is_closed() -> None:
     run(main())
 
 
+def test_a_text_above_what_the_peer_takes_ends_the_call() -> None:
+    async def scene(offerer: End, answerer: End) -> None:
+        answerer.peer.send("x" * 262_144)
+        assert len(await offerer.messages.get()) == 262_144
+        answerer.peer.send("x" * 262_145)
+
+    async def main() -> None:
+        reasons = await in_call(scene, End(500), End(500))
+        assert reasons == (CloseReason.REMOTE_CLOSED, CloseReason.EVENT_TOO_LARGE)
+
+    run(main())
+
+
 def test_too_many_early_texts_close_the_peer() -> None:
     async def main() -> None:
         answerer = End(500)
