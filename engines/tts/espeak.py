@@ -15,7 +15,7 @@ from typing import Annotated, Protocol
 from msgspec import Meta, Struct
 
 from core.audio import AudioFrame, Pcm
-from core.errors import EngineError, RequestError
+from core.errors import EngineError, RequestError, TooLarge
 from engines.base import TtsInfo
 from engines.tts.espeak_library import NORMAL_WORDS_PER_MINUTE, EspeakLibrary, Sink, espeak_library
 
@@ -23,6 +23,9 @@ REQUIRES = {"espeakng_loader": "espeakng-loader"}
 
 MAX_CLAUSE_CHARS = 300
 "One job: about 10 ms of work and 20 s of audio, the most that waits for a slow listener."
+
+MAX_CHUNK_CHARS = 20_000
+"Twenty minutes of speech. A chunk is cleaned in one go on the event loop: 5 ms for this much."
 
 MIN_SPEED, MAX_SPEED = 0.25, 4.0
 "What callers may ask for. The library itself stops at 80 and 450 words per minute."
@@ -64,11 +67,14 @@ class EspeakTts:
     async def speak(
         self, text: AsyncIterable[str], *, language: str, voice: str | None = None, speed: float = 1
     ) -> AsyncGenerator[AudioFrame, None]:
-        """See `Tts.speak`. Raises RequestError for an unknown language, voice or speed."""
+        """See `Tts.speak`. Raises RequestError for an unknown language, voice or speed, TooLarge
+        for a chunk beyond MAX_CHUNK_CHARS."""
         name = self._voice(language, voice)
         words_per_minute = self._words_per_minute(speed)
         start = 0
         async for chunk in text:
+            if len(chunk) > MAX_CHUNK_CHARS:
+                raise TooLarge(f"text of {len(chunk)} characters, limit {MAX_CHUNK_CHARS}")
             for clause in split_clauses(sanitise(chunk)):
                 async with aclosing(self._clause(clause, name, words_per_minute)) as parts:
                     async for pcm in parts:

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from core.audio import AudioFrame, Pcm
-from core.errors import EngineError, RequestError
+from core.errors import EngineError, RequestError, TooLarge
 from engines.base import TtsInfo
 from engines.tts.espeak import (
+    MAX_CHUNK_CHARS,
     MAX_CLAUSE_CHARS,
     EspeakTts,
     Settings,
@@ -189,6 +190,13 @@ def test_wrong_requests_say_what_is_allowed(
     with pytest.raises(RequestError, match=message) as caught:
         asyncio.run(scenario())
     assert caught.value.param == param
+
+
+def test_a_chunk_has_a_limit() -> None:
+    library = FakeLibrary()
+    with pytest.raises(TooLarge, match="text of 20001 characters, limit 20000"):
+        asyncio.run(speak(engine(library), "x" * (MAX_CHUNK_CHARS + 1)))
+    assert library.spoken == []
 
 
 @pytest.mark.parametrize(
