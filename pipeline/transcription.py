@@ -15,6 +15,8 @@ from serving.scheduler import Priority
 
 logger = logging.getLogger(__name__)
 
+FIRST_PARTIAL_MS = 700
+"Padding and a word or two: on less, recognisers guess, and two equal guesses look stable."
 PARTIAL_EVERY_MS = 200
 "New audio that a partial waits for: about one syllable, so that words appear as they are spoken."
 
@@ -49,7 +51,8 @@ class Utterance:
         """The next samples, 16 kHz."""
         self._chunks.append(pcm)
         self._samples += len(pcm)
-        if samples_to_ms(self._samples - self._decoded_samples, ASR_RATE_HZ) >= PARTIAL_EVERY_MS:
+        new_ms = samples_to_ms(self._samples - self._decoded_samples, ASR_RATE_HZ)
+        if new_ms >= PARTIAL_EVERY_MS and self.audio_ms >= FIRST_PARTIAL_MS:
             self._grew.set()
 
     def follow(
