@@ -27,6 +27,7 @@ from engines.wire import (
     WireItem,
     frame,
     reply_reader,
+    worker_command,
 )
 
 logger = logging.getLogger(__name__)
@@ -119,7 +120,7 @@ class ProcessWorker:
         ours, theirs = socket.socketpair()
         with theirs:
             self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "engines.worker", "--fd", str(theirs.fileno())),
+                *worker_command(sys.executable, theirs.fileno()),
                 pass_fds=(theirs.fileno(),),
                 stdin=asyncio.subprocess.DEVNULL,
             )
