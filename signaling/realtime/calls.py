@@ -126,22 +126,25 @@ class Call:
 
     async def run(self, offer_sdp: str, terms: Terms, idle_timeout_s: float) -> None:
         """Until the peer is gone or the session over; everything is freed then."""
+        refusal: EarshotError | None = None
         try:
             async with self._sessions.open(
                 terms.settings, paced_by="server", conversation_id=terms.conversation_id
             ) as session:
-                await self._answer(session, offer_sdp, terms, idle_timeout_s)
+                refusal = await self._answer(session, offer_sdp, terms, idle_timeout_s)
         except EarshotError as error:
             if self.answered.done():
                 raise
-            self.answered.set_exception(error)
+            refusal = error
         finally:
             if not self.answered.done():
-                self.answered.set_exception(EarshotError("the call could not be set up"))
+                unknown = EarshotError("the call could not be set up")
+                self.answered.set_exception(refusal or unknown)
 
     async def _answer(
         self, session: Session, offer_sdp: str, terms: Terms, idle_timeout_s: float
-    ) -> None:
+    ) -> EarshotError | None:
+        """Lead the whole call; or return why the offer cannot be answered."""
         peer = self._peer = Peer(
             PeerCallbacks(
                 pull=session.pull,
@@ -154,12 +157,10 @@ class Call:
         try:
             answer = await peer.answer(offer_sdp)
         except EarshotError as error:
-            if not self.answered.done():
-                self.answered.set_exception(error)
-            return
-        if self.answered.done():
+            return error
+        if self.answered.done():  # nobody waits for it any more
             await peer.close()
-            return
+            return None
         self.answered.set_result(answer)
         connection = Connection(
             session,
@@ -171,6 +172,7 @@ class Call:
             home=self._home,
         )
         await self._talk(peer, connection)
+        return None
 
     async def _talk(self, peer: Peer, connection: Connection) -> None:
         async with asyncio.TaskGroup() as tasks:

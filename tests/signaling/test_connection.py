@@ -1,0 +1,326 @@
+"""One connection in virtual time: what it asks of the session, what it survives, how it ends."""
+
+import asyncio
+import json
+from base64 import b64encode
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from core.errors import Conflict, EngineMissing, RequestError
+from core.events import InputCleared, ResponseCreated
+from core.items import FunctionOutputItem, MessageItem, TextPart
+from pipeline.settings import ResponseRequest, SessionSettings
+from signaling.realtime.connection import ClientGone, ClientLagging, Connection, End
+from signaling.realtime.session import Terms
+from signaling.realtime.translate import Transport
+from tests.loop import run_virtual
+from tests.signaling.fakes import Client, CountingHome
+
+Scene = Callable[[Connection], Awaitable[Any]]
+Event = dict[str, Any]
+
+USER_ITEM = {
+    "type": "message",
+    "id": "item_1",
+    "role": "user",
+    "content": [{"type": "input_text", "text": "hi"}],
+}
+OUTPUT_ITEM = {"type": "function_call_output", "id": "item_2", "call_id": "c", "output": "{}"}
+
+
+def play(client: Client, scene: Scene, **options: Any) -> tuple[End, float]:
+    """Run a connection and a scene beside it; how it ended, and after how many seconds."""
+    ends: list[End] = []
+
+    async def main() -> None:
+        connection = client.connection(**options)
+        async with asyncio.TaskGroup() as tasks:
+            running = tasks.create_task(connection.run())
+            await asyncio.sleep(0)
+            await scene(connection)
+            ends.append(await running)
+
+    seconds = run_virtual(main())
+    return ends[0], seconds
+
+
+def sends(*events: Event | str) -> Scene:
+    """Send events, then hang up."""
+
+    async def scene(connection: Connection) -> None:
+        for event in events:
+            await connection.receive(event if isinstance(event, str) else json.dumps(event))
+        connection.close()
+
+    return scene
+
+
+def converse(client: Client, *events: Event | str, **options: Any) -> list[Event]:
+    """What the client was sent after `session.created`."""
+    assert play(client, sends(*events), **options)[0] is End.CLIENT
+    assert client.types[0] == "session.created"
+    return client.sent[1:]
+
+
+def append(pcm: bytes) -> Event:
+    return {"type": "input_audio_buffer.append", "audio": b64encode(pcm).decode()}
+
+
+ASKS: list[tuple[Event, tuple[Any, ...]]] = [
+    ({"type": "input_audio_buffer.commit"}, ("commit_input",)),
+    ({"type": "input_audio_buffer.clear"}, ("clear_input",)),
+    (
+        {"type": "conversation.item.create", "item": USER_ITEM, "previous_item_id": "root"},
+        ("add_item", MessageItem("item_1", "user", (TextPart("hi"),)), "root"),
+    ),
+    (
+        {"type": "conversation.item.create", "item": OUTPUT_ITEM},
+        ("add_item", FunctionOutputItem("item_2", "c", "{}"), None),
+    ),
+    (
+        {
+            "type": "conversation.item.truncate",
+            "item_id": "a",
+            "content_index": 0,
+            "audio_end_ms": 7,
+        },
+        ("truncate", "a", 7),
+    ),
+    ({"type": "response.create"}, ("create_response", ResponseRequest())),
+    ({"type": "response.cancel", "response_id": "resp_1"}, ("cancel_response", "resp_1")),
+]
+
+
+@pytest.mark.parametrize(("event", "asked"), ASKS)
+def test_events_ask_the_session(event: Event, asked: tuple[Any, ...]) -> None:
+    client = Client()
+    assert converse(client, event) == []
+    assert client.session.asked == [asked]
+
+
+def test_an_item_without_id_gets_one() -> None:
+    client = Client()
+    item = {key: value for key, value in USER_ITEM.items() if key != "id"}
+    converse(client, {"type": "conversation.item.create", "item": item})
+    assert client.session.asked[0][1].id.startswith("item_")
+
+
+def test_an_update_is_applied_and_shown() -> None:
+    client = Client()
+    session = {"type": "realtime", "instructions": "Be brief.", "include": ["earshot.turn"]}
+    [updated] = converse(client, {"type": "session.update", "session": session})
+    assert client.session.asked == [("configure", SessionSettings(instructions="Be brief."))]
+    assert updated["type"] == "session.updated"
+    assert updated["session"]["instructions"] == "Be brief."
+    assert updated["session"]["include"] == ["earshot.turn"]
+
+
+def test_a_refused_update_changes_nothing() -> None:
+    client = Client()
+    client.session.refuses = RequestError("not heard", code="unsupported_language")
+    german = {"audio": {"input": {"transcription": {"language": "xx"}}}, "type": "realtime"}
+    error, updated = converse(
+        client,
+        {"type": "session.update", "event_id": "c9", "session": german},
+        {"type": "session.update", "session": {"type": "realtime"}},
+    )
+    assert error["error"] == {
+        "type": "invalid_request_error",
+        "code": "unsupported_language",
+        "message": "not heard",
+        "param": "session.audio.input.transcription.language",
+        "event_id": "c9",
+    }
+    assert updated["session"]["audio"]["input"]["transcription"]["language"] is None
+
+
+SURVIVED: list[tuple[Event | str, str, Transport]] = [
+    ("{", "invalid_json", "websocket"),
+    ({"type": "nonsense"}, "unknown_event_type", "websocket"),
+    ({"type": "session.update", "session": {}}, "missing_required_parameter", "websocket"),
+    ({"type": "conversation.item.delete", "item_id": "a"}, "unsupported_event", "websocket"),
+    ({"type": "conversation.item.retrieve", "item_id": "a"}, "unsupported_event", "websocket"),
+    ({"type": "output_audio_buffer.clear"}, "unsupported_event", "websocket"),
+    (append(b"\0\0"), "unsupported_event", "webrtc"),
+    (append(b"\0\0\0"), "invalid_audio", "websocket"),
+    ({"type": "input_audio_buffer.append", "audio": "%%%%"}, "invalid_audio", "websocket"),
+    ({"type": "input_audio_buffer.append", "audio": "é"}, "invalid_audio", "websocket"),
+    (
+        {
+            "type": "conversation.item.create",
+            "item": {**USER_ITEM, "content": [{"type": "input_audio", "audio": "AAAA"}]},
+        },
+        "missing_required_parameter",
+        "websocket",
+    ),
+    (
+        {
+            "type": "conversation.item.create",
+            "item": {**USER_ITEM, "content": [{"type": "input_image", "image_url": "data:"}]},
+        },
+        "invalid_value",
+        "websocket",
+    ),
+]
+
+
+@pytest.mark.parametrize(("event", "code", "transport"), SURVIVED)
+def test_a_connection_survives_what_is_wrong(
+    event: Event | str, code: str, transport: Transport
+) -> None:
+    client = Client()
+    errors = converse(client, event, {"type": "response.create"}, transport=transport)
+    assert [error["error"]["code"] for error in errors] == [code]
+    assert client.session.asked == [("create_response", ResponseRequest())]
+    assert client.metrics.counts["earshot_errors"] == 1
+
+
+@pytest.mark.parametrize(
+    ("refuses", "kind", "code"),
+    [
+        (Conflict("no", code="response_cancel_not_active"), "invalid_request_error", None),
+        (EngineMissing("asr", "whisper"), "server_error", "engine_missing"),
+    ],
+)
+def test_what_the_session_refuses_is_an_error_event(
+    refuses: RequestError | EngineMissing, kind: str, code: str | None
+) -> None:
+    client = Client()
+    client.session.refuses = refuses
+    [error] = converse(client, {"type": "response.cancel", "event_id": "c3"})
+    assert error["error"]["type"] == kind
+    assert error["error"]["code"] == (code or refuses.code)
+    assert error["error"]["event_id"] == "c3"
+
+
+def test_binary_is_refused() -> None:
+    client = Client()
+
+    async def scene(connection: Connection) -> None:
+        await connection.refuse_binary()
+        connection.close()
+
+    play(client, scene)
+    assert client.sent[1]["error"]["code"] == "invalid_json"
+
+
+def test_audio_arrives_at_16_khz_however_it_is_cut() -> None:
+    second = (8000 * np.sin(np.arange(24_000) / 12)).astype("<i2").tobytes()
+    whole, cut = Client(), Client()
+    assert converse(whole, append(second)) == []
+    pieces = [second[at : at + 1234] for at in range(0, len(second), 1234)]
+    assert converse(cut, *(append(piece) for piece in pieces)) == []
+    at_once, in_pieces = (np.concatenate([f.pcm for f in c.session.frames]) for c in (whole, cut))
+    assert np.array_equal(at_once, in_pieces)
+    assert 15_900 <= len(at_once) <= 16_000
+    for client in (whole, cut):
+        frames = client.session.frames
+        assert [f.start for f in frames[1:]] == [f.end for f in frames[:-1]]
+        assert max(f.duration_ms for f in frames) <= 100
+
+
+def test_an_idle_session_is_told_and_ended() -> None:
+    client = Client()
+
+    async def scene(connection: Connection) -> None:
+        await asyncio.sleep(50)
+        await connection.receive(json.dumps(append(b"\0\0")))
+        await asyncio.sleep(50)
+        client.session.events.put(InputCleared())
+
+    end, seconds = play(client, scene, idle_timeout_s=60)
+    assert (end, seconds) == (End.IDLE, 160)
+    assert client.sent[-1]["error"]["code"] == "session_idle"
+
+
+def test_the_server_may_end_the_session() -> None:
+    client = Client()
+
+    async def scene(_: Connection) -> None:
+        client.session.events.put(InputCleared())
+        client.session.close()
+
+    assert play(client, scene)[0] is End.SERVER
+    assert client.types == ["session.created", "input_audio_buffer.cleared"]
+
+
+@pytest.mark.parametrize(
+    ("error", "end"), [(ClientGone("x"), End.CLIENT), (ClientLagging("x"), End.LAGGING)]
+)
+def test_a_client_that_cannot_be_reached_ends_the_session(error: Exception, end: End) -> None:
+    client = Client()
+
+    async def broken() -> None:
+        raise error
+
+    async def scene(connection: Connection) -> None:
+        client.takes = broken
+        client.session.events.put(InputCleared())
+        client.session.events.put(InputCleared())
+        await asyncio.sleep(1)
+        await connection.receive("{")
+
+    assert play(client, scene)[0] is end
+    assert client.types == ["session.created"]
+
+
+def test_a_client_that_reads_too_slowly_is_cut_off() -> None:
+    client = Client()
+
+    async def scene(connection: Connection) -> None:
+        for _ in range(20):
+            client.session.events.put(ResponseCreated("resp_1", "text"))
+
+    assert play(client, scene)[0] is End.LAGGING
+
+
+def test_the_home_is_sent_to_those_who_ask_and_the_latest_wins() -> None:
+    client, home = Client(), CountingHome()
+
+    async def slowly() -> None:
+        await asyncio.sleep(1)
+
+    def update(**session: Any) -> str:
+        return json.dumps({"type": "session.update", "session": {"type": "realtime", **session}})
+
+    async def scene(connection: Connection) -> None:
+        home.change()
+        await asyncio.sleep(1)
+        assert client.types == ["session.created"]
+        await connection.receive(update(include=["earshot.home"]))
+        await asyncio.sleep(1)
+        client.takes = slowly
+        for _ in range(5):
+            home.change()
+            await asyncio.sleep(0.1)
+        await asyncio.sleep(5)
+        client.takes = None
+        language = {"input": {"transcription": {"language": "de"}}}
+        await connection.receive(update(audio=language))
+        await asyncio.sleep(1)
+        await connection.receive(update(include=[]))
+        await asyncio.sleep(1)
+        home.change()
+        await asyncio.sleep(1)
+        assert home.watchers == 0
+        connection.close()
+
+    play(client, scene, home=home)
+    seen = [event["home"] for event in client.sent if event["type"] == "earshot.home"]
+    assert [home["revision"] for home in seen] == [1, 2, 6, 6]
+    assert [home["language"] for home in seen] == [None, None, None, "de"]
+
+
+def test_the_home_is_sent_at_once_when_it_was_asked_for_in_the_offer() -> None:
+    client, home = Client(), CountingHome()
+
+    async def scene(connection: Connection) -> None:
+        await asyncio.sleep(1)
+        connection.close()
+
+    play(client, scene, terms=Terms(include=frozenset({"earshot.home"})), home=home)
+    assert client.types == ["session.created", "earshot.home"]
+    assert home.watchers == 0
