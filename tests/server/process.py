@@ -1,0 +1,87 @@
+"""`earshot` as its users start it: a process of its own, without this machine's settings."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.shared import ROOT
+
+WHISPER = ROOT / "tests" / "fixtures" / "whisper-nano"
+TIMEOUT_S = 30.0
+
+LOADS_HERE: Mapping[str, str] = {
+    "EARSHOT_ASR__ENGINE": "faster_whisper",
+    "EARSHOT_ASR__OPTIONS__MODEL": str(WHISPER),
+}
+"A recogniser that every checkout has."
+
+
+def environment(folder: Path, **settings: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("EARSHOT_")}
+    return {**kept, "XDG_STATE_HOME": str(folder), "PYTHONPATH": str(ROOT), **settings}
+
+
+def run(
+    folder: Path, *arguments: str, settings: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """One command to its end."""
+    return subprocess.run(
+        [sys.executable, "-m", "server", *arguments],
+        cwd=folder,
+        env=environment(folder, **(settings or {})),
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+
+
+@dataclass(slots=True)
+class Running:
+    """A server that said it is ready."""
+
+    process: subprocess.Popen[str]
+    url: str
+    said: list[str] = field(default_factory=list)
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Its exit code after a signal; what it wrote meanwhile joins `said`."""
+        self.process.send_signal(number)
+        out, _ = self.process.communicate(timeout=TIMEOUT_S)
+        self.said.extend(out.splitlines())
+        return self.process.returncode
+
+
+@contextmanager
+def serving(
+    folder: Path, *arguments: str, settings: Mapping[str, str] | None = None
+) -> Iterator[Running]:
+    """`earshot serve` on a free port, from its ready line to its end."""
+    command: Sequence[str] = [sys.executable, "-m", "server", "serve", "--port", "0", *arguments]
+    process = subprocess.Popen(
+        command,
+        cwd=folder,
+        env=environment(folder, **LOADS_HERE, **(settings or {})),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    said: list[str] = []
+    try:
+        assert process.stdout is not None
+        for line in process.stdout:
+            said.append(line.rstrip())
+            if ready := re.search(r"ready in [0-9.]+ s at (\S+)", line):
+                yield Running(process, ready[1], said)
+                break
+        else:
+            raise AssertionError("\n".join(said))
+    finally:
+        process.kill()
+        process.communicate()

@@ -1,0 +1,191 @@
+"""`earshot` from the outside: exit codes, the key, TLS, draining."""
+
+import asyncio
+import json
+import signal
+import socket
+import ssl
+import stat
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp
+import pytest
+from openapi_spec_validator import OpenAPIV31SpecValidator
+
+from tests.server.process import LOADS_HERE, Running, run, serving
+
+
+def get(url: str, path: str, *, key: str | None = None, host: str = "127.0.0.1") -> tuple[int, Any]:
+    """Status and body, decoded if it is JSON; certificates are not checked."""
+
+    async def ask() -> tuple[int, Any]:
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        split = urlsplit(url)
+        at = f"{split.scheme}://{host}:{split.port}{path}"
+        async with aiohttp.ClientSession() as client:
+            response = await client.get(at, headers=headers, ssl=False)
+            text = await response.text()
+            is_json = response.content_type == "application/json"
+            return response.status, json.loads(text) if is_json else text
+
+    return asyncio.run(ask())
+
+
+def test_a_server_is_ready_tells_what_is_loaded_and_stops_with_0(tmp_path: Path) -> None:
+    with serving(tmp_path) as server:
+        status, health = get(server.url, "/health")
+        assert (status, health["status"]) == (200, "ready")
+        assert health["loaded"] == {
+            "vad": "gated",
+            "asr": "faster_whisper",
+            "llm": "intents",
+            "tts": "espeak",
+        }
+        engines = get(server.url, "/earshot/engines")[1]
+        assert engines["asr"]["chosen"] == "faster_whisper"
+        assert engines["asr"]["why"] == "it is configured"
+        assert "en" in engines["languages"]
+        assert "earshot_sessions" in get(server.url, "/metrics")[1]
+        OpenAPIV31SpecValidator(get(server.url, "/openapi.json")[1]).validate()
+        for path in ("/", "/docs", "/docs/swagger-ui-bundle.js", "/docs/start.js"):
+            assert get(server.url, path)[0] == 200, path
+        assert server.stop() == 0
+    assert "stopped" in server.said[-1]
+    assert not [line for line in server.said if "Traceback" in line or "key" in line.lower()]
+
+
+async def _stopped_while_open(server: Running) -> tuple[aiohttp.WSMsgType, int]:
+    """How an idle session learns that the server goes away."""
+    url = f"{server.url}/v1/realtime?model=default"
+    async with aiohttp.ClientSession() as client, client.ws_connect(url) as first:
+        assert (await first.receive_json(timeout=10))["type"] == "session.created"
+        server.process.send_signal(signal.SIGTERM)
+        closed = await first.receive(timeout=10)
+        while closed.type is aiohttp.WSMsgType.TEXT:
+            closed = await first.receive(timeout=10)
+        return closed.type, first.close_code or 0
+
+
+def test_a_session_is_ended_politely_when_the_server_stops(tmp_path: Path) -> None:
+    with serving(tmp_path) as server:
+        kind, code = asyncio.run(_stopped_while_open(server))
+        assert kind in (aiohttp.WSMsgType.CLOSE, aiohttp.WSMsgType.CLOSING)
+        assert code in (1001, 1012)
+        out, _ = server.process.communicate(timeout=20)
+        assert server.process.returncode == 0, out
+        assert "Traceback" not in out
+
+
+def test_another_address_needs_the_key_which_is_printed_once(tmp_path: Path) -> None:
+    with serving(tmp_path, "--host", "0.0.0.0") as server:
+        shown = [line for line in server.said if "#key=" in line]
+        assert shown
+        key = shown[0].partition("#key=")[2]
+        file = tmp_path / "earshot" / "api-key"
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        assert file.read_text().strip() == key
+        assert get(server.url, "/health") == (200, {"status": "ready"})
+        assert get(server.url, "/")[0] == 200
+        for path in ("/earshot/engines", "/metrics", "/openapi.json", "/nothing"):
+            status, body = get(server.url, path)
+            assert (status, body["error"]["code"]) == (401, "invalid_api_key"), path
+        assert get(server.url, "/earshot/engines", key=key)[0] == 200
+        assert get(server.url, "/nothing", key=key)[0] == 404
+        assert server.stop() == 0
+        assert not [line for line in server.said if key in line and line not in shown]
+    with serving(tmp_path, "--host", "0.0.0.0") as again:
+        assert get(again.url, "/metrics", key=key)[0] == 200
+        assert not [line for line in again.said if key in line]
+
+
+def test_tls_auto_gives_https_for_the_names_of_this_machine(tmp_path: Path) -> None:
+    with serving(tmp_path, "--tls", "auto") as server:
+        assert server.url.startswith("https://")
+        assert get(server.url, "/health")[0] == 200
+        context = ssl.create_default_context(cafile=str(tmp_path / "earshot" / "tls.pem"))
+        port = urlsplit(server.url).port
+        with (
+            socket.create_connection(("127.0.0.1", port or 0)) as plain,
+            context.wrap_socket(plain, server_hostname="localhost") as secure,
+        ):
+            assert secure.version() == "TLSv1.3"
+        assert [line for line in server.said if line.count(":") == 31]
+
+
+def test_a_taken_port_is_one_line_and_3(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = str(other.getsockname()[1])
+        ended = run(tmp_path, "serve", "--port", port, settings=LOADS_HERE)
+    assert ended.returncode == 3
+    assert ended.stderr == (
+        f"earshot: 127.0.0.1:{port} is in use by another program; choose another with --port\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "code", "message"),
+    [
+        ({"EARSHOT_TURN__SILENCE_MSEC": "1"}, 2, "EARSHOT_TURN__SILENCE_MSEC: unknown setting"),
+        ({"EARSHOT_HOST": "192.0.2.1"}, 2, "config.server.host: 192.0.2.1:"),
+        ({"EARSHOT_TLS": "/no:/no"}, 2, "config.server.tls: /no:/no:"),
+        ({"EARSHOT_CONFIG": "none.toml"}, 2, "none.toml: No such file"),
+        ({"EARSHOT_TRACE__PATH": "/no/such/folder/t"}, 2, "config.trace.path:"),
+        ({"EARSHOT_VAD__ENGINE": "nonsense"}, 2, "vad: no engine 'nonsense'"),
+        ({"EARSHOT_TTS__OPTIONS__SPEEED": "1"}, 2, "tts.espeak: unknown key 'speeed'"),
+        ({"EARSHOT_ASR__ENGINE": "faster_whisper"}, 4, "asr engine 'faster_whisper': no weights"),
+        (
+            {**LOADS_HERE, "EARSHOT_ASR__OPTIONS__MODEL": "/no/model"},
+            4,
+            "asr engine 'faster_whisper'",
+        ),
+    ],
+)
+def test_a_start_that_cannot_be_is_one_line(
+    settings: dict[str, str], code: int, message: str, tmp_path: Path
+) -> None:
+    if "EARSHOT_ASR__ENGINE" not in settings:
+        settings = {**LOADS_HERE, **settings}
+    ended = run(tmp_path, "serve", "--port", "0", "--log-level", "error", settings=settings)
+    assert ended.returncode == code, ended.stderr
+    lines = ended.stderr.splitlines()
+    assert lines[-1].startswith(f"earshot: {message}")
+    assert "Traceback" not in ended.stderr
+
+
+def test_config_prints_values_and_sources(tmp_path: Path) -> None:
+    ended = run(tmp_path, "config", "--port", "99", settings={"EARSHOT_LANGUAGE": "de"})
+    assert ended.returncode == 0
+    assert "port = 99" in ended.stdout
+    assert "flag:--port" in ended.stdout
+    assert "env:EARSHOT_LANGUAGE" in ended.stdout
+
+
+@pytest.mark.parametrize(
+    ("settings", "code", "line"),
+    [
+        (LOADS_HERE, 0, "ok    asr: faster_whisper (it is configured)"),
+        (
+            {"EARSHOT_ASR__ENGINE": "faster_whisper"},
+            1,
+            "FAIL  asr: asr engine 'faster_whisper': no weights",
+        ),
+        ({**LOADS_HERE, "EARSHOT_TTS__ENGINE": "nonsense"}, 1, "FAIL  tts: tts: no engine"),
+        ({"EARSHOT_LANGUAGE": "german"}, 1, "FAIL  EARSHOT_LANGUAGE: expected a language code"),
+    ],
+)
+def test_doctor_ends_with_1_when_the_main_job_cannot_run(
+    settings: dict[str, str], code: int, line: str, tmp_path: Path
+) -> None:
+    ended = run(tmp_path, "doctor", "--port", "0", settings=settings)
+    assert ended.returncode == code, ended.stdout + ended.stderr
+    assert any(found.startswith(line) for found in ended.stdout.splitlines()), ended.stdout
+
+
+def test_wrong_arguments_are_2_and_help_tells_the_codes(tmp_path: Path) -> None:
+    assert run(tmp_path, "sing").returncode == 2
+    assert run(tmp_path, "serve", "--prot", "1").returncode == 2
+    shown = run(tmp_path, "--help")
+    assert shown.returncode == 0
+    assert "exit codes:" in shown.stdout
