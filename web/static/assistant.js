@@ -6,7 +6,8 @@ import { Microphone, NoMicrophone } from "./microphone.js";
 
 const STORED = "earshot.conversation";
 const TAIL_MS = 200; // the last word is still on its way when the button is let go
-const QUIET = new Set(["response_cancel_not_active"]); // we cancel to be sure; nothing was there
+// We cancel to be sure, though nothing may be there; a refused answer is shown at its own turn.
+const QUIET = new Set(["response_cancel_not_active", "conversation_already_has_active_response"]);
 
 export class Assistant {
   /** `onChange()` after every change; `onTrouble(code, details)` for what the user must know. */
@@ -170,6 +171,7 @@ export class Assistant {
 
   #take(event) {
     if (event.type === "error" && !QUIET.has(event.error.code)) this.#complain(event.error);
+    if (event.response?.status_details?.error?.code === "no_speech") this.onTrouble("heard_nothing");
     this.conversation = reduce(this.conversation, event);
     const { conversationId } = this.conversation;
     if (conversationId) sessionStorage.setItem(STORED, conversationId);
@@ -177,7 +179,10 @@ export class Assistant {
   }
 
   #complain({ code, message }) {
-    if (code === "input_audio_buffer_commit_empty") this.onTrouble("heard_nothing");
+    if (code === "session_idle") {
+      this.stop(); // before the server closes the call, which would look like a loss
+      this.onTrouble("idle");
+    } else if (code === "input_audio_buffer_commit_empty") this.onTrouble("heard_nothing");
     else this.onTrouble("error", { reason: message });
   }
 }

@@ -34,14 +34,17 @@ export class Choices {
     if (!this.languages().includes(this.language)) this.language = this.languages()[0];
   }
 
+  /** What a session can ask for: engines that are loaded, which is when they tell their languages. */
   usable(kind) {
-    return (this.engines?.[kind]?.available ?? []).filter((engine) => engine.installed);
+    return (this.engines?.[kind]?.available ?? []).filter((one) => one.installed && one.languages.length);
   }
 
-  /** Languages to choose from: what the server converses in, else what the page speaks. */
+  /** Languages to choose from: what the server converses in; first those that the page speaks. */
   languages() {
     const offered = this.engines?.languages ?? [];
-    return offered.length ? offered : UI_LANGUAGES;
+    if (!offered.length) return UI_LANGUAGES;
+    const others = offered.filter((one) => !UI_LANGUAGES.includes(one));
+    return [...UI_LANGUAGES.filter((one) => offered.includes(one)), ...others];
   }
 
   /** The speech recognition in use, or null before the report. */

@@ -35,8 +35,10 @@ export function activity(state) {
   return last && (last.status === "transcribing" || last.status === "answering") ? "thinking" : null;
 }
 
+/** Whether an answer is being made or played, or was asked for and has not begun. */
 export const hasActiveResponse = (state) =>
-  state.speaking !== null || state.turns.some((turn) => turn.status === "answering");
+  state.speaking !== null ||
+  state.turns.some((turn) => turn.status === "answering" || (turn.status === "transcribing" && turn.source === "text"));
 
 /** Medians over answered turns: { count, latency_ms, stages: { asr: ms, ... } }. */
 export function medians(state) {
@@ -124,6 +126,7 @@ function responseDone(state, { response }) {
   return change(next, ofResponse(response.id), (turn) => {
     if (response.status === "cancelled") return { status: "cut", heard: turn.heard ?? turn.reply };
     if (response.status === "failed") {
+      if (details.error?.code === "no_speech") return { status: "noise" };
       return { status: "failed", reason: details.error?.message ?? details.error?.code ?? "failed" };
     }
     return turn.status === "cut" ? {} : { status: "answered" };
@@ -150,7 +153,14 @@ const learnSession = (state, { session }) => ({
 });
 const stopSpeaking = (state) => ({ ...state, speaking: null });
 
+/** The answer that was asked for will not come. */
+const refused = (state, { error }) =>
+  error.code === "conversation_already_has_active_response"
+    ? change(state, (turn) => turn === state.turns.findLast(isPending), { status: "failed", reason: error.message })
+    : state;
+
 const HANDLERS = {
+  error: refused,
   "session.created": learnSession,
   "session.updated": learnSession,
   "input_audio_buffer.speech_started": (state, { item_id: id }) => ({

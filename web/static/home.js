@@ -60,10 +60,11 @@ export class HomeView {
     const active = entities.filter((one) => ACTIVE.has(one.state));
     const card = h(
       "li", { class: "area", "data-testid": `area-${area.id}`, "data-lit": String(lit.length > 0) },
-      h("div", { class: "area-head" }, h("h3", {}, area.name), climate ? temperature(climate) : null),
+      h("h3", {}, area.name),
       h("ul", { class: "entities" }, ...entities.map((one) => this.#entity(one))),
-      h("p", { class: "active", "aria-hidden": "true" },
-        active.map((one) => summary(one, area.name)).join(" · ")),
+      h("p", { class: "area-foot" },
+        h("span", { class: "active", "aria-hidden": "true" }, active.map((one) => summary(one, area.name)).join(" · ")),
+        climate ? temperature(climate) : null),
     );
     const brightest = Math.max(0, ...lit.map((one) => Number(one.attributes.brightness ?? 100)));
     card.style.setProperty("--glow", String(brightest / 100));

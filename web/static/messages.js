@@ -4,7 +4,7 @@ import { byId, h, icon } from "./dom.js";
 import { t } from "./i18n.js";
 import { setKey } from "./key.js";
 
-const CALM = new Set(["lost", "autoplay", "heard_nothing"]); // passing things, not errors
+const CALM = new Set(["lost", "autoplay", "heard_nothing", "idle"]); // passing things, not errors
 
 export class Messages {
   /** `actions`: { retry, hear, rekeyed }, called when the user asks for it. */

@@ -5,7 +5,7 @@ import { authorization } from "./key.js";
 
 const GATHERING_MS = 300; // host candidates take a few ms; the server accepts later ones unseen
 const OPEN_MS = 10_000; // ICE and DTLS on a bad Wi-Fi; longer means that UDP does not get through
-const DISCONNECTED_MS = 3_000; // ICE often heals itself within two seconds
+const DISCONNECTED_MS = 2_000; // a change of network often heals within one
 
 /** Use `start` once; `onLost` is called once if the call ends without `close`. */
 export class Call {

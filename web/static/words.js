@@ -41,7 +41,7 @@ export const WORDS = {
     m_no_path: "The server answered, but no sound gets through: something on the way blocks UDP.",
     m_autoplay: "The browser holds the voice back. Click to hear it.", m_hear: "Hear it",
     m_heard_nothing: "Nothing was heard. Hold the button while you speak.",
-    m_ended: "The server ended the session: {reason}",
+    m_idle: "Nothing was said for a while, so the server hung up. Click the microphone to go on.",
     m_error: "That did not work: {reason}", m_retry: "Try again", m_dismiss: "Dismiss",
   },
   de: {
@@ -65,7 +65,7 @@ export const WORDS = {
     you: "Du", assistant: "Earshot", cut: "unterbrochen", noise: "Geräusch", lost: "Die Verbindung brach ab, bevor eine Antwort kam.", failed: "Keine Antwort: {reason}",
     first_sound: "{ms} bis zum ersten Ton", first_text: "{ms} bis zum ersten Wort", where_time: "Wo die Zeit blieb", stage: "Stufe", time: "Zeit", from_to: "{stage}: {from} bis {to}, dauerte {ms}",
     response_latency: "Antwort",
-    stage_endpoint_wait: "Sprechende", stage_asr: "Erkennung", stage_llm: "Verstehen", stage_tts: "Stimme", stage_playout: "Wiedergabe",
+    stage_endpoint_wait: "Satzende", stage_asr: "Erkennung", stage_llm: "Verstehen", stage_tts: "Stimme", stage_playout: "Wiedergabe",
     turns_count: "{n} Runden", turn_count: "1 Runde",
     default_engine: "Automatisch ({name})", automatic: "Automatisch", not_installed: "nicht installiert",
     engine_asr: "Erkennung", engine_llm: "Verstehen", engine_tts: "Stimme", engine_vad: "Sprachaktivität",
@@ -84,7 +84,7 @@ export const WORDS = {
     m_no_path: "Der Server antwortet, aber es kommt kein Ton durch: etwas auf dem Weg sperrt UDP.",
     m_autoplay: "Der Browser hält die Stimme zurück. Klicke, um sie zu hören.", m_hear: "Anhören",
     m_heard_nothing: "Nichts gehört. Halte den Knopf, während du sprichst.",
-    m_ended: "Der Server hat die Sitzung beendet: {reason}",
+    m_idle: "Eine Weile wurde nichts gesagt, da hat der Server aufgelegt. Klicke auf das Mikrofon, um fortzufahren.",
     m_error: "Das ging nicht: {reason}", m_retry: "Nochmal", m_dismiss: "Schließen",
   },
   fr: {
@@ -127,7 +127,7 @@ export const WORDS = {
     m_no_path: "Le serveur a répondu, mais aucun son ne passe : quelque chose bloque UDP.",
     m_autoplay: "Le navigateur retient la voix. Cliquez pour l'entendre.", m_hear: "Écouter",
     m_heard_nothing: "Rien entendu. Maintenez le bouton pendant que vous parlez.",
-    m_ended: "Le serveur a terminé la session : {reason}",
+    m_idle: "Rien n'a été dit depuis un moment, le serveur a raccroché. Cliquez sur le microphone pour continuer.",
     m_error: "Cela n'a pas marché : {reason}", m_retry: "Réessayer", m_dismiss: "Fermer",
   },
   es: {
@@ -170,7 +170,7 @@ export const WORDS = {
     m_no_path: "El servidor respondió, pero no pasa el sonido: algo bloquea UDP.",
     m_autoplay: "El navegador retiene la voz. Haz clic para oírla.", m_hear: "Oír",
     m_heard_nothing: "No se oyó nada. Mantén el botón mientras hablas.",
-    m_ended: "El servidor terminó la sesión: {reason}",
+    m_idle: "Hace rato que no se dice nada y el servidor colgó. Haz clic en el micrófono para seguir.",
     m_error: "No funcionó: {reason}", m_retry: "Reintentar", m_dismiss: "Cerrar",
   },
 };
