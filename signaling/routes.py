@@ -33,6 +33,10 @@ _LOCATION = {"Location": "`/v1/realtime/calls/rtc_...`: the call, for hanging up
 
 
 def routes(door: RealtimeDoor) -> tuple[Route, ...]:
+    return (*_ways_in(door), *_call_routes(door))
+
+
+def _ways_in(door: RealtimeDoor) -> tuple[Route, ...]:
     return (
         Route(
             "GET",
@@ -71,6 +75,11 @@ def routes(door: RealtimeDoor) -> tuple[Route, ...]:
             query=_QUERY,
             error_codes=_OFFER,
         ),
+    )
+
+
+def _call_routes(door: RealtimeDoor) -> tuple[Route, ...]:
+    return (
         Route(
             "POST",
             "/v1/realtime/calls/{call_id}",

@@ -7,6 +7,7 @@ from aiohttp import web as aioweb
 
 from core.ports import Metrics
 from media.peer import PeerSettings
+from pipeline.settings import SessionSettings
 from signaling.realtime.calls import Calls
 from signaling.realtime.offer import read_offer, read_sdp, terms_of
 from signaling.realtime.ports import Guard, HomeSource, Sessions
@@ -20,6 +21,8 @@ class RealtimeSettings:
     call_idle_timeout_s: float = 3600
     "WebRTC: its audio never stops, so without an event or speech for so long."
     peer: PeerSettings = field(default_factory=PeerSettings)
+    fresh: SessionSettings = field(default_factory=SessionSettings)
+    "Of a session whose client has said nothing yet."
 
 
 class RealtimeDoor:
@@ -55,18 +58,19 @@ class RealtimeDoor:
             self._metrics,
             home=self._home,
             idle_timeout_s=self._settings.idle_timeout_s,
+            fresh=self._settings.fresh,
         )
 
     async def call(self, request: aioweb.Request) -> aioweb.Response:
         """An offer in, the answer out; the call outlives the request."""
-        offer = await read_offer(request)
+        offer = await read_offer(request, self._settings.fresh)
         call_id, answer = await self.calls.start(offer.sdp, offer.terms)
         return _answered(call_id, answer)
 
     async def legacy_call(self, request: aioweb.Request) -> aioweb.Response:
         """The same for clients of the beta: always raw SDP."""
         sdp = await read_sdp(request)
-        call_id, answer = await self.calls.start(sdp, terms_of(request.query))
+        call_id, answer = await self.calls.start(sdp, terms_of(request.query, self._settings.fresh))
         return _answered(call_id, answer)
 
     async def offer_again(self, request: aioweb.Request) -> aioweb.Response:

@@ -1,7 +1,7 @@
 """What a request says about the session it wants: query, raw SDP, or a form of SDP and session."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -37,8 +37,8 @@ class Offer:
     terms: Terms
 
 
-def terms_of(query: Mapping[str, str]) -> Terms:
-    """`model`, `intent=transcription`, `conversation_id`. Raises RequestError."""
+def terms_of(query: Mapping[str, str], fresh: SessionSettings) -> Terms:
+    """`fresh` with `model`, `intent=transcription`, `conversation_id`. Raises RequestError."""
     if "call_id" in query:
         raise RequestError(
             "A second connection to a call is not supported: its events run on its data channel.",
@@ -52,7 +52,8 @@ def terms_of(query: Mapping[str, str]) -> Terms:
             code="invalid_value",
             param="conversation_id",
         )
-    settings = SessionSettings(
+    settings = replace(
+        fresh,
         llm=own_model(query.get("model") or DEFAULT),
         answers=query.get("intent") != "transcription",
     )
@@ -63,9 +64,9 @@ def terms_of(query: Mapping[str, str]) -> Terms:
     )
 
 
-async def read_offer(request: aioweb.Request) -> Offer:
+async def read_offer(request: aioweb.Request, fresh: SessionSettings) -> Offer:
     """Raises RequestError for another body than SDP or the form of `sdp` and `session`."""
-    terms = terms_of(request.query)
+    terms = terms_of(request.query, fresh)
     if request.content_type == SDP:
         return Offer(await read_sdp(request), terms)
     if request.content_type != FORM:

@@ -9,6 +9,7 @@ from aiohttp import web as aioweb
 
 from core.errors import RequestError
 from core.ports import Metrics
+from pipeline.settings import SessionSettings
 from signaling.realtime.connection import ClientGone, ClientLagging, Connection, End
 from signaling.realtime.incoming import MAX_EVENT_BYTES
 from signaling.realtime.offer import terms_of
@@ -44,9 +45,10 @@ async def serve(
     *,
     home: HomeSource | None,
     idle_timeout_s: float,
+    fresh: SessionSettings,
 ) -> aioweb.StreamResponse:
     """One client from upgrade to close. Raises RequestError and Overloaded before the upgrade."""
-    terms = terms_of(request.query)
+    terms = terms_of(request.query, fresh)
     ws = aioweb.WebSocketResponse(
         protocols=(SUBPROTOCOL,),
         heartbeat=HEARTBEAT_S,

@@ -12,11 +12,14 @@ from core.events import SessionEvent
 from core.items import Item
 from core.queues import Outbox
 from pipeline.settings import ResponseRequest, SessionSettings
-from signaling.realtime.connection import Connection
+from signaling.realtime.connection import Connection, End
 from signaling.realtime.ports import HomeSource
 from signaling.realtime.session import Terms
 from signaling.realtime.translate import Transport
+from tests.loop import run_virtual
 from tests.pipeline.fakes import Counts
+
+Scene = Callable[[Connection], Awaitable[Any]]
 
 
 @dataclass
@@ -130,3 +133,19 @@ class Client:
         if self.takes is not None:
             await self.takes()
         self.sent.append(json.loads(text))
+
+
+def play(client: Client, scene: Scene, **options: Any) -> tuple[End, float]:
+    """Run a connection and a scene beside it; how it ended, and after how many seconds."""
+    ends: list[End] = []
+
+    async def main() -> None:
+        connection = client.connection(**options)
+        async with asyncio.TaskGroup() as tasks:
+            running = tasks.create_task(connection.run())
+            await asyncio.sleep(0)
+            await scene(connection)
+            ends.append(await running)
+
+    seconds = run_virtual(main())
+    return ends[0], seconds

@@ -1,93 +1,19 @@
-"""Calls with a real peer at the other end: the whole way in and out, and every bad offer."""
+"""Calls with a real peer at the other end: the whole way in and out."""
 
 import asyncio
-import json
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from typing import Any
 
-import numpy as np
 import pytest
-from aiohttp import FormData
 
-from core.audio import AudioFrame
-from media.peer import CloseReason, Peer, PeerCallbacks, PeerSettings
+from media.peer import CloseReason, PeerSettings
 from signaling.realtime.door import RealtimeSettings
 from signaling.realtime.session import Terms
 from tests.server.http import error_of
+from tests.signaling.callers import CALLS, SDP, Caller, talking
 from tests.signaling.fakes import CountingHome
 from tests.signaling.servers import Server, Setup, against
 
-Event = dict[str, Any]
-CALLS = "/v1/realtime/calls"
-SDP = {"Content-Type": "application/sdp"}
 LEVEL_ONE = 1000
-
-
-@dataclass
-class Caller:
-    """A client with a tone for a voice: `level` is what it says now."""
-
-    level: int = 0
-    events: asyncio.Queue[Event] = field(default_factory=asyncio.Queue)
-    heard: asyncio.Event = field(default_factory=asyncio.Event)
-    call_id: str = ""
-
-    def __post_init__(self) -> None:
-        self.peer = Peer(PeerCallbacks(self._speak, self._hear, self._note), PeerSettings())
-
-    async def call(self, server: Server, session: Event | None = None) -> None:
-        response = await server.client.post(CALLS, data=form(await self.peer.offer(), session))
-        assert response.status == 201, await response.text()
-        assert response.content_type == "application/sdp"
-        assert response.headers["Access-Control-Expose-Headers"] == "Location"
-        self.call_id = response.headers["Location"].removeprefix(f"{CALLS}/")
-        assert self.call_id.startswith("rtc_")
-        await self.peer.accept(await response.text())
-
-    async def expect(self, kind: str) -> list[Event]:
-        """Everything up to the first event of this type."""
-        seen: list[Event] = []
-        while not seen or seen[-1]["type"] != kind:
-            seen.append(await self.events.get())
-        return seen
-
-    def send(self, **event: Any) -> None:
-        self.peer.send(json.dumps(event))
-
-    def _speak(self) -> AudioFrame:
-        wave = self.level * np.sign(np.sin(np.arange(960) * 2 * np.pi * 300 / 48_000) + 1e-9)
-        return AudioFrame(wave.astype(np.int16), 48_000, 0)
-
-    def _hear(self, frame: AudioFrame) -> None:
-        if np.abs(frame.pcm).max() > 2000:
-            self.heard.set()
-
-    def _note(self, text: str | bytes) -> None:
-        assert isinstance(text, str)
-        self.events.put_nowait(json.loads(text))
-
-
-def form(sdp: str, session: Event | str | None = None) -> FormData:
-    data = FormData()
-    data.add_field("sdp", sdp, content_type="application/sdp")
-    if session is not None:
-        text = session if isinstance(session, str) else json.dumps(session)
-        data.add_field("session", text, content_type="application/json")
-    return data
-
-
-@asynccontextmanager
-async def talking(server: Server, session: Event | None = None) -> AsyncIterator[Caller]:
-    """A connected caller, hung up afterwards."""
-    caller = Caller()
-    await caller.call(server, session)
-    async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(caller.peer.run())
-        await caller.expect("session.created")
-        yield caller
-        caller.peer.stop()
+"What the scripted voice detector takes for speech."
 
 
 def test_a_written_question_is_answered_by_voice() -> None:
@@ -157,107 +83,6 @@ def test_a_second_offer_is_refused() -> None:
             closed = await server.client.post(path, data="v=0", headers=SDP)
             assert closed.status == 404
             assert (await error_of(closed))["code"] == "call_not_found"
-
-    against(scene)
-
-
-Offer = Callable[[str], tuple[Any, dict[str, str]]]
-"A good offer's SDP to the body and headers of a bad request."
-
-
-def without_audio(sdp: str) -> str:
-    head, *sections = sdp.split("m=")
-    kept = [section for section in sections if not section.startswith("audio")]
-    return "m=".join([head, *kept])
-
-
-def wants(**fields: Any) -> Offer:
-    return lambda sdp: (form(sdp, {"type": "realtime", **fields}), {})
-
-
-def hears(**transcription: Any) -> Offer:
-    return wants(audio={"input": {"transcription": transcription}})
-
-
-BAD_OFFERS: list[tuple[str, Offer, int, str, str | None]] = [
-    ("not SDP", lambda _: ("hello", SDP), 400, "invalid_sdp", None),
-    ("empty", lambda _: ("", SDP), 400, "invalid_sdp", None),
-    ("not UTF-8", lambda _: (b"v=0\xff", SDP), 400, "invalid_sdp", None),
-    ("half SDP", lambda sdp: (sdp[: sdp.index("m=")], SDP), 400, "sdp_without_audio", None),
-    ("no audio", lambda sdp: (without_audio(sdp), SDP), 400, "sdp_without_audio", None),
-    ("too long", lambda sdp: (sdp + "a=x\r\n" * 15_000, SDP), 413, "sdp_too_large", None),
-    ("body too large", lambda sdp: (sdp + "a=x\r\n" * 50_000, SDP), 413, "too_large", None),
-    ("form too large", lambda sdp: (form(sdp + "a=x\r\n" * 50_000), {}), 413, "too_large", None),
-    (
-        "JSON",
-        lambda sdp: (json.dumps({"sdp": sdp}), {"Content-Type": "application/json"}),
-        415,
-        "unsupported_media_type",
-        None,
-    ),
-    (
-        "form without SDP",
-        lambda _: (FormData({"sdpp": "x"}, default_to_multipart=True), {}),
-        400,
-        "missing_required_parameter",
-        "sdp",
-    ),
-    (
-        "no form",
-        lambda _: ("nonsense", {"Content-Type": "multipart/form-data; boundary=x"}),
-        400,
-        "invalid_form",
-        None,
-    ),
-    (
-        "no boundary",
-        lambda _: ("nonsense", {"Content-Type": "multipart/form-data"}),
-        400,
-        "invalid_form",
-        None,
-    ),
-    ("session no JSON", lambda sdp: (form(sdp, "{"), {}), 400, "invalid_json", "session"),
-    ("session no object", lambda sdp: (form(sdp, "5"), {}), 400, "invalid_type", "session"),
-    (
-        "session without type",
-        lambda sdp: (form(sdp, {}), {}),
-        400,
-        "missing_required_parameter",
-        "session.type",
-    ),
-    ("typo", wants(voise="x"), 400, "unknown_parameter", "session.voise"),
-    ("tools", wants(tools=[{"type": "function"}]), 400, "unsupported_parameter", "session.tools"),
-    ("bad language", hears(language="xx"), 400, "unsupported_language", None),
-    ("bad recogniser", hears(model="nonsense"), 400, "model_not_found", None),
-    ("bad model", wants(model="nonsense"), 400, "model_not_found", None),
-    ("bad voice", wants(audio={"output": {"voice": "nobody"}}), 400, "voice_not_found", None),
-    (
-        "wrong rate",
-        wants(audio={"input": {"format": {"type": "audio/pcm", "rate": 16000}}}),
-        400,
-        "invalid_value",
-        "session.audio.input.format.rate",
-    ),
-]
-
-
-@pytest.mark.parametrize(
-    ("offer", "status", "code", "param"),
-    [r[1:] for r in BAD_OFFERS],
-    ids=[r[0] for r in BAD_OFFERS],
-)
-def test_a_bad_offer_gets_its_documented_error(
-    offer: Offer, status: int, code: str, param: str | None
-) -> None:
-    async def scene(server: Server) -> None:
-        caller = Caller()
-        body, headers = offer(await caller.peer.offer())
-        response = await server.client.post(CALLS, data=body, headers=headers)
-        error = await error_of(response)
-        assert (response.status, error["code"]) == (status, code), error
-        assert param in (None, error["param"])
-        assert (server.sessions.count, server.door.calls.count) == (0, 0)
-        await caller.peer.close()
 
     against(scene)
 

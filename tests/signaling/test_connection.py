@@ -3,7 +3,6 @@
 import asyncio
 import json
 from base64 import b64encode
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import numpy as np
@@ -14,12 +13,9 @@ from core.events import InputCleared, ResponseCreated
 from core.items import FunctionOutputItem, MessageItem, TextPart
 from pipeline.settings import ResponseRequest, SessionSettings
 from signaling.realtime.connection import ClientGone, ClientLagging, Connection, End
-from signaling.realtime.session import Terms
 from signaling.realtime.translate import Transport
-from tests.loop import run_virtual
-from tests.signaling.fakes import Client, CountingHome
+from tests.signaling.fakes import Client, Scene, play
 
-Scene = Callable[[Connection], Awaitable[Any]]
 Event = dict[str, Any]
 
 USER_ITEM = {
@@ -29,22 +25,6 @@ USER_ITEM = {
     "content": [{"type": "input_text", "text": "hi"}],
 }
 OUTPUT_ITEM = {"type": "function_call_output", "id": "item_2", "call_id": "c", "output": "{}"}
-
-
-def play(client: Client, scene: Scene, **options: Any) -> tuple[End, float]:
-    """Run a connection and a scene beside it; how it ended, and after how many seconds."""
-    ends: list[End] = []
-
-    async def main() -> None:
-        connection = client.connection(**options)
-        async with asyncio.TaskGroup() as tasks:
-            running = tasks.create_task(connection.run())
-            await asyncio.sleep(0)
-            await scene(connection)
-            ends.append(await running)
-
-    seconds = run_virtual(main())
-    return ends[0], seconds
 
 
 def sends(*events: Event | str) -> Scene:
@@ -275,52 +255,3 @@ def test_a_client_that_reads_too_slowly_is_cut_off() -> None:
             client.session.events.put(ResponseCreated("resp_1", "text"))
 
     assert play(client, scene)[0] is End.LAGGING
-
-
-def test_the_home_is_sent_to_those_who_ask_and_the_latest_wins() -> None:
-    client, home = Client(), CountingHome()
-
-    async def slowly() -> None:
-        await asyncio.sleep(1)
-
-    def update(**session: Any) -> str:
-        return json.dumps({"type": "session.update", "session": {"type": "realtime", **session}})
-
-    async def scene(connection: Connection) -> None:
-        home.change()
-        await asyncio.sleep(1)
-        assert client.types == ["session.created"]
-        await connection.receive(update(include=["earshot.home"]))
-        await asyncio.sleep(1)
-        client.takes = slowly
-        for _ in range(5):
-            home.change()
-            await asyncio.sleep(0.1)
-        await asyncio.sleep(5)
-        client.takes = None
-        language = {"input": {"transcription": {"language": "de"}}}
-        await connection.receive(update(audio=language))
-        await asyncio.sleep(1)
-        await connection.receive(update(include=[]))
-        await asyncio.sleep(1)
-        home.change()
-        await asyncio.sleep(1)
-        assert home.watchers == 0
-        connection.close()
-
-    play(client, scene, home=home)
-    seen = [event["home"] for event in client.sent if event["type"] == "earshot.home"]
-    assert [home["revision"] for home in seen] == [1, 2, 6, 6]
-    assert [home["language"] for home in seen] == [None, None, None, "de"]
-
-
-def test_the_home_is_sent_at_once_when_it_was_asked_for_in_the_offer() -> None:
-    client, home = Client(), CountingHome()
-
-    async def scene(connection: Connection) -> None:
-        await asyncio.sleep(1)
-        connection.close()
-
-    play(client, scene, terms=Terms(include=frozenset({"earshot.home"})), home=home)
-    assert client.types == ["session.created", "earshot.home"]
-    assert home.watchers == 0

@@ -1,0 +1,112 @@
+"""Every bad offer gets its documented error, and leaves nothing behind."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from aiohttp import FormData
+
+from tests.server.http import error_of
+from tests.signaling.callers import CALLS, SDP, Caller, form
+from tests.signaling.servers import Server, against
+
+Offer = Callable[[str], tuple[Any, dict[str, str]]]
+"A good offer's SDP to the body and headers of a bad request."
+
+
+def without_audio(sdp: str) -> str:
+    head, *sections = sdp.split("m=")
+    kept = [section for section in sections if not section.startswith("audio")]
+    return "m=".join([head, *kept])
+
+
+def wants(**fields: Any) -> Offer:
+    return lambda sdp: (form(sdp, {"type": "realtime", **fields}), {})
+
+
+def hears(**transcription: Any) -> Offer:
+    return wants(audio={"input": {"transcription": transcription}})
+
+
+BAD_OFFERS: list[tuple[str, Offer, int, str, str | None]] = [
+    ("not SDP", lambda _: ("hello", SDP), 400, "invalid_sdp", None),
+    ("empty", lambda _: ("", SDP), 400, "invalid_sdp", None),
+    ("not UTF-8", lambda _: (b"v=0\xff", SDP), 400, "invalid_sdp", None),
+    ("half SDP", lambda sdp: (sdp[: sdp.index("m=")], SDP), 400, "sdp_without_audio", None),
+    ("no audio", lambda sdp: (without_audio(sdp), SDP), 400, "sdp_without_audio", None),
+    ("too long", lambda sdp: (sdp + "a=x\r\n" * 15_000, SDP), 413, "sdp_too_large", None),
+    ("body too large", lambda sdp: (sdp + "a=x\r\n" * 50_000, SDP), 413, "too_large", None),
+    ("form too large", lambda sdp: (form(sdp + "a=x\r\n" * 50_000), {}), 413, "too_large", None),
+    (
+        "JSON",
+        lambda sdp: (json.dumps({"sdp": sdp}), {"Content-Type": "application/json"}),
+        415,
+        "unsupported_media_type",
+        None,
+    ),
+    (
+        "form without SDP",
+        lambda _: (FormData({"sdpp": "x"}, default_to_multipart=True), {}),
+        400,
+        "missing_required_parameter",
+        "sdp",
+    ),
+    (
+        "no form",
+        lambda _: ("nonsense", {"Content-Type": "multipart/form-data; boundary=x"}),
+        400,
+        "invalid_form",
+        None,
+    ),
+    (
+        "no boundary",
+        lambda _: ("nonsense", {"Content-Type": "multipart/form-data"}),
+        400,
+        "invalid_form",
+        None,
+    ),
+    ("session no JSON", lambda sdp: (form(sdp, "{"), {}), 400, "invalid_json", "session"),
+    ("session no object", lambda sdp: (form(sdp, "5"), {}), 400, "invalid_type", "session"),
+    (
+        "session without type",
+        lambda sdp: (form(sdp, {}), {}),
+        400,
+        "missing_required_parameter",
+        "session.type",
+    ),
+    ("typo", wants(voise="x"), 400, "unknown_parameter", "session.voise"),
+    ("tools", wants(tools=[{"type": "function"}]), 400, "unsupported_parameter", "session.tools"),
+    ("bad language", hears(language="xx"), 400, "unsupported_language", None),
+    ("bad recogniser", hears(model="nonsense"), 400, "model_not_found", None),
+    ("bad model", wants(model="nonsense"), 400, "model_not_found", None),
+    ("bad voice", wants(audio={"output": {"voice": "nobody"}}), 400, "voice_not_found", None),
+    (
+        "wrong rate",
+        wants(audio={"input": {"format": {"type": "audio/pcm", "rate": 16000}}}),
+        400,
+        "invalid_value",
+        "session.audio.input.format.rate",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("offer", "status", "code", "param"),
+    [r[1:] for r in BAD_OFFERS],
+    ids=[r[0] for r in BAD_OFFERS],
+)
+def test_a_bad_offer_gets_its_documented_error(
+    offer: Offer, status: int, code: str, param: str | None
+) -> None:
+    async def scene(server: Server) -> None:
+        caller = Caller()
+        body, headers = offer(await caller.peer.offer())
+        response = await server.client.post(CALLS, data=body, headers=headers)
+        error = await error_of(response)
+        assert (response.status, error["code"]) == (status, code), error
+        assert param in (None, error["param"])
+        assert (server.sessions.count, server.door.calls.count) == (0, 0)
+        await caller.peer.close()
+
+    against(scene)
