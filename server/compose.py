@@ -2,13 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from core.http import Route
-from core.ports import Clock, Metrics, ToolProvider
+from core.ports import Clock, Metrics, ToolContext, ToolProvider, ToolSpec
 from engines.base import AsrInfo, AsrItem, AsrResult, Llm, Tts, VadEngine
 from engines.registry import Kind, load
 from pipeline.conversation import Conversations
@@ -16,7 +16,7 @@ from pipeline.engines import EngineSet
 from pipeline.home import Home, default_home
 from pipeline.session import Surroundings
 from pipeline.sessions import Sessions
-from pipeline.settings import DEFAULT
+from pipeline.settings import DEFAULT, SessionSettings
 from pipeline.skills import ClockTools, HomeTools, ListTools, Timers, TimerTools
 from pipeline.tools import Toolbox
 from server.config import Config
@@ -98,6 +98,13 @@ class Loaded:
         }
 
 
+@runtime_checkable
+class Warms(Protocol):
+    """A language model that is slow the first time unless it is told beforehand."""
+
+    async def warm(self, language: str, tools: Sequence[ToolSpec]) -> None: ...
+
+
 @asynccontextmanager
 async def assemble(config: Config, metrics: Metrics) -> AsyncIterator[Parts]:
     """A working server's parts while the body runs; leaving it ends every task and worker.
@@ -120,9 +127,14 @@ async def assemble(config: Config, metrics: Metrics) -> AsyncIterator[Parts]:
             conversations = Conversations()
             timers = Timers(home, clock, conversations)
             running.append(tasks.create_task(timers.run(), name="timers"))
+            toolbox = Toolbox(_tools(home, timers, clock), metrics)
+            if isinstance(loaded.llm, Warms):
+                await loaded.llm.warm(
+                    config.language, toolbox.specs(ToolContext("", config.language))
+                )
             surroundings = Surroundings(
                 loaded.engine_set(config.language),
-                Toolbox(_tools(home, timers, clock), metrics),
+                toolbox,
                 clock,
                 metrics,
                 trace,
@@ -163,7 +175,10 @@ def _realtime(config: Config, sessions: Sessions, metrics: Metrics, home: Home) 
         metrics,
         Contained(metrics),
         home=home,
-        settings=RealtimeSettings(idle_timeout_s=config.server.idle_timeout_s),
+        settings=RealtimeSettings(
+            idle_timeout_s=config.server.idle_timeout_s,
+            fresh=SessionSettings(turn_detection=config.turn.as_turn_detection()),
+        ),
     )
 
 
