@@ -1,0 +1,72 @@
+"""PocketSphinx with a language model of what the assistant understands: hears English at once,
+on a CPU, with nothing to download. The acoustic model comes with the library's wheel.
+"""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from core.errors import ConfigError
+from engines.asr.pocketsphinx.decoder import Decoders
+from engines.asr.pocketsphinx.lm import Trigrams
+from engines.asr.pocketsphinx.model import Limits, PocketSphinx
+from engines.asr.pocketsphinx.phrases import SENTENCES, default_phrases
+from engines.asr.pocketsphinx.pronunciation import read_dictionary
+
+REQUIRES = {"pocketsphinx": "pocketsphinx"}
+
+_DICTIONARY = "cmudict-en-us.dict"
+_ACOUSTIC = "en-us"
+_WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)*")
+
+
+class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    phrases: tuple[str, ...] = ()
+    "Sentences the assistant understands, lower case; they share the model with the built-in ones."
+    model_dir: str | None = None
+    "Folder with en-us/ and cmudict-en-us.dict. None: the one in PocketSphinx's wheel."
+    lm_weight: Annotated[float, Meta(ge=1, le=30)] = 10.0
+    "Of the language model against the sound: below 8 it mishears, above 12 it guesses."
+    min_confidence: Annotated[float, Meta(ge=0, le=1)] = 0.7
+    "A final hypothesis less sure than this is rejected as noise or as nothing we know."
+    min_partial_confidence: Annotated[float, Meta(ge=0, le=1)] = 0.2
+    "A partial less sure than this is not shown. Low: half a sentence is always unsure."
+    decoders: Annotated[int, Meta(ge=1, le=256)] = 16
+    "Utterances whose search stays open between partials; beyond it the oldest starts over."
+
+
+def create(settings: Settings) -> PocketSphinx:
+    """Train the language model and load the acoustic one: about half a second.
+
+    Raises ConfigError if `model_dir` has no model in it, ImportError without the library.
+    """
+    folder = Path(settings.model_dir) if settings.model_dir else _bundled()
+    dictionary, acoustic = folder / _DICTIONARY, folder / _ACOUSTIC
+    if not dictionary.is_file() or not (acoustic / "mdef").is_file():
+        raise ConfigError(
+            f"asr.options.model_dir: no {_DICTIONARY} and {_ACOUSTIC}/mdef in {folder}"
+        )
+    language = Trigrams(training_text(settings.phrases))
+    known = read_dictionary(dictionary, language.vocabulary)
+    limits = Limits(settings.min_confidence, settings.min_partial_confidence, settings.decoders)
+    return PocketSphinx(language, Decoders(acoustic, language, known, settings.lm_weight), limits)
+
+
+def training_text(phrases: Sequence[str]) -> tuple[str, ...]:
+    """The built-in sentences, and as much text again of the given ones.
+
+    Both, because the given ones name the real rooms and lamps, and the built-in ones know more ways
+    to ask. Words are lower-cased; what is not a letter or an apostrophe separates them.
+    """
+    given = [words for phrase in phrases if (words := " ".join(_WORD.findall(phrase.lower())))]
+    often = max(1, round(SENTENCES / len(given))) if given else 0
+    return default_phrases() + tuple(given) * often
+
+
+def _bundled() -> Path:
+    from pocketsphinx import get_model_path
+
+    return Path(get_model_path()) / _ACOUSTIC

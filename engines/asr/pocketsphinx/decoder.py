@@ -1,0 +1,152 @@
+"""The PocketSphinx library behind a few typed functions: one decoder, one utterance at a time."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import log
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from engines.asr.pocketsphinx.features import Cepstra
+from engines.asr.pocketsphinx.lm import Trigrams
+from engines.asr.pocketsphinx.pronunciation import Phones, write_dictionary
+
+LOG_BASE = 1.0001
+"PocketSphinx counts scores in whole powers of it."
+
+_FEATURES = """\
+-lowerf 130
+-upperf 6800
+-nfilt 25
+-transform dct
+-lifter 22
+-feat 1s_c_d_dd
+-svspec 0-12/13-25/26-38
+-agc none
+-cmn none
+-varnorm no
+-model ptm
+-remove_noise no
+"""
+"Replaces the model's feat.params: its cmn and noise removal would come on top of ours."
+
+_FILLERS = "<["
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A word and the frames it lies on, end exclusive."""
+
+    word: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """The best path so far."""
+
+    spans: tuple[Span, ...]
+    frames: int
+    score: float
+    "Log likelihood of the path, acoustic and language model, in units of LOG_BASE; 0 or less."
+
+    @property
+    def words(self) -> list[str]:
+        return [span.word for span in self.spans]
+
+
+class Decoder:
+    """One search over one language model. Not thread-safe; one utterance at a time."""
+
+    def __init__(self, options: Mapping[str, object]) -> None:
+        from pocketsphinx import Decoder as Library
+
+        self._library: Any = Library(loglevel="FATAL", **options)
+        self._is_open = False
+        self._fed = 0
+
+    @property
+    def fed(self) -> int:
+        """Frames taken since `start`."""
+        return self._fed
+
+    def start(self) -> None:
+        """Begin an utterance; one that was open is dropped."""
+        self.stop()
+        self._library.start_utt()
+        self._is_open = True
+        self._fed = 0
+
+    def feed(self, cepstra: Cepstra) -> None:
+        """Search on through these frames, which follow those fed before."""
+        if len(cepstra):
+            data = np.ascontiguousarray(cepstra, np.float32).tobytes()
+            self._library.process_cep(data, False, False)
+            self._fed += len(cepstra)
+
+    def stop(self) -> None:
+        """End the utterance: `best` then sees the frames that were held back for context."""
+        if self._is_open:
+            self._library.end_utt()
+            self._is_open = False
+
+    def best(self) -> Decoded:
+        if not self._fed or (hypothesis := self._library.hyp()) is None:
+            return Decoded((), self._fed, 0.0)
+        spans = tuple(
+            Span(segment.word.partition("(")[0], segment.start_frame, segment.end_frame + 1)
+            for segment in self._library.seg()
+            if segment.word[0] not in _FILLERS
+        )
+        likelihood = hypothesis.score
+        score = log(likelihood) / log(LOG_BASE) if likelihood > 0 else float("-inf")
+        return Decoded(spans, self._fed, score)
+
+
+class Decoders:
+    """Makes decoders of one language model, and keeps the files they load until `close`."""
+
+    def __init__(
+        self,
+        acoustic: Path,
+        language: Trigrams,
+        known: Mapping[str, Iterable[Phones]],
+        weight: float,
+    ) -> None:
+        self._folder = TemporaryDirectory(prefix="earshot-pocketsphinx-")
+        folder = Path(self._folder.name)
+        (folder / "feat.params").write_text(_FEATURES, encoding="utf-8")
+        language.write_arpa(folder / "commands.arpa")
+        write_dictionary(folder / "commands.dict", known, language.vocabulary)
+        self._options = _options(acoustic, folder, weight)
+
+    def make(self) -> Decoder:
+        return Decoder(self._options)
+
+    def close(self) -> None:
+        """Remove the files. Decoders already made live on."""
+        self._folder.cleanup()
+
+
+def _options(acoustic: Path, folder: Path, weight: float) -> dict[str, object]:
+    """A flat search over the whole small vocabulary: exact, and nothing is left for the end.
+
+    Tree search first and flat search at the end is faster per frame, but less accurate on 400
+    words, and the second pass would wait for the last sample.
+    """
+    return {
+        "hmm": str(acoustic),
+        "featparams": str(folder / "feat.params"),
+        "dict": str(folder / "commands.dict"),
+        "lm": str(folder / "commands.arpa"),
+        "fwdtree": False,
+        "fwdflat": True,
+        "bestpath": False,
+        "fwdflatlw": weight,
+        "fwdflatbeam": 1e-72,
+        "fwdflatwbeam": 1e-36,
+        "pl_window": 0,
+    }

@@ -1,0 +1,101 @@
+"""A trigram model of the sentences the assistant understands, small enough to train at start.
+
+Interpolated absolute discounting: one constant, no held-out text, and honest about what it has not
+seen, which the rejection score uses.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from math import log10
+from pathlib import Path
+
+Gram = tuple[str, ...]
+
+START, END = "<s>", "</s>"
+_ORDER = 3
+_DISCOUNT = 0.6
+"Taken from each count and given to the shorter context; 0.5 to 0.75 decode alike."
+_NEVER = -99.0
+"log10 probability of what the format demands but nobody says: a sentence start."
+
+
+class Trigrams:
+    """log10 probabilities of n-grams up to three words, with back-off weights."""
+
+    def __init__(self, sentences: Iterable[str]) -> None:
+        counts = _count(sentences)
+        self.vocabulary = frozenset(gram[0] for gram in counts[0]) - {START, END}
+        self._log10: list[dict[Gram, float]] = []
+        self._backoff: dict[Gram, float] = {}
+        shorter = _unigrams(counts[0])
+        for order in range(_ORDER):
+            if order:
+                shorter = self._interpolate(counts[order], shorter)
+            self._log10.append({gram: log10(p) for gram, p in shorter.items()})
+        self._log10[0][(START,)] = _NEVER
+
+    def log10(self, word: str, history: Sequence[str]) -> float:
+        """log10 P(word | the last two of history). An unknown word raises KeyError."""
+        penalty = 0.0
+        for length in range(_ORDER - 1, 0, -1):
+            context = tuple(history[-length:])
+            if len(context) < length:
+                continue
+            if (probability := self._log10[length].get((*context, word))) is not None:
+                return penalty + probability
+            penalty += self._backoff.get(context, 0.0)
+        return penalty + self._log10[0][(word,)]
+
+    def mean_log10(self, words: Sequence[str], *, is_whole: bool) -> float:
+        """log10 probability per word of a sentence, or of its beginning. `words` is not empty."""
+        history, total = [START], 0.0
+        said = (*words, END) if is_whole else words
+        for word in said:
+            total += self.log10(word, history)
+            history.append(word)
+        return total / len(said)
+
+    def write_arpa(self, path: Path) -> None:
+        """The file format that PocketSphinx reads."""
+        lines = ["\\data\\"]
+        lines += [f"ngram {n}={len(grams)}" for n, grams in enumerate(self._log10, start=1)]
+        for n, grams in enumerate(self._log10, start=1):
+            lines += ["", f"\\{n}-grams:"]
+            for gram, probability in sorted(grams.items()):
+                line = f"{probability:.4f}\t{' '.join(gram)}"
+                if n < _ORDER:
+                    line += f"\t{self._backoff.get(gram, 0.0):.4f}"
+                lines.append(line)
+        path.write_text("\n".join([*lines, "", "\\end\\", ""]), encoding="utf-8")
+
+    def _interpolate(
+        self, counts: Mapping[Gram, int], shorter: Mapping[Gram, float]
+    ) -> dict[Gram, float]:
+        totals, kinds = Counter[Gram](), Counter[Gram]()
+        for gram, count in counts.items():
+            totals[gram[:-1]] += count
+            kinds[gram[:-1]] += 1
+        freed = {context: _DISCOUNT * kinds[context] / totals[context] for context in totals}
+        self._backoff.update((context, log10(mass)) for context, mass in freed.items())
+        return {
+            gram: (count - _DISCOUNT) / totals[gram[:-1]] + freed[gram[:-1]] * shorter[gram[1:]]
+            for gram, count in counts.items()
+        }
+
+
+def _count(sentences: Iterable[str]) -> list[Counter[Gram]]:
+    counts = [Counter[Gram]() for _ in range(_ORDER)]
+    for sentence, times in Counter(sentences).items():
+        words = [START, *sentence.split(), END]
+        for order in range(_ORDER):
+            for gram in zip(*(words[i:] for i in range(order + 1)), strict=False):
+                counts[order][gram] += times
+    return counts
+
+
+def _unigrams(counts: Mapping[Gram, int]) -> dict[Gram, float]:
+    """Discounted, the freed mass spread evenly over the vocabulary."""
+    spoken = {gram: count for gram, count in counts.items() if gram != (START,)}
+    total = sum(spoken.values())
+    even = _DISCOUNT * len(spoken) / total / len(spoken)
+    return {gram: (count - _DISCOUNT) / total + even for gram, count in spoken.items()}
