@@ -170,12 +170,19 @@ export class Assistant {
   }
 
   #take(event) {
+    if (event.type === "earshot.hypothesis" && !this.#isMeant(event)) return;
     if (event.type === "error" && !QUIET.has(event.error.code)) this.#complain(event.error);
     if (event.response?.status_details?.error?.code === "no_speech") this.onTrouble("heard_nothing");
     this.conversation = reduce(this.conversation, event);
     const { conversationId } = this.conversation;
     if (conversationId) sessionStorage.setItem(STORED, conversationId);
     this.onChange();
+  }
+
+  /** In push-to-talk, what is heard while the button is up is not said to anyone. */
+  #isMeant({ item_id: id }) {
+    if (!this.choices.pushToTalk || this.pressed) return true;
+    return this.conversation.turns.some((turn) => turn.itemId === id);
   }
 
   #complain({ code, message }) {

@@ -110,13 +110,12 @@ function answerDone(state, responseId, item) {
 }
 
 function responseCreated(state, { response }) {
-  const waiting = state.turns.find(
-    (turn) => turn.responseId === null && (turn.status === "transcribing" || (turn.status === "hearing" && turn.said)),
-  );
   const patch = { responseId: response.id, status: "answering" };
-  return waiting
-    ? change(state, (turn) => turn === waiting, patch)
-    : append(state, { source: "none", ...patch });
+  const waiting = state.turns.findLast((turn) => turn.responseId === null && turn.status === "transcribing");
+  if (!waiting) return append(state, { source: "none", ...patch });
+  // Whoever waited before it is not answered any more: the server answers the latest.
+  return change(state, (turn) => turn.responseId === null && turn.status === "transcribing", (turn) =>
+    turn === waiting ? patch : { status: "answered" });
 }
 
 function responseDone(state, { response }) {

@@ -5,6 +5,8 @@ import { authorization } from "./key.js";
 
 const GATHERING_MS = 300; // host candidates take a few ms; the server accepts later ones unseen
 const OPEN_MS = 10_000; // ICE and DTLS on a bad Wi-Fi; longer means that UDP does not get through
+const CHECK_MS = 1_000;
+const SILENT_MS = 3_000; // the server sends 50 packets a second, silence too; ICE takes 10 s to miss them
 const DISCONNECTED_MS = 2_000; // a change of network often heals within one
 
 /** Use `start` once; `onLost` is called once if the call ends without `close`. */
@@ -30,6 +32,7 @@ export class Call {
       await this.#gathered();
       await this.#offer(session);
       await this.#opened();
+      this.checking = setInterval(() => this.#check(), CHECK_MS);
     } catch (error) {
       this.close();
       throw error;
@@ -48,6 +51,7 @@ export class Call {
   close() {
     if (this.closed) return;
     this.closed = true;
+    clearInterval(this.checking);
     if (this.location) {
       const options = { method: "POST", keepalive: true, headers: authorization() };
       fetch(`${this.location}/hangup`, options).catch(() => {}); // the server notices by itself too
@@ -91,6 +95,16 @@ export class Call {
       this.channel.addEventListener("open", settle(resolve));
       this.channel.addEventListener("close", settle(() => reject(new Refused(0, "no_path", ""))));
     });
+  }
+
+  async #check() {
+    let packets = 0;
+    for (const stat of (await this.peer.getStats()).values()) {
+      if (stat.type === "inbound-rtp") packets += stat.packetsReceived;
+    }
+    const now = performance.now();
+    if (packets !== this.packets) Object.assign(this, { packets, heardAt: now });
+    else if (packets > 0 && now - this.heardAt > SILENT_MS) this.#lost();
   }
 
   #watch() {
