@@ -28,10 +28,10 @@ def find_targets(
     found = [entity for entity in home.entities() if not area or entity.config.area == area]
     if name:
         found = _named(found, name, language)
-    if device_class:
-        found = _of_class(found, device_class)
     if domain:
         found = [entity for entity in found if entity.config.kind == domain]
+    if device_class:
+        found = _of_class(found, device_class)
     if not found:
         raise _no_device(arguments)
     able = [entity for entity in found if entity.config.kind in kinds]

@@ -16,6 +16,13 @@ if TYPE_CHECKING:
     from engines.llm.intents.grammar import Understanding
 
 
+REQUIRES = {
+    "hassil": "hassil",
+    "home_assistant_intents": "home-assistant-intents",
+    "jinja2": "jinja2",
+}
+
+
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """There is nothing to set."""
 
@@ -47,6 +54,6 @@ def phrases(language: str, tools: Sequence[ToolSpec], limit: int = 5000) -> tupl
     """At most `limit` sentences as they are spoken, weighted to common commands; for language
     models. Empty for a language without sentences of our own."""
     from engines.llm.intents.names import names_of
-    from engines.llm.intents.phrases import sampled
+    from engines.llm.intents.sampling import sampled
 
     return sampled(language, names_of(tools), limit)

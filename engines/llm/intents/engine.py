@@ -1,7 +1,6 @@
 """A language model that is none: it recognises commands and answers with templates."""
 
 import asyncio
-import logging
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -11,11 +10,11 @@ from core.ids import new_id
 from core.ports import ToolSpec
 from engines.base import Message, TextDelta, ToolCall
 from engines.llm.intents.grammar import MAX_GRAMMARS, Grammar, Understanding, grammar
-from engines.llm.intents.language import supported
+from engines.llm.intents.language import languages, supported
 from engines.llm.intents.names import Names, names_of
 from engines.llm.intents.replies import Replies, replies
 
-logger = logging.getLogger(__name__)
+LONG_CHARS = 100  # up to here a match takes a few ms; the event loop can wait for that
 
 
 class IntentsLlm:
@@ -24,6 +23,7 @@ class IntentsLlm:
     name = "intents"
 
     def __init__(self) -> None:
+        self.languages = languages()
         self._loaded: dict[tuple[str, Names], tuple[Grammar, Replies]] = {}
 
     async def warm(self, language: str, tools: Sequence[ToolSpec]) -> None:
@@ -37,7 +37,7 @@ class IntentsLlm:
         code, names = supported(language), names_of(tools)
         known, answers = await self._load(code, names)
         asked, results = _last_exchange(messages)
-        found = known.understand(asked)
+        found = await _understand(known, asked)
         if found is None:
             yield TextDelta(answers.not_understood())
             return
@@ -58,6 +58,12 @@ class IntentsLlm:
                 del self._loaded[next(iter(self._loaded))]
             self._loaded[language, names] = loaded
         return loaded
+
+
+async def _understand(known: Grammar, text: str) -> Understanding | None:
+    if len(text) < LONG_CHARS:
+        return known.understand(text)
+    return await asyncio.to_thread(known.understand, text)
 
 
 def _load(language: str, names: Names) -> tuple[Grammar, Replies]:

@@ -14,7 +14,7 @@ from engines.llm.intents.names import Names
 
 MAX_WORDS = 40  # a command is shorter; matching time grows with the length
 MAX_COMMANDS = 4  # in one sentence; people do not chain more
-MAX_TRIES = 10  # matches per sentence, of 1 to 2 ms each: the event loop waits for them
+MAX_TRIES = 8  # matches per sentence, of 1 to 3 ms each: enough for MAX_COMMANDS
 MAX_GRAMMARS = 16  # languages times homes that are in use at once; one takes a few MB
 
 WITHOUT_TOOL = ("HassNevermind",)
@@ -93,7 +93,9 @@ class Grammar:
         if found is not None and _is_lock(found) and found.slots["name"] in self._doors:
             # The word for a door is also that of its lock. "Open" must not unlock: a sentence
             # that fits the door means the door.
-            found = self._match(text, self._without_locks) or found
+            other = self._match(text, self._without_locks)
+            if other is not None and other.slots.get("domain") == "cover":
+                found = other
         return None if found is None else self._several(found)
 
     def _match(self, text: str, lists: dict[str, SlotList]) -> Understanding | None:

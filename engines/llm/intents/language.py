@@ -26,6 +26,8 @@ class Ours(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     split: tuple[str, ...] = ()
     "Words between two commands of one sentence, longest first."
     decimal: str = "."
+    done: str = "OK."
+    "For a result that no template of ours can tell."
     many: dict[str, str] = {}
     "light, other -> what is said instead of many names; `{}` is how many."
     slips: tuple[tuple[str, str], ...] = ()
@@ -53,11 +55,10 @@ def home_assistant_name(language: str) -> str | None:
     from home_assistant_intents import get_intents, get_languages
 
     known = get_languages()  # a language comes from a client, and would become a file name
-    for name in (REGIONS.get(language, language), language.split("-", maxsplit=1)[0]):
-        data = get_intents(name) if name in known else None
-        if data and data.get("intents") and data.get("responses", {}).get("intents"):
-            return name
-    return None
+    name = REGIONS.get(language, language)
+    data = get_intents(name) if name in known else None
+    complete = data and data.get("intents") and data.get("responses", {}).get("intents")
+    return name if complete else None
 
 
 def home_assistant_data(language: str) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any
 
+from jinja2 import StrictUndefined, TemplateError
 from jinja2.sandbox import SandboxedEnvironment
 
 from engines.llm.intents import spoken
@@ -37,23 +38,33 @@ class Replies:
         self._theirs: Mapping[str, Mapping[str, str]] = responses["intents"]
         self._their_errors: Mapping[str, str] = responses.get("errors", {})
         # Templates are the package's and ours; what people say only ever is a value in them.
-        self._jinja = SandboxedEnvironment(autoescape=False)
-        self._jinja.globals.update(self._functions())
+        self._lenient = SandboxedEnvironment(autoescape=False)
+        self._strict = SandboxedEnvironment(autoescape=False, undefined=StrictUndefined)
+        for jinja in (self._lenient, self._strict):
+            jinja.globals.update(self._functions())
 
     def not_understood(self) -> str:
         return self._error("not_understood", {}, {})
 
     def answer(self, found: Understanding, result: Mapping[str, Any]) -> str:
-        """The sentence for an intent and its tool's result; empty for an answer without words."""
+        """The sentence for an intent and its tool's result."""
         error = result.get("error")
         if error:
             return self._error(str(error), found.slots, result)
+        try:
+            return self._told(found, result) or self._words.done
+        except (TemplateError, LookupError, TypeError, ValueError):
+            # A tool that is not ours reports in a shape of its own; it did not report an error.
+            return self._words.done
+
+    def _told(self, found: Understanding, result: Mapping[str, Any]) -> str:
         mine = self._words.replies.get(found.intent)
         if mine:
-            return self._speak(mine[_key(found, result, mine)], self._values(found, result))
+            values = self._values(found, result)
+            return self._speak(mine[_key(found, result, mine)], values, self._strict)
         theirs = self._theirs.get(found.intent, {})
         template = theirs.get(found.response) or theirs.get("default", "")
-        return self._speak(template, self._their_values(found, result)) or "OK."
+        return self._speak(template, self._their_values(found, result))
 
     def _error(self, code: str, slots: Mapping[str, Any], result: Mapping[str, Any]) -> str:
         if self._words.errors:
@@ -75,10 +86,11 @@ class Replies:
         return self._speak(template, values)
 
     def _values(self, found: Understanding, result: Mapping[str, Any]) -> dict[str, Any]:
-        values: dict[str, Any] = {"targets": [], **result, "slots": found.slots}
+        values: dict[str, Any] = {**result, "slots": found.slots}
         states = self._words.states
         matched, unmatched = result.get("matched", []), result.get("unmatched", [])
-        values["names"] = self._names(values["targets"])
+        if "targets" in result:
+            values["names"] = self._names(result["targets"])
         values["matched"], values["unmatched"] = self._names(matched), self._names(unmatched)
         values["count"], values["colors"] = len(matched), self._words.colors
         values["matched_word"] = states.get(matched[0]["state"], "") if matched else ""
@@ -121,8 +133,10 @@ class Replies:
             "state_attr": lambda _, name: first.attributes.get(name) if first else None,
         }
 
-    def _speak(self, template: str, values: Mapping[str, Any]) -> str:
-        text = " ".join(self._jinja.from_string(template).render(values).split())
+    def _speak(
+        self, template: str, values: Mapping[str, Any], jinja: SandboxedEnvironment | None = None
+    ) -> str:
+        text = " ".join((jinja or self._lenient).from_string(template).render(values).split())
         text = text.replace(" .", ".").replace(" ,", ",")[:MAX_REPLY_CHARS]
         if not text:
             return ""

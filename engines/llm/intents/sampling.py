@@ -23,6 +23,8 @@ def sampled(language: str, names: Names, limit: int) -> tuple[str, ...]:
     that combinations vary.
     """
     words = ours(language)
+    if not words.phrases:
+        return ()
     fill = _fill(language, names, words)
     weights = [group.weight / len(group.say) for group in words.phrases for _ in group.say]
     patterns = [pattern for group in words.phrases for pattern in group.say]

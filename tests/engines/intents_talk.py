@@ -1,0 +1,99 @@
+"""A conversation with the intents model and the built-in skills, without sound."""
+
+from collections.abc import Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from core.ports import ToolContext, ToolProvider, ToolSpec
+from engines.base import Message, TextDelta, ToolCall
+from engines.llm import intents
+from engines.llm.intents.engine import IntentsLlm
+from pipeline.home import Home, default_home
+from pipeline.skills import ClockTools, HomeTools, ListTools, Timers, TimerTools
+from pipeline.tools import Toolbox
+from tests.pipeline.fakes import Counts
+
+MAX_ROUNDS = 3
+
+
+@dataclass
+class HandClock:
+    """Moves only when told to. Saturday evening, 19:43."""
+
+    seconds: float = 0.0
+    today: datetime = datetime(2026, 11, 21, 19, 43, tzinfo=UTC)
+
+    def now(self) -> float:
+        return self.seconds
+
+    def wall(self) -> datetime:
+        return self.today
+
+
+@dataclass
+class Announced:
+    """An Announcer that remembers. Nobody listens while `is_anybody_there` is false."""
+
+    said: list[tuple[str, str]] = field(default_factory=list)
+    is_anybody_there: bool = True
+
+    async def announce(self, conversation_id: str, text: str) -> bool:
+        if self.is_anybody_there:
+            self.said.append((conversation_id, text))
+        return self.is_anybody_there
+
+
+@dataclass(frozen=True)
+class Said:
+    calls: tuple[tuple[str, Mapping[str, Any]], ...]
+    "Tools called, with their arguments."
+    reply: str
+
+
+class Talk:
+    """One conversation: `say` what a user says, get what was done and answered."""
+
+    def __init__(self, language: str = "en") -> None:
+        self.clock = HandClock()
+        self.home = Home(default_home())
+        self.timers = Timers(self.home, self.clock, Announced())
+        self.context = ToolContext("conv_test", language)
+        self.llm: IntentsLlm = intents.create(intents.Settings())
+        providers: list[ToolProvider] = [
+            HomeTools(self.home),
+            ClockTools(self.clock),
+            TimerTools(self.timers),
+            ListTools(self.home),
+        ]
+        self.tools = Toolbox(providers, Counts())
+
+    def specs(self) -> list[ToolSpec]:
+        return self.tools.specs(self.context)
+
+    async def say(self, text: str) -> Said:
+        messages = [Message("user", text)]
+        done: list[tuple[str, Mapping[str, Any]]] = []
+        for _ in range(MAX_ROUNDS):
+            spoken, calls = await self._reply(messages)
+            if not calls:
+                return Said(tuple(done), spoken)
+            messages.append(Message("assistant", spoken, tool_calls=calls))
+            results = await self.tools.run(calls, self.context)
+            for call, result in zip(calls, results, strict=True):
+                done.append((call.name, call.arguments))
+                messages.append(Message("tool", result, call_id=call.call_id))
+        raise AssertionError(f"still calling tools after {MAX_ROUNDS} rounds: {text}")
+
+    async def _reply(self, messages: list[Message]) -> tuple[str, tuple[ToolCall, ...]]:
+        texts: list[str] = []
+        calls: list[ToolCall] = []
+        stream = self.llm.reply(messages, self.specs(), language=self.context.language)
+        async with aclosing(stream) as deltas:
+            async for delta in deltas:
+                if isinstance(delta, TextDelta):
+                    texts.append(delta.text)
+                else:
+                    calls.append(delta)
+        return "".join(texts), tuple(calls)
