@@ -109,11 +109,13 @@ class Connection:
                 if task is not None:
                     task.cancel()
         if self._end is None:
-            return End.LAGGING if self._session.events.overflowed else End.SERVER
+            self._end = End.LAGGING if self._session.events.overflowed else End.SERVER
         return self._end
 
     async def receive(self, text: str) -> None:
         """Apply one event of the client; what is wrong with it is answered, not raised."""
+        if self._end is not None:
+            return  # too late: the session takes nothing any more
         self._touch()
         event_id = None
         try:

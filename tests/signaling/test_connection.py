@@ -216,6 +216,17 @@ def test_an_idle_session_is_told_and_ended() -> None:
     assert client.sent[-1]["error"]["code"] == "session_idle"
 
 
+def test_an_event_that_comes_too_late_is_not_applied() -> None:
+    client = Client()
+
+    async def scene(connection: Connection) -> None:
+        connection.close()
+        await connection.receive('{"type":"input_audio_buffer.commit"}')
+
+    assert play(client, scene)[0] is End.CLIENT
+    assert client.session.asked == []
+
+
 def test_the_server_may_end_the_session() -> None:
     client = Client()
 

@@ -2,6 +2,7 @@
 
 import json
 from base64 import b64decode, b64encode
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from aiohttp import ClientWebSocketResponse, WSCloseCode, WSMsgType, WSServerHandshakeError
 
 from signaling.realtime.door import RealtimeSettings
+from signaling.realtime.incoming import MAX_EVENT_BYTES
 from tests.server.http import error_of
 from tests.signaling.servers import Server, Setup, against
 
@@ -214,6 +216,19 @@ def test_wrong_events_leave_the_socket_open() -> None:
                 "unsupported_language",
             ]
             assert await update(ws, instructions="still here")
+
+    against(scene)
+
+
+def test_a_message_over_every_limit_ends_the_session() -> None:
+    """The socket closes at the head of the message; whether the client reads why is a race."""
+
+    async def scene(server: Server) -> None:
+        ws = await server.client.ws_connect("/v1/realtime")
+        await expect(ws, "session.created")
+        with suppress(ConnectionError):
+            await ws.send_str("x" * (MAX_EVENT_BYTES + 1))
+        await server.all_left()
 
     against(scene)
 
