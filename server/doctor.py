@@ -9,9 +9,9 @@ from typing import Literal
 from core.errors import EarshotError
 from engines.registry import load
 from server.config import Config
-from server.engines import Survey, choose_one, survey
 from server.listeners import AddressInUse, bind, is_local_only
 from server.net import lan_addresses
+from server.survey import Survey, choose_one, survey
 from serving.choose import KINDS, Choice
 
 Verdict = Literal["ok", "note", "fail"]

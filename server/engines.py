@@ -1,57 +1,150 @@
-"""Choosing and describing engines: for the start, for `doctor` and for `GET /earshot/engines`."""
+"""The chosen engines, loaded and running: recognition in its worker, the light ones in here."""
 
-from collections.abc import Mapping
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
+from typing import Protocol, runtime_checkable
 
-from engines.registry import Available, Kind, available
-from server.config import Config, EngineConfig
-from serving.choose import KINDS, Choice, Wanted, Weights, choose, find_whisper
-from serving.hardware import Hardware, look
+from core.ports import Clock, Metrics, ToolContext, ToolSpec
+from engines.base import AsrInfo, AsrItem, AsrResult, Llm, Tts, VadEngine
+from engines.llm.intents import phrases
+from engines.registry import Kind, load
+from pipeline.engines import EngineSet
+from pipeline.settings import DEFAULT
+from pipeline.tools import Toolbox
+from server.config import Config
+from server.survey import Survey, choose_one, survey
+from serving.choose import KINDS, Choice
+from serving.pools.process import ProcessWorker
+from serving.scheduler import AsrScheduler, Priority
 from web.engines import EngineChoice, EngineOffer, EnginesReport
+
+logger = logging.getLogger(__name__)
+
+LEARNS_PHRASES = "pocketsphinx"
+"The recogniser whose language model is trained, at start, on what the assistant understands."
+
+PHRASES_LANGUAGE = "en"
+"The only one it hears."
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
-    """What there is to choose from."""
+class SharedRecogniser:
+    """One recognition model as sessions see it: a queue, and what the model told about itself."""
 
-    hardware: Hardware
-    weights: tuple[Weights, ...]
-    known: Mapping[Kind, list[Available]] = field(repr=False)
+    info: AsrInfo
+    _scheduler: AsrScheduler = field(repr=False)
 
+    async def decode(self, item: AsrItem, priority: Priority) -> AsrResult:
+        return await self._scheduler.decode(item, priority)
 
-def survey(models_dir: str) -> Survey:
-    """Look at the machine, the models folder and the installed engines. Blocking."""
-    return Survey(
-        look(),
-        find_whisper(Path(models_dir).expanduser()),
-        {kind: available(kind) for kind in KINDS},
-    )
+    def forget(self, utterance: str) -> None:
+        self._scheduler.forget(utterance)
 
 
-def wanted(config: Config, kind: Kind) -> Wanted:
-    section: EngineConfig = getattr(config, kind)
-    return Wanted(section.engine, section.options)
+@runtime_checkable
+class Warms(Protocol):
+    """A language model that is slow the first time unless it is told beforehand."""
+
+    async def warm(self, language: str, tools: Sequence[ToolSpec]) -> None: ...
 
 
-def choose_one(config: Config, kind: Kind, found: Survey) -> Choice:
-    """Raises EngineMissing."""
-    return choose(kind, wanted(config, kind), found.known[kind], found.weights, found.hardware)
+@dataclass(frozen=True, slots=True)
+class Engines:
+    """Engines that are ready, with how they were chosen."""
 
+    vad: VadEngine
+    asr: SharedRecogniser
+    llm: Llm
+    tts: Tts
+    choices: Mapping[Kind, Choice]
+    _worker: ProcessWorker = field(repr=False)
+    _survey: Survey = field(repr=False)
 
-def report(
-    choices: Mapping[Kind, Choice],
-    known: Mapping[Kind, list[Available]],
-    languages: Mapping[str, tuple[str, ...]],
-    spoken: tuple[str, ...],
-) -> EnginesReport:
-    """What the page shows. `languages`: of each loaded engine; `spoken`: of a conversation."""
+    def is_loaded(self) -> bool:
+        """Whether every model is there now; a crashed one comes back."""
+        return self._worker.is_ready
 
-    def one(kind: Kind) -> EngineChoice:
-        offers = tuple(
-            EngineOffer(e.name, languages.get(e.name, ()), e.installed, e.reason)
-            for e in known[kind]
+    def names(self) -> Mapping[str, str]:
+        """Kind -> the engine that serves it."""
+        return {kind: choice.name for kind, choice in self.choices.items()}
+
+    def engine_set(self, language: str) -> EngineSet:
+        """As sessions choose among them; `language` is theirs when they do not say."""
+        return EngineSet(
+            self.vad,
+            asr={DEFAULT: self.asr, self.choices["asr"].name: self.asr},
+            llm={DEFAULT: self.llm, self.choices["llm"].name: self.llm},
+            tts={DEFAULT: self.tts, self.choices["tts"].name: self.tts},
+            default_language=language,
         )
-        return EngineChoice(choices[kind].name, choices[kind].why, offers)
 
-    return EnginesReport(one("asr"), one("llm"), one("tts"), one("vad"), spoken)
+    def report(self, language: str) -> EnginesReport:
+        """What the page shows."""
+        languages = {
+            self.choices["asr"].name: self.asr.info.languages,
+            self.choices["llm"].name: self.llm.languages,
+            self.choices["tts"].name: tuple(self.tts.info.voices),
+        }
+
+        def one(kind: Kind) -> EngineChoice:
+            offers = tuple(
+                EngineOffer(e.name, languages.get(e.name, ()), e.installed, e.reason)
+                for e in self._survey.known[kind]
+            )
+            return EngineChoice(self.choices[kind].name, self.choices[kind].why, offers)
+
+        return EnginesReport(
+            one("asr"), one("llm"), one("tts"), one("vad"), self.engine_set(language).languages()
+        )
+
+
+@asynccontextmanager
+async def running(
+    config: Config, toolbox: Toolbox, clock: Clock, metrics: Metrics
+) -> AsyncIterator[Engines]:
+    """Choose, load and warm the engines; they run while the body does.
+
+    Raises EngineMissing and ConfigError, possibly as an ExceptionGroup.
+    """
+    found = await asyncio.to_thread(survey, config.paths.models_dir)
+    choices = {kind: choose_one(config, kind, found) for kind in KINDS}
+    for choice in choices.values():
+        logger.info("%s: %s (%s)", choice.kind, choice.name, choice.why)
+    asr_options = await asyncio.to_thread(_asr_options, choices["asr"], toolbox)
+    worker = ProcessWorker("asr", choices["asr"].name, asr_options, metrics)
+    scheduler = AsrScheduler([worker], clock, metrics)
+    async with asyncio.TaskGroup() as tasks:
+        serving = tasks.create_task(scheduler.run(), name="asr")
+        vad, llm, tts, info = await asyncio.gather(
+            asyncio.to_thread(load, "vad", choices["vad"].name, choices["vad"].options),
+            _language_model(choices["llm"], config.language, toolbox),
+            asyncio.to_thread(load, "tts", choices["tts"].name, choices["tts"].options),
+            scheduler.ready(),
+        )
+        asr = SharedRecogniser(info, scheduler)
+        yield Engines(vad, asr, llm, tts, choices, worker, found)
+        serving.cancel()
+
+
+async def _language_model(choice: Choice, language: str, toolbox: Toolbox) -> Llm:
+    """Loaded, and warm for the language that most sessions will have."""
+    llm = await asyncio.to_thread(load, "llm", choice.name, choice.options)
+    if isinstance(llm, Warms):
+        await llm.warm(language, _specs(toolbox, language))
+    return llm
+
+
+def _asr_options(choice: Choice, toolbox: Toolbox) -> Mapping[str, object]:
+    """The configured options, and the sentences of this very home where an engine learns them."""
+    if choice.name != LEARNS_PHRASES or "phrases" in choice.options:
+        return choice.options
+    learned = phrases(PHRASES_LANGUAGE, _specs(toolbox, PHRASES_LANGUAGE))
+    return {**choice.options, "phrases": learned}
+
+
+def _specs(toolbox: Toolbox, language: str) -> list[ToolSpec]:
+    """Every tool, as a conversation in `language` has them."""
+    return toolbox.specs(ToolContext("", language))

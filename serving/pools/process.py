@@ -66,6 +66,11 @@ class ProcessWorker:
         """Of the living child."""
         return self._process.pid if self._process else None
 
+    @property
+    def is_ready(self) -> bool:
+        """A child lives and has loaded the model."""
+        return self.pid is not None and self._ready is not None and self._ready.done()
+
     async def ready(self) -> AsrInfo:
         """Wait until the engine is loaded. Raises EngineMissing and its like when it cannot be."""
         return await asyncio.shield(self._ready_future())
