@@ -1,0 +1,82 @@
+"""What a client hears: when sound became audible, and where speech ends in a recording."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from core.audio import AudioFrame, Pcm, ms_to_samples
+from media.pcm import dbfs
+
+AUDIBLE_LEVEL = 328
+"Of 32768, 1 % or -40 dBFS: above what Opus makes of silence, far below any voice."
+
+WINDOW_MS = 10
+
+QUIETER_DB = 30
+"Speech lies within this of its loudest 10 ms; the end of a word fades below."
+
+ABOVE_NOISE_DB = 10
+"Speech is at least so much louder than the recording's quietest tenth."
+
+
+SILENT_BELOW_DBFS = -60
+"A recording whose loudest 10 ms are below this holds no speech."
+
+
+def speech_span(pcm: Pcm, rate_hz: int) -> tuple[int, int] | None:
+    """First and one past the last sample of speech by energy, to 10 ms; None for silence."""
+    window = ms_to_samples(WINDOW_MS, rate_hz)
+    levels = np.array([dbfs(pcm[at : at + window]) for at in range(0, len(pcm), window)])
+    if not len(levels) or levels.max() < SILENT_BELOW_DBFS:
+        return None
+    loudest = float(levels.max())
+    noise = float(np.percentile(levels, 10))
+    limit = min(max(loudest - QUIETER_DB, noise + ABOVE_NOISE_DB), loudest)
+    loud = np.flatnonzero(levels >= limit)
+    return int(loud[0]) * window, min((int(loud[-1]) + 1) * window, len(pcm))
+
+
+@dataclass(slots=True)
+class Ear:
+    """Times are those of a player without a buffer of its own: it plays what comes at once."""
+
+    is_paced: bool
+    "Sound arrives in real time (WebRTC); otherwise faster, and queues until it is played."
+    on_sound: Callable[[AudioFrame], None] | None = None
+    "Also given everything, for a loudspeaker."
+    heard_at: float | None = None
+    "When the first audible sample since `listen` was played, in seconds."
+    silent_from: float = 0.0
+    "When the last audible sample was played, or will be."
+    frames: list[AudioFrame] = field(default_factory=list)
+    "Everything since `listen`, silence included."
+    _played_until: float = 0.0
+
+    def listen(self) -> None:
+        """Forget what was heard: a turn begins."""
+        self.heard_at = None
+        self.frames.clear()
+
+    def hear(self, frame: AudioFrame, at: float) -> None:
+        """One piece of sound that arrived at `at`."""
+        begin = at if self.is_paced else max(at, self._played_until)
+        self._played_until = begin + len(frame.pcm) / frame.rate_hz
+        self.frames.append(frame)
+        if self.on_sound is not None:
+            self.on_sound(frame)
+        audible = np.flatnonzero(np.abs(frame.pcm.astype(np.int32)) >= AUDIBLE_LEVEL)
+        if not len(audible):
+            return
+        if self.heard_at is None:
+            self.heard_at = begin + int(audible[0]) / frame.rate_hz
+        self.silent_from = begin + (int(audible[-1]) + 1) / frame.rate_hz
+
+    def sound(self) -> list[AudioFrame]:
+        """The frames from the first audible to the last."""
+        loud = [
+            index
+            for index, frame in enumerate(self.frames)
+            if len(frame.pcm) and np.abs(frame.pcm.astype(np.int32)).max() >= AUDIBLE_LEVEL
+        ]
+        return self.frames[loud[0] : loud[-1] + 1] if loud else []
