@@ -113,6 +113,15 @@ class EngineConfig(Section, frozen=True):
     ] = field(default_factory=dict)
 
 
+class AsrConfig(EngineConfig, frozen=True):
+    """Speech recognition; sessions may choose among several."""
+
+    also: Annotated[
+        Names,
+        Meta(description="Further engines that sessions may ask for; each takes its own memory."),
+    ] = ()
+
+
 class TurnConfig(Section, frozen=True):
     """How a turn ends, where the client does not say."""
 
@@ -195,7 +204,7 @@ class Config(Section, frozen=True):
     server: ServerConfig = ServerConfig()
     paths: PathsConfig = PathsConfig()
     vad: EngineConfig = EngineConfig()
-    asr: EngineConfig = EngineConfig()
+    asr: AsrConfig = AsrConfig()
     llm: EngineConfig = EngineConfig()
     tts: EngineConfig = EngineConfig()
     turn: TurnConfig = TurnConfig()

@@ -15,7 +15,7 @@ from pipeline.engines import EngineSet
 from pipeline.settings import DEFAULT
 from pipeline.tools import Toolbox
 from server.config import Config
-from server.survey import Survey, choose_one, survey
+from server.survey import Survey, choose_one, choose_recognisers, survey
 from serving.choose import KINDS, Choice
 from serving.pools.process import ProcessWorker
 from serving.scheduler import AsrScheduler, Priority
@@ -56,16 +56,17 @@ class Engines:
     """Engines that are ready, with how they were chosen."""
 
     vad: VadEngine
-    asr: SharedRecogniser
+    asr: Mapping[str, SharedRecogniser]
+    "By name; the default is in `choices`."
     llm: Llm
     tts: Tts
     choices: Mapping[Kind, Choice]
-    _worker: ProcessWorker = field(repr=False)
+    _workers: Sequence[ProcessWorker] = field(repr=False)
     _survey: Survey = field(repr=False)
 
     def is_loaded(self) -> bool:
         """Whether every model is there now; a crashed one comes back."""
-        return self._worker.is_ready
+        return all(worker.is_ready for worker in self._workers)
 
     def names(self) -> Mapping[str, str]:
         """Kind -> the engine that serves it."""
@@ -75,7 +76,7 @@ class Engines:
         """As sessions choose among them; `language` is theirs when they do not say."""
         return EngineSet(
             self.vad,
-            asr={DEFAULT: self.asr, self.choices["asr"].name: self.asr},
+            asr={DEFAULT: self.asr[self.choices["asr"].name], **self.asr},
             llm={DEFAULT: self.llm, self.choices["llm"].name: self.llm},
             tts={DEFAULT: self.tts, self.choices["tts"].name: self.tts},
             default_language=language,
@@ -84,7 +85,7 @@ class Engines:
     def report(self, language: str) -> EnginesReport:
         """What the page shows."""
         languages = {
-            self.choices["asr"].name: self.asr.info.languages,
+            **{name: recogniser.info.languages for name, recogniser in self.asr.items()},
             self.choices["llm"].name: self.llm.languages,
             self.choices["tts"].name: tuple(self.tts.info.voices),
         }
@@ -110,23 +111,27 @@ async def running(
     Raises EngineMissing and ConfigError, possibly as an ExceptionGroup.
     """
     found = await asyncio.to_thread(survey, config.paths.models_dir)
+    recognisers = choose_recognisers(config, found)
     choices = {kind: choose_one(config, kind, found) for kind in KINDS}
-    for choice in choices.values():
+    for choice in (*recognisers[1:], *choices.values()):
         logger.info("%s: %s (%s)", choice.kind, choice.name, choice.why)
-    asr_options = await asyncio.to_thread(_asr_options, choices["asr"], toolbox)
-    worker = ProcessWorker("asr", choices["asr"].name, asr_options, metrics)
-    scheduler = AsrScheduler([worker], clock, metrics)
+    workers = [ProcessWorker("asr", c.name, _asr_options(c, toolbox), metrics) for c in recognisers]
+    schedulers = [AsrScheduler([worker], clock, metrics) for worker in workers]
     async with asyncio.TaskGroup() as tasks:
-        serving = tasks.create_task(scheduler.run(), name="asr")
-        vad, llm, tts, info = await asyncio.gather(
+        serving = [tasks.create_task(one.run(), name="asr") for one in schedulers]
+        vad, llm, tts, infos = await asyncio.gather(
             asyncio.to_thread(load, "vad", choices["vad"].name, choices["vad"].options),
             _language_model(choices["llm"], config.language, toolbox),
             asyncio.to_thread(load, "tts", choices["tts"].name, choices["tts"].options),
-            scheduler.ready(),
+            asyncio.gather(*(one.ready() for one in schedulers)),
         )
-        asr = SharedRecogniser(info, scheduler)
-        yield Engines(vad, asr, llm, tts, choices, worker, found)
-        serving.cancel()
+        asr = {
+            choice.name: SharedRecogniser(info, scheduler)
+            for choice, info, scheduler in zip(recognisers, infos, schedulers, strict=True)
+        }
+        yield Engines(vad, asr, llm, tts, choices, workers, found)
+        for task in serving:
+            task.cancel()
 
 
 async def _language_model(choice: Choice, language: str, toolbox: Toolbox) -> Llm:

@@ -33,6 +33,16 @@ def wanted(config: Config, kind: Kind) -> Wanted:
     return Wanted(section.engine, section.options)
 
 
+def choose_recognisers(config: Config, found: Survey) -> tuple[Choice, ...]:
+    """The default one, then what `asr.also` adds. Raises EngineMissing."""
+    chosen = [choose_one(config, "asr", found)]
+    for name in config.asr.also:
+        if all(name != choice.name for choice in chosen):
+            wanted = Wanted(name)
+            chosen.append(choose("asr", wanted, found.known["asr"], found.weights, found.hardware))
+    return tuple(chosen)
+
+
 def choose_one(config: Config, kind: Kind, found: Survey) -> Choice:
     """Raises EngineMissing."""
     return choose(kind, wanted(config, kind), found.known[kind], found.weights, found.hardware)

@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
+import psutil
 import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
@@ -54,6 +55,27 @@ def test_a_server_is_ready_tells_what_is_loaded_and_stops_with_0(tmp_path: Path)
         assert server.stop() == 0
     assert "stopped" in server.said[-1]
     assert not [line for line in server.said if "Traceback" in line or "key" in line.lower()]
+
+
+def test_sessions_may_choose_among_recognisers_and_a_killed_one_comes_back(tmp_path: Path) -> None:
+    with serving(tmp_path, settings={"EARSHOT_ASR__ALSO": "pocketsphinx"}) as server:
+        offers = get(server.url, "/earshot/engines")[1]["asr"]["available"]
+        assert {offer["name"] for offer in offers if offer["languages"]} == {
+            "faster_whisper",
+            "pocketsphinx",
+        }
+        workers = psutil.Process(server.process.pid).children()
+        assert len(workers) == 2
+        for worker in workers:
+            worker.kill()
+            psutil.wait_procs([worker], timeout=10)
+        restarts = 'earshot_worker_restarts_total{kind="asr"} 2.0'
+        while restarts not in get(server.url, "/metrics")[1]:
+            assert server.process.poll() is None
+        while get(server.url, "/health")[0] == 503:
+            assert server.process.poll() is None
+        assert get(server.url, "/health")[1]["status"] == "ready"
+        assert server.stop() == 0
 
 
 async def _stopped_while_open(server: Running) -> tuple[aiohttp.WSMsgType, int]:

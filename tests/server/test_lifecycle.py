@@ -1,0 +1,40 @@
+"""Signals: the first drains, a second leaves at once, the same one twice is one."""
+
+import asyncio
+import os
+import signal
+
+import pytest
+
+from server import lifecycle as module
+from server.lifecycle import Lifecycle, signals
+
+
+async def _end_by(*numbers: signal.Signals) -> Lifecycle:
+    """A server whose drain would never end, sent these signals."""
+    lifecycle = Lifecycle()
+    lifecycle.watch(lambda: True)
+    with signals(lifecycle):
+        for number in numbers:
+            os.kill(os.getpid(), number)
+        await lifecycle.stopped()
+        if len(numbers) > 1:
+            await asyncio.sleep(60)  # until the second signal cancels it
+    return lifecycle
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_first_signal_drains(number: signal.Signals) -> None:
+    assert asyncio.run(_end_by(number)).state == "draining"
+
+
+def test_the_second_leaves_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SAME_SIGNAL_S", -1.0)
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(_end_by(signal.SIGTERM, signal.SIGINT))
+
+
+def test_handlers_are_put_back() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    asyncio.run(_end_by(signal.SIGTERM))
+    assert signal.getsignal(signal.SIGINT) is before
