@@ -14,30 +14,40 @@ class DropOldest(Generic[T]):
     def __init__(self, limit: int) -> None:
         self._items: deque[T] = deque(maxlen=limit)
         self._ready = asyncio.Event()
+        self._drained = asyncio.Event()
+        self._drained.set()
         self._closed = False
         self.dropped = 0
 
     def put(self, item: T) -> None:
         self.dropped += len(self._items) == self._items.maxlen
         self._items.append(item)
+        self._drained.clear()
         self._ready.set()
 
     def close(self) -> None:
         """Let readers drain what is queued, then stop."""
         self._closed = True
         self._ready.set()
+        self._drained.set()
 
-    def __len__(self) -> int:
-        return len(self._items)
+    async def drained(self) -> None:
+        """Wait until the reader is done with every item; a closed queue is not waited for."""
+        if not self._closed:
+            await self._drained.wait()
 
     async def __aiter__(self) -> AsyncIterator[T]:
-        while True:
-            while self._items:
-                yield self._items.popleft()
-            if self._closed:
-                return
-            self._ready.clear()
-            await self._ready.wait()
+        try:
+            while True:
+                while self._items:
+                    yield self._items.popleft()
+                self._drained.set()
+                if self._closed:
+                    return
+                self._ready.clear()
+                await self._ready.wait()
+        finally:
+            self._drained.set()
 
 
 class Outbox(Generic[T]):

@@ -143,6 +143,10 @@ class Session:
         """Live audio, 16 kHz; when the session lags a second behind, the oldest is dropped."""
         self._frames.put(frame)
 
+    async def caught_up(self) -> None:
+        """Wait until all that was fed is heard. For audio that comes faster than it was spoken."""
+        await self._frames.drained()
+
     def configure(self, settings: SessionSettings) -> None:
         """Raises RequestError; the former settings then stay."""
         self._shared.engines.check(settings)
@@ -150,8 +154,9 @@ class Session:
         self._hearing.configure(settings.turn_detection)
 
     def commit_input(self) -> None:
-        """Raises RequestError input_audio_buffer_commit_empty."""
-        self._listening.commit(self._group)
+        """Raises RequestError input_audio_buffer_commit_empty. A closing session does nothing."""
+        if self._tasks is not None and not self._closing.is_set():
+            self._listening.commit(self._tasks)
 
     def clear_input(self) -> None:
         self._listening.clear()
@@ -269,12 +274,6 @@ class Session:
     async def _until_closed(self) -> NoReturn:
         await self._closing.wait()
         raise _Closed
-
-    @property
-    def _group(self) -> asyncio.TaskGroup:
-        if self._tasks is None:
-            raise RuntimeError("the session is not running")
-        return self._tasks
 
     def _written_turn(self) -> Turn:
         turn = Turn(new_id("turn"))

@@ -181,8 +181,7 @@ class Connection:
         self._needs("websocket", "input_audio_buffer.append")
         for frame in self._upload.push(audio):
             self._session.feed(frame)
-            for _ in range(2):  # one turn of the loop wakes the listener, the next lets it read
-                await asyncio.sleep(0)
+            await self._session.caught_up()
 
     def _needs(self, transport: Transport, name: str) -> None:
         if self._transport != transport:

@@ -33,6 +33,9 @@ class NotedSession:
     frames: list[AudioFrame] = field(default_factory=list)
     refuses: EarshotError | None = None
 
+    async def caught_up(self) -> None:
+        pass
+
     def feed(self, frame: AudioFrame) -> None:
         self.frames.append(frame)
 

@@ -1,0 +1,71 @@
+"""Hand-overs: bounded, counted, never a lost wake-up. Virtual time."""
+
+import asyncio
+
+from core.queues import DropOldest, Outbox
+from tests.loop import run_virtual
+
+
+def test_drop_oldest_keeps_the_newest_and_counts() -> None:
+    async def main() -> None:
+        queue: DropOldest[int] = DropOldest(3)
+        for item in range(5):
+            queue.put(item)
+        queue.close()
+        assert [item async for item in queue] == [2, 3, 4]
+        assert queue.dropped == 2
+
+    run_virtual(main())
+
+
+def test_drained_waits_for_the_reader_to_be_done_with_the_last_item() -> None:
+    read: list[int] = []
+
+    async def main() -> None:
+        queue: DropOldest[int] = DropOldest(3)
+        await queue.drained()
+        async with asyncio.TaskGroup() as tasks:
+
+            async def reader() -> None:
+                async for item in queue:
+                    read.append(item)
+
+            tasks.create_task(reader())
+            for item in range(100):
+                queue.put(item)
+                await queue.drained()
+                assert read[-1] == item
+            queue.close()
+        assert queue.dropped == 0
+
+    run_virtual(main())
+
+
+def test_drained_ends_when_the_queue_is_closed() -> None:
+    async def main() -> None:
+        queue: DropOldest[int] = DropOldest(3)
+        queue.put(1)
+        async with asyncio.TaskGroup() as tasks:
+            waiting = tasks.create_task(queue.drained())
+            await asyncio.sleep(1)
+            assert not waiting.done()
+            queue.close()
+
+    run_virtual(main())
+
+
+def test_an_outbox_loses_nothing_and_cuts_off_who_lags() -> None:
+    async def main() -> None:
+        outbox: Outbox[int] = Outbox(3)
+        for item in range(4):
+            outbox.put(item)
+        assert outbox.overflowed
+        assert [item async for item in outbox] == [0, 1, 2]
+        fine: Outbox[int] = Outbox(3)
+        fine.put(1)
+        fine.close()
+        fine.put(2)
+        assert [item async for item in fine] == [1]
+        assert not fine.overflowed
+
+    run_virtual(main())

@@ -1,0 +1,42 @@
+"""Audio arithmetic, ids and errors."""
+
+import numpy as np
+import pytest
+
+from core.audio import AudioFrame, ms_to_samples, samples_to_ms, silence
+from core.errors import EngineCrashed, EngineError, Overloaded, RequestError, TooLarge
+from core.ids import new_id
+
+
+@pytest.mark.parametrize(
+    ("ms", "rate_hz", "samples"), [(20, 16_000, 320), (20, 48_000, 960), (0.5, 22_050, 11), (0, 8000, 0)]
+)  # fmt: skip
+def test_samples_and_ms(ms: float, rate_hz: int, samples: int) -> None:
+    assert ms_to_samples(ms, rate_hz) == samples
+    assert samples_to_ms(samples, rate_hz) == pytest.approx(ms, abs=0.03)
+    assert len(silence(ms, rate_hz)) == samples
+
+
+def test_a_frame_knows_its_place() -> None:
+    frame = AudioFrame(np.zeros(320, np.int16), 16_000, 640)
+    assert (frame.duration_ms, frame.end) == (20, 960)
+
+
+def test_ids_say_what_they_are_and_never_repeat() -> None:
+    ids = {new_id("item") for _ in range(1000)}
+    assert len(ids) == 1000
+    assert all(i.startswith("item_") and len(i) == 29 for i in ids)
+
+
+def test_errors_carry_stable_codes() -> None:
+    assert RequestError("x").code == "invalid_request"
+    assert RequestError("x", code="item_not_found", param="item.id").code == "item_not_found"
+    assert TooLarge("x").code == "too_large"
+    crashed = EngineCrashed("asr", "whisper", "died")
+    assert isinstance(crashed, EngineError)
+    assert (crashed.code, crashed.retryable, str(crashed)) == (
+        "engine_crashed",
+        True,
+        "asr engine 'whisper': died",
+    )
+    assert Overloaded("full", retry_after_s=5).retry_after_s == 5
