@@ -38,14 +38,11 @@ class _Names:
         self._classes: dict[str, list[str]] = defaultdict(list)
         for entity in home.entities():
             config = entity.config
-            own = (*names_in(config.names, language), *config.names.get("en", ()))
-            self._kinds[config.kind] += own
+            self._kinds[config.kind] += names_in(config.names, language)
             if config.device_class:
                 self._classes[config.kind].append(config.device_class)
         self._areas = [
-            name
-            for area in home.config.areas
-            for name in (*names_in(area.names, language), *area.names.get("en", ()))
+            name for area in home.config.areas for name in names_in(area.names, language)
         ]
 
     def target(self, *kinds: str) -> dict[str, dict[str, Any]]:
@@ -72,17 +69,11 @@ class _Names:
 
 
 def _switch_specs(names: _Names) -> tuple[ToolSpec, ...]:
+    everywhere = {"type": "boolean", "description": "All of that kind in the whole home"}
+    target = {**names.target(), "everywhere": everywhere}
     return (
-        tool(
-            "HassTurnOn",
-            "Turns on a device, opens a cover, locks a lock",
-            names.target(),
-        ),
-        tool(
-            "HassTurnOff",
-            "Turns off a device, closes a cover, unlocks a lock",
-            names.target(),
-        ),
+        tool("HassTurnOn", "Turns on a device, opens a cover, locks a lock", target),
+        tool("HassTurnOff", "Turns off a device, closes a cover, unlocks a lock", target),
     )
 
 

@@ -44,7 +44,9 @@ def find_targets(
     if name:
         # "Front door" is both a door and its lock: without a domain the door is meant.
         return [entity for entity in able if entity.config.kind != "lock"] or able
-    return _not_too_many(able, language, area)
+    if area or arguments.get("everywhere") is True:
+        return able
+    return _only_one(able, language)
 
 
 def find_area(home: Home, name: str, language: str) -> str:
@@ -93,8 +95,8 @@ def _all_names(names: Mapping[str, tuple[str, ...]], language: str) -> set[str]:
     return {name.casefold() for group in groups for name in group}
 
 
-def _not_too_many(found: list[Entity], language: str, area: str) -> list[Entity]:
-    if area or len(found) == 1 or found[0].config.kind in NAMED_AS_GROUP:
+def _only_one(found: list[Entity], language: str) -> list[Entity]:
+    if len(found) == 1 or found[0].config.kind in NAMED_AS_GROUP:
         return found
     raise ToolError(
         "more than one device fits; say which",

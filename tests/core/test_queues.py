@@ -28,7 +28,7 @@ def test_drained_waits_for_the_reader_to_be_done_with_the_last_item() -> None:
 
             async def reader() -> None:
                 async for item in queue:
-                    read.append(item)
+                    read[:] = [*read, item]
 
             tasks.create_task(reader())
             for item in range(100):

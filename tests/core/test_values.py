@@ -9,7 +9,8 @@ from core.ids import new_id
 
 
 @pytest.mark.parametrize(
-    ("ms", "rate_hz", "samples"), [(20, 16_000, 320), (20, 48_000, 960), (0.5, 22_050, 11), (0, 8000, 0)]
+    ("ms", "rate_hz", "samples"),
+    [(20, 16_000, 320), (20, 48_000, 960), (0.5, 22_050, 11), (0, 8000, 0)],
 )  # fmt: skip
 def test_samples_and_ms(ms: float, rate_hz: int, samples: int) -> None:
     assert ms_to_samples(ms, rate_hz) == samples

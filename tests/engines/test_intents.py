@@ -81,6 +81,12 @@ ENGLISH: list[tuple[str, str, dict[str, Any], str]] = [
         {"name": "garage door", "state": "open", "domain": "cover"},
         "No, the garage door is closed.",
     ),
+    (
+        "close all the blinds",
+        "HassTurnOff",
+        {"device_class": "blind", "domain": "cover", "everywhere": True},
+        "Closing 4 devices.",
+    ),
     ("are any lights on", "HassGetState", {"state": "on", "domain": "light"}, "No, none."),
     (
         "set the kitchen temperature to 20 degrees",
@@ -221,6 +227,8 @@ def test_several_commands_in_one_sentence(text: str, calls: list[str]) -> None:
         ("turn on the kitchen light's", "turn on the kitchen lights"),
         ("um turned on the office fan", "turn on the office fan"),
         ("Set a timer for 10 minutes!", "set a timer for ten minutes"),
+        ("What's 12 + 3?", "what is twelve plus three"),
+        ("what is 7 x 8", "what is seven times eight"),
         ("set the office lights to 21%", "set the office lights to twenty one percent"),
     ],
 )

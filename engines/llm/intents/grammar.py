@@ -13,6 +13,7 @@ from engines.llm.intents.language import Ours, home_assistant_data, ours
 from engines.llm.intents.names import Names
 
 MAX_WORDS = 40  # a command is shorter; matching time grows with the length
+MAX_CHARS = 400  # of MAX_WORDS words
 MAX_COMMANDS = 4  # in one sentence; people do not chain more
 MAX_TRIES = 8  # matches per sentence, of 1 to 3 ms each: enough for MAX_COMMANDS
 MAX_GRAMMARS = 16  # languages times homes that are in use at once; one takes a few MB
@@ -57,6 +58,8 @@ class Grammar:
 
     def understand(self, text: str) -> Understanding | None:
         """The meaning of a sentence, or None. Strict, then once more without known slips."""
+        if len(text) > MAX_CHARS:
+            return None
         text = " ".join(text.split())
         if not text or len(text.split()) > MAX_WORDS:
             return None
@@ -104,6 +107,7 @@ class Grammar:
             self._intents,
             slot_lists=lists,
             language=self._intents.language,
+            best_metadata_key="prefer",  # a few sentences of ours that are meant to win
             best_slot_name="name",
         )
         return None if result is None else _meaning(result)
