@@ -1,5 +1,6 @@
 """HTTP of the clients: one session's settings, and what a failure is called."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
@@ -32,7 +33,8 @@ def reaching(address: Address) -> Iterator[None]:
         why = f"{address.url}: its certificate is not trusted; --insecure takes it as it is"
         raise CannotConnect(why) from error
     except ClientConnectorError as error:
-        why = error.os_error.strerror or str(error.os_error)
+        errno = error.os_error.errno
+        why = os.strerror(errno) if errno and errno > 0 else str(error.os_error.strerror)
         raise CannotConnect(f"{address.url} cannot be reached: {why}") from error
     except TimeoutError as error:
         why = f"{address.url} does not answer within {CONNECT_TIMEOUT_S} s"

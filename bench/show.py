@@ -64,7 +64,10 @@ class Screen:
         if self.is_live and self._shown:
             print(CLEAR_LINE, end="", file=self.out)
         self._shown = ""
-        answer = " ".join(filter(None, (report.reply, _WHY_NOT[report.status], report.error)))
+        why_not = _WHY_NOT[report.status]
+        if report.status == "unanswered" and not report.transcript:
+            why_not = "(no answer: the server heard no speech)"
+        answer = " ".join(filter(None, (report.reply, why_not, report.error)))
         if report.transcript:
             print(f"  you:     {report.transcript}", file=self.out)
         print(f"  answer:  {answer}", file=self.out, flush=True)

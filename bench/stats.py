@@ -1,0 +1,26 @@
+"""Numbers of a measurement as people read them."""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+
+def percentile(values: Sequence[float], percent: float) -> float:
+    """Linear between ranks. Raises ValueError without values."""
+    if not values:
+        raise ValueError("a percentile of nothing")
+    return float(np.percentile(values, percent))
+
+
+def spread(values: Sequence[float]) -> list[str]:
+    """p50, p95, least, most and how many, for a row of a table."""
+    if not values:
+        return ["-", "-", "-", "-", "0"]
+    numbers = (percentile(values, 50), percentile(values, 95), min(values), max(values))
+    return [*(f"{number:.0f}" for number in numbers), str(len(values))]
+
+
+def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
