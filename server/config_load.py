@@ -20,8 +20,8 @@ from server.config_types import describe, is_secret, kind_of
 
 ENV_PREFIX = "EARSHOT_"
 DEFAULT_FILE = "earshot.toml"
-NOT_SETTINGS = ("EARSHOT_CONFIG",)
-"Names with our prefix that are no settings: where the file is, and `EARSHOT_CI_*` of test runs."
+NOT_SETTINGS = ("EARSHOT_CONFIG", "EARSHOT_KEY")
+"Ours, but no settings: the file, and the key that `talk` sends; as `EARSHOT_CI_*` of test runs."
 FLAGS: Mapping[str, tuple[str, ...]] = {
     "--host": ("server", "host"),
     "--port": ("server", "port"),

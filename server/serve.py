@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from core.http import Route
@@ -41,7 +42,7 @@ class Entrance:
     "Made just now: the only time that it is printed."
 
 
-def run(config: Config, started: float, say: Callable[[str], None] = print) -> None:
+def run(config: Config, started: float) -> None:
     """Serve until a signal. `started`: `time.monotonic()` when the process began.
 
     Raises ConfigError, AddressInUse, EngineError.
@@ -51,7 +52,7 @@ def run(config: Config, started: float, say: Callable[[str], None] = print) -> N
         for opened in entrance.sockets:
             stack.callback(opened.close)
         set_up(config.log, secrets=[entrance.gate.key or ""])
-        _greet(config, entrance, say)
+        _greet(config, entrance)
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(_serve(config, entrance, started))
 
@@ -91,8 +92,9 @@ def _names(config: Config) -> list[str]:
     return list(dict.fromkeys([*own_names(), *bound, *config.server.allowed_hosts]))
 
 
-def _greet(config: Config, entrance: Entrance, say: Callable[[str], None]) -> None:
+def _greet(config: Config, entrance: Entrance) -> None:
     """What a person needs once: the key in a ready address, the certificate's fingerprint."""
+    say = partial(print, flush=True)  # a container's log would see it only at the end
     if entrance.is_new_key:
         say("Everybody but this machine's owner needs the key. It is shown this once; open")
         for url in entrance.urls[1:] or entrance.urls:

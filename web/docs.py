@@ -8,7 +8,7 @@ import msgspec
 from aiohttp import web as aioweb
 
 from core.errors import ConfigError, NotFound
-from core.http import JSON, Route
+from core.http import JSON, Handler, Route
 from web.openapi import document
 
 TITLE = "Earshot"
@@ -81,7 +81,14 @@ def docs_routes(routes: Sequence[Route], *, version: str) -> tuple[Route, ...]:
             raise NotFound(f"the API page has no file {name[:80]!r}")
         return _answer(files[name])
 
-    own = (
+    own = _own_routes(openapi, index, asset)
+    described = document((*routes, *own), title=TITLE, version=version, description=DESCRIPTION)
+    description = msgspec.json.encode(described)
+    return own
+
+
+def _own_routes(openapi: Handler, index: Handler, asset: Handler) -> tuple[Route, ...]:
+    return (
         Route("GET", "/openapi.json", openapi, "This API, as OpenAPI 3.1.", "server"),
         # Open like the page: without a key they hold nothing, the document itself needs it.
         Route(
@@ -104,9 +111,6 @@ def docs_routes(routes: Sequence[Route], *, version: str) -> tuple[Route, ...]:
             is_public=True,
         ),
     )
-    described = document((*routes, *own), title=TITLE, version=version, description=DESCRIPTION)
-    description = msgspec.json.encode(described)
-    return own
 
 
 def _files() -> Mapping[str, Answer]:

@@ -60,14 +60,17 @@ class Running:
 
 @contextmanager
 def serving(
-    folder: Path, *arguments: str, settings: Mapping[str, str] | None = None
+    folder: Path,
+    *arguments: str,
+    settings: Mapping[str, str] | None = None,
+    recogniser: Mapping[str, str] = LOADS_HERE,
 ) -> Iterator[Running]:
     """`earshot serve` on a free port, from its ready line to its end."""
     command: Sequence[str] = [sys.executable, "-m", "server", "serve", "--port", "0", *arguments]
     process = subprocess.Popen(
         command,
         cwd=folder,
-        env=environment(folder, **LOADS_HERE, **(settings or {})),
+        env=environment(folder, **recogniser, **(settings or {})),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

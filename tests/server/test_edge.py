@@ -24,7 +24,7 @@ from core.errors import (
     Unauthorized,
 )
 from server.auth import Gate
-from server.edge import close_code_of, error_response, request_id_of, status_of
+from server.edge import Contained, close_code_of, error_response, request_id_of, status_of
 from server.metrics import PrometheusMetrics
 from tests.server.http import KEY, MAX_BODY_BYTES, error_of, hello, raising, route, serving
 
@@ -197,7 +197,12 @@ def test_a_websocket_under_way_is_closed_with_the_code() -> None:
         raise Overloaded("later", retry_after_s=1)
 
     async def run() -> None:
-        async with serving([route("/ws", fail)]) as client, client.ws_connect("/ws") as socket:
+        headers = {"X-Request-ID": "mine-3"}
+        async with (
+            serving([route("/ws", fail)]) as client,
+            client.ws_connect("/ws", headers=headers) as socket,
+        ):
+            assert socket._response.headers["X-Request-ID"] == "mine-3"
             message = await socket.receive(timeout=5)
             assert (message.type, message.data) == (WSMsgType.CLOSE, 1013)
 
@@ -272,3 +277,21 @@ def test_foreign_sites_with_the_key_may_read_the_answer() -> None:
             assert "Access-Control-Allow-Origin" not in own.headers
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "has_traceback"),
+    [(EngineCrashed("asr", "x"), "engine_crashed", False), (ValueError("b"), "internal", True)],
+)
+def test_work_beyond_its_request_fails_alone(
+    error: Exception, code: str, has_traceback: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    metrics = PrometheusMetrics()
+
+    async def work() -> None:
+        raise ExceptionGroup("of its task group", [error])
+
+    asyncio.run(Contained(metrics)(work(), "call rtc_1"))
+    assert f'earshot_errors_total{{code="{code}"}} 1.0' in metrics.exposition().decode()
+    assert any(record.exc_info for record in caplog.records) is has_traceback
+    assert "rtc_1" in caplog.text
