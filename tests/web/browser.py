@@ -1,0 +1,126 @@
+"""A headless Chromium and a server that answers the page as a test wants."""
+
+import asyncio
+import json
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import web as aioweb
+from playwright.sync_api import Browser, sync_playwright
+
+from pipeline.home import Home, default_home
+from tests.conftest import require
+from tests.web.test_engines import REPORT
+from web.routes import PageDoor, routes
+
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
+"Names under which distributions install it."
+
+FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--use-fake-device-for-media-stream",
+)
+ALLOWED = "--use-fake-ui-for-media-stream"
+"The person says yes to the microphone."
+
+
+@contextmanager
+def chromium(*flags: str, is_allowed: bool = True) -> Iterator[Browser]:
+    """A browser whose microphone is a file or a beep; the test is skipped where there is none."""
+    path = next(filter(None, map(shutil.which, CHROMIUM)), None)
+    require(path, "Chromium")
+    with sync_playwright() as playwright:
+        args = [*FLAGS, *([ALLOWED] if is_allowed else []), *flags]
+        browser = playwright.chromium.launch(executable_path=path, args=args)
+        yield browser
+        browser.close()
+
+
+@dataclass
+class Stub:
+    """The doors that the page uses. Calls are answered with `status`; no media ever flows."""
+
+    status: int = 201
+    headers: dict[str, str] = field(default_factory=dict)
+    key: str = ""
+    "When set, everything but the page's files needs it."
+    url: str = ""
+    home: Home = field(default_factory=lambda: Home(default_home()))
+    sessions: list[dict[str, Any]] = field(default_factory=list)
+    "The session object of each call, in order."
+    hung_up: list[str] = field(default_factory=list)
+    loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
+
+    def soon(self, change: Callable[[], object]) -> None:
+        """Run `change` in the server's thread: the home belongs to it."""
+        self.loop.call_soon_threadsafe(change)
+
+    async def call(self, request: aioweb.Request) -> aioweb.Response:
+        if self.status != 201:
+            error = {"error": {"code": "server_full", "message": "the server is full"}}
+            return aioweb.json_response(error, status=self.status, headers=self.headers)
+        form = await request.post()
+        session = form["session"]
+        assert isinstance(session, aioweb.FileField)
+        self.sessions.append(json.loads(session.file.read()))
+        location = f"/v1/realtime/calls/rtc_{len(self.sessions)}"
+        return aioweb.Response(status=201, text="v=0", headers={"Location": location})
+
+    async def hang_up(self, request: aioweb.Request) -> aioweb.Response:
+        self.hung_up.append(request.match_info["id"])
+        return aioweb.Response()
+
+    def app(self) -> aioweb.Application:
+        @aioweb.middleware
+        async def keyed(request: aioweb.Request, handler: Any) -> aioweb.StreamResponse:
+            is_open = request.path == "/" or request.path.startswith("/static/")
+            sent = request.headers.get("Authorization")
+            if self.key and not is_open and sent != f"Bearer {self.key}":
+                error = {"error": {"code": "invalid_api_key", "message": "a key is needed"}}
+                return aioweb.json_response(error, status=401)
+            answer: aioweb.StreamResponse = await handler(request)
+            return answer
+
+        app = aioweb.Application(middlewares=[keyed])
+        for route in routes(PageDoor(self.home, lambda: REPORT)):
+            app.router.add_route(route.method, route.path, route.handler)
+        app.router.add_post("/v1/realtime/calls", self.call)
+        app.router.add_post("/v1/realtime/calls/{id}/hangup", self.hang_up)
+        return app
+
+
+@contextmanager
+def serving(stub: Stub) -> Iterator[None]:
+    """`stub` on a free port of this machine, in a thread of its own."""
+    ready = threading.Event()
+    done = asyncio.Event()
+
+    async def serve() -> None:
+        runner = aioweb.AppRunner(stub.app(), shutdown_timeout=0)
+        await runner.setup()
+        site = aioweb.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        stub.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        ready.set()
+        await done.wait()
+        await runner.cleanup()
+
+    thread = threading.Thread(target=stub.loop.run_until_complete, args=(serve(),))
+    thread.start()
+    assert ready.wait(10)
+    try:
+        yield
+    finally:
+        stub.soon(done.set)
+        thread.join()
+        stub.loop.close()
