@@ -33,6 +33,7 @@ from core.errors import (
 from core.ids import new_id
 from core.ports import Metrics
 from server.logs import request_id
+from web.openapi import ErrorBody, ErrorDetail
 
 logger = logging.getLogger(__name__)
 
@@ -63,24 +64,6 @@ _REQUEST_ID = re.compile(rf"[!-~]{{1,{MAX_REQUEST_ID_CHARS}}}")
 
 QUIET_PATHS = ("/health", "/metrics", "/static/")
 "Asked for every few seconds, or by the dozen: logged at debug."
-
-
-class ErrorDetail(msgspec.Struct, frozen=True):
-    """What went wrong, as the OpenAI REST API says it."""
-
-    message: str
-    type: str
-    "`invalid_request_error` (change the request) or `server_error` (try again, or tell us)."
-    code: str
-    "Stable; match on it."
-    param: str | None = None
-    "Which field, as a dotted path."
-
-
-class ErrorBody(msgspec.Struct, frozen=True):
-    """Body of every answer above 399."""
-
-    error: ErrorDetail
 
 
 def status_of(error: EarshotError) -> HTTPStatus:
@@ -255,7 +238,8 @@ def _route_of(request: aioweb.Request) -> str:
 
 def _log(request: aioweb.Request, response: aioweb.StreamResponse, took_ms: float) -> None:
     """One line per request; without the query, which may hold what is nobody's business."""
-    is_quiet = request.path.startswith(QUIET_PATHS) and response.status < HTTPStatus.BAD_REQUEST
+    is_fine = response.status < HTTPStatus.BAD_REQUEST or request.path == "/health"
+    is_quiet = request.path.startswith(QUIET_PATHS) and is_fine
     level = logging.DEBUG if is_quiet else logging.INFO
     logger.log(
         level, "%s %s -> %d in %.1f ms", request.method, request.path, response.status, took_ms

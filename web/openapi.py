@@ -16,13 +16,15 @@ _PARAMETER = re.compile(r"\{([^{}:]+)(?::[^{}]*)?\}")
 
 
 class ErrorDetail(msgspec.Struct, frozen=True):
-    """What went wrong."""
+    """What went wrong, as the OpenAI REST API says it."""
 
     message: str
     type: str
+    "`invalid_request_error` (change the request) or `server_error` (try again, or tell us)."
     code: str
     "Stable; match on it."
     param: str | None = None
+    "Which field, as a dotted path."
 
 
 class ErrorBody(msgspec.Struct, frozen=True):

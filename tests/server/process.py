@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Event, Thread
 
 from tests.shared import ROOT
 
@@ -44,18 +45,41 @@ def run(
 
 @dataclass(slots=True)
 class Running:
-    """A server that said it is ready."""
+    """A server that said it is ready. Its output is read all the time: a full pipe stops it."""
 
     process: subprocess.Popen[str]
-    url: str
+    url: str = ""
     said: list[str] = field(default_factory=list)
+    _is_ready: Event = field(default_factory=Event)
+    _reader: Thread | None = None
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
-        """Its exit code after a signal; what it wrote meanwhile joins `said`."""
+        """Its exit code after a signal."""
         self.process.send_signal(number)
-        out, _ = self.process.communicate(timeout=TIMEOUT_S)
-        self.said.extend(out.splitlines())
-        return self.process.returncode
+        return self.ended()
+
+    def ended(self) -> int:
+        """Its exit code, when it has ended and all it said is read."""
+        code = self.process.wait(TIMEOUT_S)
+        if self._reader is not None:
+            self._reader.join(TIMEOUT_S)
+        return code
+
+    def start_reading(self) -> None:
+        """Until it is ready; AssertionError with what it said when it never is."""
+        self._reader = Thread(target=self._read, daemon=True)
+        self._reader.start()
+        if not self._is_ready.wait(TIMEOUT_S) or not self.url:
+            raise AssertionError("\n".join(self.said))
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.said.append(line.rstrip())
+            if ready := re.search(r"ready in [0-9.]+ s at (\S+)", line):
+                self.url = ready[1]
+                self._is_ready.set()
+        self._is_ready.set()
 
 
 @contextmanager
@@ -75,16 +99,10 @@ def serving(
         stderr=subprocess.STDOUT,
         text=True,
     )
-    said: list[str] = []
+    server = Running(process)
     try:
-        assert process.stdout is not None
-        for line in process.stdout:
-            said.append(line.rstrip())
-            if ready := re.search(r"ready in [0-9.]+ s at (\S+)", line):
-                yield Running(process, ready[1], said)
-                break
-        else:
-            raise AssertionError("\n".join(said))
+        server.start_reading()
+        yield server
     finally:
         process.kill()
-        process.communicate()
+        server.ended()
