@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from queue import Queue
 from typing import Any
 
 from aiohttp import web as aioweb
@@ -58,7 +59,8 @@ class Stub:
     home: Home = field(default_factory=lambda: Home(default_home()))
     sessions: list[dict[str, Any]] = field(default_factory=list)
     "The session object of each call, in order."
-    hung_up: list[str] = field(default_factory=list)
+    hung_up: Queue[str] = field(default_factory=Queue)
+    "Ids of calls as their pages hang up."
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
 
     def soon(self, change: Callable[[], object]) -> None:
@@ -77,7 +79,7 @@ class Stub:
         return aioweb.Response(status=201, text="v=0", headers={"Location": location})
 
     async def hang_up(self, request: aioweb.Request) -> aioweb.Response:
-        self.hung_up.append(request.match_info["id"])
+        self.hung_up.put(request.match_info["id"])
         return aioweb.Response()
 
     def app(self) -> aioweb.Application:
@@ -106,7 +108,8 @@ def serving(stub: Stub) -> Iterator[None]:
     done = asyncio.Event()
 
     async def serve() -> None:
-        runner = aioweb.AppRunner(stub.app(), shutdown_timeout=0)
+        # A page that left is noticed at the next heartbeat; 0 would wait for it for ever.
+        runner = aioweb.AppRunner(stub.app(), shutdown_timeout=0.01)
         await runner.setup()
         site = aioweb.TCPSite(runner, "127.0.0.1", 0)
         await site.start()

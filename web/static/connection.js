@@ -17,7 +17,7 @@ export class Connection {
     this.state = "idle";
     this.call = null;
     this.track = null;
-    addEventListener("online", () => this.wake?.());
+    addEventListener("online", () => this.hurry());
     addEventListener("pagehide", () => this.close());
   }
 
@@ -38,11 +38,16 @@ export class Connection {
     await this.call?.replaceTrack(track);
   }
 
+  /** The next try need not wait: there is reason to think that it will work. */
+  hurry() {
+    this.wake?.();
+  }
+
   /** Hang up and stop trying. */
   close() {
     const call = this.call;
     this.call = null;
-    this.wake?.();
+    this.hurry();
     call?.close();
     this.#become("idle");
   }

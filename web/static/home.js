@@ -9,9 +9,9 @@ const RETRY_MS = [500, 1_000, 2_000, 5_000, 10_000];
 const ACTIVE = new Set(["on", "open", "playing", "unlocked"]); // worth naming; the rest is at rest
 
 export class HomeView {
-  /** `onRefused(refused)` when the server wants a key. */
-  constructor({ onRefused }) {
-    this.onRefused = onRefused;
+  /** `onRefused(refused)` when the server wants a key; `onBack()` when it can be reached again. */
+  constructor({ onRefused, onBack }) {
+    Object.assign(this, { onRefused, onBack });
     this.timers = new Timers(byId("timers"));
     this.home = null;
     this.seen = new Map(); // entity id -> what it was drawn from, to notice changes
@@ -50,6 +50,7 @@ export class HomeView {
   }
 
   #live(isLive) {
+    if (isLive && byId("home-state").dataset.live === "false") this.onBack();
     setText(byId("home-state"), t(isLive ? "home_live" : "home_lost"));
     byId("home-state").dataset.live = isLive;
   }

@@ -39,7 +39,10 @@ class Page {
     });
     this.header = new Header(this.choices, (name) => this.#chosen(name));
     this.turns = new Turns();
-    this.home = new HomeView({ onRefused: () => this.messages.show("key") });
+    this.home = new HomeView({
+      onRefused: () => this.messages.show("key"),
+      onBack: () => this.assistant.connection.hurry(),
+    });
     this.ribbon = new Ribbon(byId("ribbon"), byId("mic"));
     this.controls = new Controls(this.assistant, this.choices);
   }

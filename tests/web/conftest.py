@@ -1,0 +1,51 @@
+"""A browser per file of page tests: while one runs, no other test can start an event loop."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page
+
+from tests.web.browser import Stub, chromium, serving
+
+FAKE_CALL = Path(__file__).with_name("fake_call.js")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as started:
+        yield started
+
+
+@pytest.fixture
+def stub() -> Iterator[Stub]:
+    stub = Stub()
+    with serving(stub):
+        yield stub
+
+
+@pytest.fixture
+def context(browser: Browser, stub: Stub) -> Iterator[BrowserContext]:
+    context = browser.new_context(
+        base_url=stub.url, locale="en-GB", viewport={"width": 1360, "height": 860}
+    )
+    context.add_init_script(path=FAKE_CALL)
+    yield context
+    context.close()
+
+
+@pytest.fixture
+def page(context: BrowserContext) -> Page:
+    """The page, not yet opened. A script error or a blocked resource fails the test."""
+    page = context.new_page()
+    page.set_default_timeout(10_000)
+
+    def fail(error: object) -> None:
+        raise AssertionError(f"the page failed: {error}")
+
+    page.on("pageerror", fail)
+    page.on(
+        "console",
+        lambda said: fail(said.text) if "Content Security Policy" in said.text else None,
+    )
+    return page

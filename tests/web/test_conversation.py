@@ -1,0 +1,210 @@
+"""The page's conversation: server events in, turns out. Runs in the browser, without a server."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from tests.web.browser import Stub, serving
+
+pytestmark = pytest.mark.browser
+
+Json = dict[str, Any]
+
+REDUCE = """async (events) => {
+  const { activity, emptyConversation, hasActiveResponse, isShown, liveWords, medians, reduce } =
+    await import("/static/conversation.js");
+  const state = events.reduce(reduce, emptyConversation());
+  return { ...state, activity: activity(state), live: liveWords(state), medians: medians(state),
+    shown: state.turns.filter(isShown), busy: hasActiveResponse(state) };
+}"""
+
+TRANSCRIPTION = "conversation.item.input_audio_transcription"
+
+
+@pytest.fixture(scope="module")
+def tab(browser: Browser) -> Iterator[Page]:
+    stub = Stub()
+    with serving(stub):
+        page = browser.new_page()
+        page.goto(f"{stub.url}/static/icon.svg")  # same origin, nothing of the page running
+        yield page
+        page.close()
+
+
+def reduced(tab: Page, *events: Json) -> Json:
+    state: Json = tab.evaluate(REDUCE, list(events))
+    return state
+
+
+def user(item: str, text: str | None = None) -> Json:
+    part = {"type": "input_audio", "transcript": None}
+    if text:
+        part = {"type": "input_text", "text": text}
+    item_json = {"id": item, "type": "message", "role": "user", "content": [part]}
+    return {"type": "conversation.item.added", "item": item_json}
+
+
+def spoken(item: str, text: str) -> list[Json]:
+    return [
+        {"type": "input_audio_buffer.speech_started", "item_id": item, "audio_start_ms": 0},
+        {"type": "input_audio_buffer.speech_stopped", "item_id": item, "audio_end_ms": 900},
+        {"type": "input_audio_buffer.committed", "item_id": item},
+        user(item),
+        {"type": f"{TRANSCRIPTION}.completed", "item_id": item, "transcript": text},
+    ]
+
+
+def created(response: str) -> Json:
+    return {"type": "response.created", "response": {"id": response, "status": "in_progress"}}
+
+
+def said(response: str, text: str) -> Json:
+    name = "response.output_audio_transcript.delta"
+    return {"type": name, "response_id": response, "delta": text}
+
+
+def answer(response: str, text: str, status: str = "completed") -> Json:
+    content = [{"type": "output_audio", "transcript": text}]
+    item = {"type": "message", "role": "assistant", "status": status, "content": content}
+    return {"type": "response.output_item.done", "response_id": response, "item": item}
+
+
+def done(response: str, status: str = "completed", **details: Any) -> Json:
+    body: Json = {"id": response, "status": status, "output": [], "status_details": details or None}
+    return {"type": "response.done", "response": body}
+
+
+def traced(
+    response: str | None, item: str | None, status: str, *spans: tuple[str, int, int]
+) -> Json:
+    stages = [{"stage": name, "start_ms": a, "end_ms": b} for name, a, b in spans]
+    latency = spans[-1][2] if spans and status == "answered" else None
+    turn = {"id": "t", "item_id": item, "response_id": response, "status": status}
+    return {
+        "type": "earshot.turn",
+        "turn": {**turn, "response_latency_ms": latency, "stages": stages},
+    }
+
+
+def test_words_appear_while_they_are_spoken(tab: Page) -> None:
+    start = {"type": "input_audio_buffer.speech_started", "item_id": "i", "audio_start_ms": 0}
+    hypothesis = {
+        "type": "earshot.hypothesis",
+        "item_id": "i",
+        "stable": "turn on",
+        "unstable": "the",
+    }
+    state = reduced(tab, start, hypothesis)
+    assert state["activity"] == "hearing"
+    assert state["live"] == {"stable": "turn on", "unstable": "the"}
+    assert state["shown"] == []
+    state = reduced(tab, start, hypothesis, *spoken("i", "turn on the light")[1:])
+    assert state["live"] == {"stable": "", "unstable": ""}
+    assert [turn["said"] for turn in state["shown"]] == ["turn on the light"]
+    assert state["activity"] == "thinking"
+
+
+def test_a_turn_from_speech_to_playout(tab: Page) -> None:
+    events = [*spoken("i", "hello"), created("r"), said("r", "Good "), said("r", "day.")]
+    playing = {"type": "output_audio_buffer.started", "response_id": "r"}
+    assert reduced(tab, *events)["activity"] == "thinking"
+    assert reduced(tab, *events, playing)["activity"] == "speaking"
+    stopped = {"type": "output_audio_buffer.stopped", "response_id": "r"}
+    state = reduced(tab, *events, playing, answer("r", "Good day."), done("r"), stopped)
+    (turn,) = state["shown"]
+    assert (turn["said"], turn["reply"], turn["status"]) == ("hello", "Good day.", "answered")
+    assert state["activity"] is None
+    assert not state["busy"]
+
+
+def test_an_interrupted_answer_keeps_what_was_heard(tab: Page) -> None:
+    events = [*spoken("i", "tell me"), created("r"), said("r", "It is a long story.")]
+    cut = [answer("r", "It is", "incomplete"), done("r", "cancelled", reason="turn_detected")]
+    cleared = {"type": "output_audio_buffer.cleared", "response_id": "r"}
+    (turn,) = reduced(tab, *events, *cut, cleared)["shown"]
+    assert (turn["status"], turn["heard"], turn["reply"]) == ("cut", "It is", "It is a long story.")
+
+
+def test_an_answer_cut_while_it_plays_is_marked(tab: Page) -> None:
+    cleared = {"type": "output_audio_buffer.cleared", "response_id": "r"}
+    events = [*spoken("i", "hi"), created("r"), answer("r", "Hello."), done("r"), cleared]
+    (turn,) = reduced(tab, *events)["shown"]
+    assert (turn["status"], turn["heard"]) == ("cut", "Hello.")
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [{"type": f"{TRANSCRIPTION}.completed", "item_id": "i", "transcript": " "}],
+        [traced(None, "i", "rejected")],
+        [{"type": f"{TRANSCRIPTION}.completed", "item_id": "i", "transcript": ""}, created("r"),
+         done("r", "failed", error={"code": "no_speech", "message": "no speech"})],
+    ],
+    ids=["empty transcript", "rejected", "nothing to answer"],
+)  # fmt: skip
+def test_noise_leaves_no_turn(tab: Page, events: list[Json]) -> None:
+    state = reduced(tab, *spoken("i", "")[:4], *events)
+    assert state["shown"] == []
+    assert state["activity"] is None
+
+
+def test_a_failed_answer_says_why(tab: Page) -> None:
+    failed = done("r", "failed", error={"code": "engine_crashed", "message": "asr died"})
+    (turn,) = reduced(tab, *spoken("i", "hi"), created("r"), failed)["shown"]
+    assert (turn["status"], turn["reason"]) == ("failed", "asr died")
+
+
+def test_an_unasked_answer_is_a_turn_of_its_own(tab: Page) -> None:
+    events = [*spoken("i", "hi"), created("r"), answer("r", "Hello."), done("r")]
+    ring = [created("r2"), said("r2", "Your timer is up."), done("r2")]
+    turns = reduced(tab, *events, *ring)["shown"]
+    assert [(turn["said"], turn["reply"]) for turn in turns] == [
+        ("hi", "Hello."),
+        ("", "Your timer is up."),
+    ]
+
+
+def test_the_latest_question_gets_the_answer(tab: Page) -> None:
+    events = [user("a", "one"), user("b", "two"), created("r"), said("r", "Two it is."), done("r")]
+    turns = reduced(tab, *events)["shown"]
+    assert [(turn["said"], turn["reply"]) for turn in turns] == [("one", ""), ("two", "Two it is.")]
+
+
+def test_a_lost_connection_ends_what_was_open(tab: Page) -> None:
+    asked = [user("a", "one"), created("r"), said("r", "It")]
+    hearing = {"type": "input_audio_buffer.speech_started", "item_id": "b", "audio_start_ms": 0}
+    state = reduced(tab, *asked, hearing, {"type": "page.disconnected"})
+    assert [turn["status"] for turn in state["turns"]] == ["lost", "noise"]
+    assert state["activity"] is None
+
+
+def test_medians_count_answered_turns_only(tab: Page) -> None:
+    events: list[Json] = []
+    for number, end in enumerate((400, 500, 900)):
+        item, response = f"i{number}", f"r{number}"
+        spans = (("endpoint_wait", 0, 300), ("asr", 300, end))
+        status = "cancelled" if end == 900 else "answered"
+        events += [*spoken(item, "hi"), created(response), done(response)]
+        events += [traced(response, item, status, *spans)]
+    assert reduced(tab, *events)["medians"] == {
+        "count": 2,
+        "latency_ms": 450,
+        "stages": {"endpoint_wait": 300, "asr": 150},
+    }
+
+
+def test_the_conversation_is_remembered_and_unknown_events_change_nothing(tab: Page) -> None:
+    session = {"type": "realtime", "earshot": {"conversation_id": "conv_1"}}
+    created_event = {"type": "session.created", "session": session}
+    state = reduced(tab, created_event, {"type": "rate_limits.updated"}, {"type": "toString"})
+    assert state["conversationId"] == "conv_1"
+    assert state["turns"] == []
+
+
+def test_the_page_keeps_a_bounded_number_of_turns(tab: Page) -> None:
+    events = [user(f"i{number}", f"text {number}") for number in range(210)]
+    turns = reduced(tab, *events)["turns"]
+    assert len(turns) == 200
+    assert turns[-1]["said"] == "text 209"
