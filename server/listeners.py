@@ -70,7 +70,10 @@ def urls(host: str, sockets: Sequence[socket.socket], *, is_tls: bool) -> list[s
     port = sockets[0].getsockname()[1]
     hosts = [host]
     if is_unspecified(host):
-        hosts = ["127.0.0.1", *(str(address) for address in lan_addresses())]
+        families = {opened.family for opened in sockets}
+        listens = {4, 6} if socket.AF_INET6 in families else {4}  # `::` takes both kinds
+        own = (str(address) for address in lan_addresses() if address.version in listens)
+        hosts = ["127.0.0.1", *own]
     return [f"{scheme}://{url_host(name)}:{port}" for name in hosts]
 
 

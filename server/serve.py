@@ -96,10 +96,12 @@ def _greet(config: Config, entrance: Entrance) -> None:
     """What a person needs once: the key in a ready address, the certificate's fingerprint."""
     say = partial(print, flush=True)  # a container's log would see it only at the end
     if entrance.is_new_key:
-        say("Everybody but this machine's owner needs the key. It is shown this once; open")
+        say("Whoever connects needs the key. It is shown only this once; open")
         for url in entrance.urls[1:] or entrance.urls:
             say(f"  {url}/#key={entrance.gate.key}")
         say(f"It is kept in {Path(config.paths.state_dir).expanduser() / 'api-key'}.")
+    if entrance.tls is None and not entrance.gate.is_local:
+        say("Over http, browsers give the microphone only on this machine: see --tls auto.")
     if entrance.tls is not None and config.server.tls == "auto":
         say("The certificate is our own, so the browser asks once. Its SHA-256 fingerprint is")
         say(f"  {entrance.tls.fingerprint}")
