@@ -1,7 +1,7 @@
 """What a client hears: when sound became audible, and where speech ends in a recording."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 
@@ -37,20 +37,32 @@ def speech_span(pcm: Pcm, rate_hz: int) -> tuple[int, int] | None:
     return int(loud[0]) * window, min((int(loud[-1]) + 1) * window, len(pcm))
 
 
+class Player(Protocol):
+    """A loudspeaker."""
+
+    def play(self, frame: AudioFrame) -> None:
+        """After what already waits."""
+        ...
+
+    def flush(self) -> None:
+        """Drop what waits."""
+        ...
+
+
 @dataclass(slots=True)
 class Ear:
     """Times are those of a player without a buffer of its own: it plays what comes at once."""
 
     is_paced: bool
     "Sound arrives in real time (WebRTC); otherwise faster, and queues until it is played."
-    on_sound: Callable[[AudioFrame], None] | None = None
-    "Also given everything, for a loudspeaker."
+    player: Player | None = None
     heard_at: float | None = None
     "When the first audible sample since `listen` was played, in seconds."
     silent_from: float = 0.0
     "When the last audible sample was played, or will be."
     frames: list[AudioFrame] = field(default_factory=list)
     "Everything since `listen`, silence included."
+    _began_at: float = 0.0
     _played_until: float = 0.0
 
     def listen(self) -> None:
@@ -61,16 +73,31 @@ class Ear:
     def hear(self, frame: AudioFrame, at: float) -> None:
         """One piece of sound that arrived at `at`."""
         begin = at if self.is_paced else max(at, self._played_until)
+        if begin > self._played_until:
+            self._began_at = begin
         self._played_until = begin + len(frame.pcm) / frame.rate_hz
         self.frames.append(frame)
-        if self.on_sound is not None:
-            self.on_sound(frame)
+        if self.player is not None:
+            self.player.play(frame)
         audible = np.flatnonzero(np.abs(frame.pcm.astype(np.int32)) >= AUDIBLE_LEVEL)
         if not len(audible):
             return
         if self.heard_at is None:
             self.heard_at = begin + int(audible[0]) / frame.rate_hz
         self.silent_from = begin + (int(audible[-1]) + 1) / frame.rate_hz
+
+    def interrupt(self, now: float) -> int | None:
+        """Somebody speaks: stop playing. Returns how many ms were heard of what was queued.
+
+        None when nothing was, or when it is the server that paces and stops.
+        """
+        if self.is_paced or now >= self._played_until:
+            return None
+        if self.player is not None:
+            self.player.flush()
+        self._played_until = now
+        self.silent_from = min(self.silent_from, now)
+        return max(0, int(1000 * (now - self._began_at)))
 
     def sound(self) -> list[AudioFrame]:
         """The frames from the first audible to the last."""

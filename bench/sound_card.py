@@ -8,9 +8,13 @@ from typing import Any, Self
 
 import numpy as np
 
+from bench.ear import AUDIBLE_LEVEL
 from bench.mouth import FRAME_SAMPLES, RATE_HZ
 from core.audio import AudioFrame, Pcm
 from core.errors import EarshotError
+
+MAX_WAITING_SAMPLES = 3 * FRAME_SAMPLES
+"What a network that stumbled may leave in the loudspeaker's queue between two answers."
 
 
 class NoSoundCard(EarshotError):
@@ -70,9 +74,17 @@ class SoundCard:
         self._sink = sink
 
     def play(self, frame: AudioFrame) -> None:
-        """Play it after what is already waiting."""
+        """Play it after what waits; silence gives way when that is more than it should be."""
         with self._lock:
+            is_late = len(self._waiting) > MAX_WAITING_SAMPLES
+            if is_late and np.abs(frame.pcm.astype(np.int32)).max(initial=0) < AUDIBLE_LEVEL:
+                return
             self._waiting = np.concatenate([self._waiting, frame.pcm])
+
+    def flush(self) -> None:
+        """Drop what waits."""
+        with self._lock:
+            self._waiting = self._waiting[:0]
 
     def _close(self) -> None:
         for stream in self._streams:

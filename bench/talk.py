@@ -148,7 +148,7 @@ async def _main(options: argparse.Namespace) -> int:
                 wish_of(options),
                 timeout_s=options.timeout,
                 on_change=screen.change,
-                on_sound=card.play if card else None,
+                player=card,
             )
         )
         screen.line(f"connected to {address.url} over {client.transport}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from bench.address import Address
 from bench.client import RealtimeClient, connect
-from bench.ear import Ear, speech_span
+from bench.ear import Ear, Player, speech_span
 from bench.mouth import RATE_HZ
 from bench.realtime import ConnectionLost, Transport, Wish, background
 from bench.turn import Stage, Status, TurnLog
@@ -71,12 +71,15 @@ class Talker:
         """Take events until the connection is over."""
         async for received in self._client.events():
             self._log.take(received)
-            if received.type == "input_audio_buffer.committed":
-                self._utterances += 1
-                if self._utterances > 1:  # what was answered so far answered less
-                    self._ear.listen()
-            elif received.type == "input_audio_buffer.speech_stopped":
-                self._stopped_at = self._client.mouth.position
+            match received.type:
+                case "input_audio_buffer.speech_started":
+                    self._interrupt(received.at)
+                case "input_audio_buffer.speech_stopped":
+                    self._stopped_at = self._client.mouth.position
+                case "input_audio_buffer.committed":
+                    self._utterances += 1
+                    if self._utterances > 1:  # what was answered so far answered less
+                        self._ear.listen()
             self._on_change(self._log)
             self._changed.set()
         self._changed.set()
@@ -114,6 +117,19 @@ class Talker:
         sent_at = self._clock()
         await self._answered()
         return self._report(None, sent_at)
+
+    def _interrupt(self, now: float) -> None:
+        """Over a WebSocket the client owns playout: it stops, and says how much was heard."""
+        heard_ms = self._ear.interrupt(now)
+        if heard_ms is not None and self._log.output_item_id:
+            self._client.send(
+                {
+                    "type": "conversation.item.truncate",
+                    "item_id": self._log.output_item_id,
+                    "content_index": 0,
+                    "audio_end_ms": heard_ms,
+                }
+            )
 
     def _begin(self) -> None:
         self._log = TurnLog()
@@ -155,7 +171,7 @@ class Talker:
             error=log.error,
             voice_to_voice_ms=_between_ms(ended_at, self._ear.heard_at),
             first_words_ms=_between_ms(begun_at, log.words_at),
-            transcript_ms=_between_ms(ended_at, log.transcript_at),
+            transcript_ms=_between_ms(ended_at, log.transcript_at if log.transcript else None),
             reply_text_ms=_between_ms(ended_at, log.reply_at),
             server_ms=log.server_latency_ms,
             stages=tuple(log.stages),
@@ -172,10 +188,10 @@ async def talking(
     *,
     timeout_s: float,
     on_change: OnChange = lambda log: None,
-    on_sound: Callable[[AudioFrame], None] | None = None,
+    player: Player | None = None,
 ) -> AsyncGenerator[tuple[Talker, RealtimeClient], None]:
     """A connection to talk over. Raises CannotConnect."""
-    ear = Ear(is_paced=transport == "webrtc", on_sound=on_sound)
+    ear = Ear(is_paced=transport == "webrtc", player=player)
     async with connect(address, transport, wish, ear.hear) as client:
         talker = Talker(client, ear, timeout_s, on_change)
         async with background(talker.read()):

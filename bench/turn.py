@@ -41,11 +41,11 @@ class TurnLog:
     stages: Sequence[Stage] = ()
     server_latency_ms: float | None = None
     is_speech: bool = False
-    "The server hears somebody speak."
+    "The server hears somebody speak, or has not yet taken what it heard as an utterance."
     is_playing: bool = False
     has_played: bool = False
-    has_output: bool = False
-    "The response has something to be heard or read."
+    output_item_id: str = ""
+    "The item that the response says; empty when it says nothing."
     words_at: float | None = None
     "When the first words of a transcript arrived."
     transcript_at: float | None = None
@@ -54,6 +54,7 @@ class TurnLog:
     "When the first words of the answer arrived."
     last_at: float = 0.0
     _response_id: Any = None
+    _speech_start_ms: Any = None
     _has_hypotheses: bool = False
 
     @property
@@ -65,7 +66,7 @@ class TurnLog:
         event, self.last_at = received.event, received.at
         kind = received.type
         if kind.startswith("input_audio_buffer."):
-            self._input(kind)
+            self._input(kind, event)
         elif kind.startswith("output_audio_buffer."):
             self._playout(kind, event)
         elif kind.startswith(TRANSCRIPTION) or kind == "earshot.hypothesis":
@@ -77,18 +78,23 @@ class TurnLog:
         elif kind == "error":
             self.error = message_of(event)
 
-    def _input(self, kind: str) -> None:
+    def _input(self, kind: str, event: Mapping[str, Any]) -> None:
         match kind.rpartition(".")[2]:
             case "speech_started":
                 self.is_speech = True
-            case "speech_stopped":
-                self.is_speech = False
+                self._speech_start_ms = event.get("audio_start_ms")
+            case "speech_stopped":  # speech of no length was none: nothing is committed
+                self.is_speech = event.get("audio_end_ms") != self._speech_start_ms
             case "committed":  # whatever was answered before was an answer to less
+                self.is_speech = False
                 self._forget_answer()
+            case "cleared":
+                self.is_speech = False
 
     def _forget_answer(self) -> None:
         self.reply, self.status, self.error = "", "", ""
-        self.is_rejected = self.is_playing = self.has_played = self.has_output = False
+        self.is_rejected = self.is_playing = self.has_played = False
+        self.output_item_id = ""
         self.stages, self.server_latency_ms = (), None
         self.transcript_at = self.reply_at = None
 
@@ -123,7 +129,9 @@ class TurnLog:
             self.reply += str(event.get("delta", ""))
             self.reply_at = at if self.reply_at is None else self.reply_at
         elif kind == "response.output_item.added":
-            self.has_output = True
+            item = _object(event.get("item"))
+            if item.get("type") == "message":
+                self.output_item_id = str(item.get("id", ""))
         elif kind == "response.done":
             self.status = response.get("status", "completed")
             details = _object(response.get("status_details"))
@@ -133,11 +141,13 @@ class TurnLog:
     def _begin_response(self, response_id: Any) -> None:
         self._response_id = response_id
         self.reply, self.status = "", ""
-        self.is_playing = self.has_played = self.has_output = False
+        self.is_playing = self.has_played = False
+        self.output_item_id = ""
         self.reply_at = None
 
     def _turn(self, turn: Mapping[str, Any]) -> None:
-        self.is_rejected = turn.get("status") == "rejected"
+        if turn.get("status") == "rejected":
+            self.is_rejected, self.is_speech = True, False
         self.server_latency_ms = turn.get("response_latency_ms")
         self.stages = tuple(
             Stage(str(stage["stage"]), float(stage["start_ms"]), float(stage["end_ms"]))
@@ -151,7 +161,7 @@ class TurnLog:
         if self.is_rejected:
             return True
         is_heard = self.has_played or not has_sound_events
-        is_silent = not self.has_output or self.status != "completed"
+        is_silent = not self.output_item_id or self.status != "completed"
         return bool(self.status) and (is_heard or is_silent)
 
     def outcome(self, *, is_heard: bool) -> Status:
