@@ -1,0 +1,234 @@
+"""Real clients on a real server in a process of its own: many at once, losses, kills, the end."""
+
+import asyncio
+import base64
+import random
+import signal
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from itertools import count
+from typing import Any
+from urllib.request import urlopen
+
+import aiohttp
+import psutil
+import pytest
+from aiortc import RTCPeerConnection
+
+from bench.address import Address
+from bench.client import RealtimeClient
+from bench.mouth import RATE_HZ
+from bench.over_webrtc import WebRtcClient
+from bench.realtime import ConnectionLost, Transport, Wish
+from bench.talker import Report, Talker, talking
+from core.audio import Pcm
+from media.loopback import lose_packets
+from tests.server.process import LOADS_HERE, Running, serving
+from tests.speech import say
+
+TIMEOUT_S = 20
+
+SAID = (
+    "turn on the kitchen lights",
+    "turn off the bedroom lamp",
+    "what time is it",
+    "close the office blinds",
+    "open the garage door",
+    "turn on the attic fan",
+    "what is the date today",
+    "turn off the bathroom lights",
+    "turn on the hallway lights",
+    "cancel all timers",
+)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with serving(tmp_path_factory.mktemp("server"), recogniser={}) as running:
+        yield running
+
+
+def clip(text: str) -> Pcm:
+    return say(text, rate_hz=RATE_HZ, lead_ms=300)
+
+
+@asynccontextmanager
+async def talker(
+    server: Running, transport: Transport = "webrtc"
+) -> AsyncIterator[tuple[Talker, RealtimeClient]]:
+    opened = talking(Address(server.url), transport, Wish(), timeout_s=TIMEOUT_S)
+    async with opened as (one, client):
+        yield one, client
+
+
+def connection_of(client: RealtimeClient) -> RTCPeerConnection:
+    assert isinstance(client, WebRtcClient)
+    return client.peer._pc
+
+
+@pytest.mark.parametrize("transport", ["webrtc", "ws"])
+def test_ten_sessions_at_once_keep_their_own_words(server: Running, transport: Transport) -> None:
+    async def one(text: str, order: int) -> Report:
+        async with talker(server, transport) as (client, _):
+            await asyncio.sleep(0.1 * order)  # people do not start on one tick
+            return await client.say(clip(text))
+
+    async def main() -> list[Report]:
+        return await asyncio.gather(*(one(text, order) for order, text in enumerate(SAID)))
+
+    reports = asyncio.run(main())
+    assert [report.transcript for report in reports] == list(SAID)
+    assert {report.status for report in reports} == {"answered"}
+    assert all(report.answer_ms > 300 for report in reports)
+
+
+def every_tenth() -> Callable[[], bool]:
+    lottery = random.Random(7)
+    return lambda: lottery.random() < 0.1
+
+
+def one_in_a_word() -> Callable[[], bool]:
+    sent = count()
+    return lambda: next(sent) == 60
+
+
+@pytest.mark.parametrize(("loss", "right_words"), [(one_in_a_word, 5), (every_tenth, 4)])
+def test_lost_packets_cost_little(
+    server: Running,
+    monkeypatch: pytest.MonkeyPatch,
+    loss: Callable[[], Callable[[], bool]],
+    right_words: int,
+) -> None:
+    """Both ways. A tenth of the sound missing may cost a plural, not the sentence."""
+    text = "turn on the kitchen lights"
+
+    async def main() -> Report:
+        is_lost = loss()
+        async with talker(server) as (one, client):
+            (sender,) = connection_of(client).getSenders()
+            send = sender.transport._send_rtp
+
+            async def send_some(packet: bytes) -> None:
+                if not is_lost():
+                    await send(packet)
+
+            monkeypatch.setattr(sender.transport, "_send_rtp", send_some)
+            (receiver,) = connection_of(client).getReceivers()
+            lose_packets(receiver, loss())
+            return await one.say(clip(text))
+
+    report = asyncio.run(main())
+    pairs = zip(report.transcript.split(), text.split(), strict=False)
+    assert sum(heard == said for heard, said in pairs) >= right_words
+    assert report.status == "answered"
+
+
+def test_a_recogniser_killed_while_one_speaks_costs_nothing(server: Running) -> None:
+    async def main() -> tuple[Report, Report]:
+        async with talker(server) as (one, _):
+            async with asyncio.TaskGroup() as tasks:
+                speaking = tasks.create_task(one.say(clip("what is the date today " * 3)))
+                while not one._log.stable:
+                    await one._change()
+                worker_of(server).kill()
+            return speaking.result(), await one.say(clip("turn off the kitchen lights"))
+
+    broken, after = asyncio.run(main())
+    assert broken.transcript == " ".join(["what is the date today"] * 3)
+    assert after.transcript == "turn off the kitchen lights"
+    assert after.status == "answered"
+
+
+def test_a_recogniser_killed_at_its_work_costs_one_turn(server: Running) -> None:
+    """Push-to-talk over a WebSocket: a word too short for live words, so that the first request
+    is the final one, and a worker that is held, so that the request is with it when it dies."""
+    short, whole = encoded(say("hello", rate_hz=RATE_HZ)), encoded(clip("what time is it"))
+    manual = {"type": "realtime", "audio": {"input": {"turn_detection": None}}}
+
+    async def main() -> None:
+        url = f"{server.url}/v1/realtime?model=default"
+        async with aiohttp.ClientSession() as http, http.ws_connect(url) as socket:
+
+            async def until(*kinds: str) -> dict[str, Any]:
+                async with asyncio.timeout(TIMEOUT_S):
+                    while True:
+                        event: dict[str, Any] = await socket.receive_json()
+                        if event["type"] in kinds:
+                            return event
+
+            async def commit(audio: str) -> None:
+                await socket.send_json({"type": "input_audio_buffer.append", "audio": audio})
+                await socket.send_json({"type": "input_audio_buffer.commit"})
+                await until("input_audio_buffer.committed")
+
+            await socket.send_json({"type": "session.update", "session": manual})
+            await until("session.updated")
+            worker = worker_of(server)
+            worker.suspend()
+            await commit(short)
+            worker.kill()
+            words = "conversation.item.input_audio_transcription"
+            told = await until("error", f"{words}.failed", f"{words}.completed")
+            assert (told["type"], told["error"]["code"]) == (f"{words}.failed", "engine_crashed")
+            await commit(whole)
+            assert (await until(f"{words}.completed"))["transcript"] == "what time is it"
+
+    asyncio.run(main())
+
+
+def encoded(pcm: Pcm) -> str:
+    return base64.b64encode(pcm.astype("<i2").tobytes()).decode()
+
+
+def worker_of(server: Running) -> psutil.Process:
+    """The recogniser's process, once it is there and ready."""
+    with urlopen(f"{server.url}/health") as health:
+        assert health.status == 200
+    (worker,) = psutil.Process(server.process.pid).children()
+    return worker
+
+
+def test_a_vanished_client_frees_its_session(server: Running) -> None:
+    async def main() -> None:
+        async with talker(server) as (_, client):
+            await connection_of(client).close()  # without hanging up at the door
+
+    asyncio.run(main())
+    metrics = asyncio.run(_metric(server, "earshot_sessions"))
+    assert metrics == 0
+
+
+async def _metric(server: Running, name: str) -> float:
+    """Its value once it is 0, or after 20 s."""
+    async with aiohttp.ClientSession() as http:
+        deadline = asyncio.get_running_loop().time() + 20
+        while True:
+            async with http.get(f"{server.url}/metrics") as response:
+                lines = (await response.text()).splitlines()
+            value = next(float(line.split()[1]) for line in lines if line.startswith(name + " "))
+            if value == 0 or asyncio.get_running_loop().time() > deadline:
+                return value
+            await asyncio.sleep(0.2)
+
+
+def test_a_turn_finishes_while_the_server_drains(tmp_path_factory: pytest.TempPathFactory) -> None:
+    with serving(tmp_path_factory.mktemp("drain"), recogniser=LOADS_HERE) as server:
+
+        async def main() -> Report:
+            async with talker(server) as (client, _), asyncio.TaskGroup() as tasks:
+                speaking = tasks.create_task(client.say(clip("turn on the kitchen lights")))
+                while not client._log.is_speech:
+                    await client._change()
+                server.process.send_signal(signal.SIGTERM)
+                with pytest.raises(Exception, match=r"shutting down|cannot connect|refused"):
+                    async with talker(server):
+                        pass
+                return await speaking
+
+        try:
+            report = asyncio.run(main())
+        except* ConnectionLost as group:
+            raise AssertionError("the turn was cut off") from group
+        assert report.transcript == "turn on the kitchen lights"
+        assert report.status == "answered"
+        assert server.process.wait(timeout=20) == 0
