@@ -11,7 +11,7 @@ DEFAULT = "default"
 
 @dataclass(frozen=True, slots=True)
 class TurnDetection:
-    """How utterances end. `server_vad` keeps exactly `silence_ms`; `semantic_vad` is adaptive."""
+    """How utterances end. `server_vad` waits `silence_ms`, `semantic_vad` as `eagerness` says."""
 
     kind: Literal["server_vad", "semantic_vad"] = "server_vad"
     threshold: float = 0.5

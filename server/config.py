@@ -129,7 +129,7 @@ class TurnConfig(Section, frozen=True):
         Literal["server_vad", "semantic_vad"],
         Meta(
             description=(
-                "server_vad waits exactly silence_ms; semantic_vad adapts to what has been said."
+                "server_vad waits exactly silence_ms; semantic_vad as long as its eagerness says."
             )
         ),
     ] = "server_vad"

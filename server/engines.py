@@ -1,6 +1,7 @@
 """The chosen engines, loaded and running: recognition in its worker, the light ones in here."""
 
 import asyncio
+import gc
 import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -28,6 +29,9 @@ LEARNS_PHRASES = "pocketsphinx"
 
 PHRASES_LANGUAGE = "en"
 "The only one it hears."
+
+HOME_LANGUAGES = ("en", "de", "fr", "es")
+"In which the bundled home has names, and the skills have sentences and replies of ours."
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +133,24 @@ async def running(
             choice.name: SharedRecogniser(info, scheduler)
             for choice, info, scheduler in zip(recognisers, infos, schedulers, strict=True)
         }
+        serving.append(tasks.create_task(_warm_others(llm, config.language, toolbox), name="warm"))
         yield Engines(vad, asr, llm, tts, choices, workers, found)
         for task in serving:
             task.cancel()
+
+
+async def _warm_others(llm: Llm, language: str, toolbox: Toolbox) -> None:
+    """Load the other languages that the home speaks before somebody waits for them.
+
+    What is loaded then stays for good, so the collector need not look at it again: a full
+    collection over it stops the loop for some 50 ms, more than two frames of sound.
+    """
+    if isinstance(llm, Warms):
+        for code in HOME_LANGUAGES:
+            if code != language and code in llm.languages:
+                await llm.warm(code, _specs(toolbox, code))
+    gc.collect()
+    gc.freeze()
 
 
 async def _language_model(choice: Choice, language: str, toolbox: Toolbox) -> Llm:
