@@ -1,0 +1,1 @@
+"""Clients that measure at their own ear; they ship with the server."""

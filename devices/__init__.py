@@ -1,0 +1,1 @@
+"""Doors for speakers and Home Assistant. None is open yet."""

@@ -1,0 +1,1 @@
+"""Audio as bytes, frames, packets and calls: the only place that knows aiortc and PyAV."""

@@ -1,0 +1,1 @@
+"""The conversation: sessions, turns, transcription, playout, history and tools."""

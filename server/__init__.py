@@ -1,0 +1,1 @@
+"""The composition root: command line, configuration, access, metrics. Knows everybody."""

@@ -1,0 +1,1 @@
+"""Models as a service: choosing, scheduling and supervising what engines compute."""

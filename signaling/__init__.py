@@ -1,0 +1,1 @@
+"""Doors for live audio: I/O shells around sessions, with the codec beside each."""
