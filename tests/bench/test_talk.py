@@ -1,0 +1,353 @@
+"""`earshot talk` against a server that follows the sheet: ours, a stock one, and broken ones."""
+
+import argparse
+import asyncio
+import json
+import signal
+import sys
+import wave
+from asyncio.subprocess import PIPE
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bench import talk, talker, v2v
+from core.audio import AudioFrame
+from media.files import write_wav
+from tests.bench.fake_realtime import ANSWER_MS, RATE_HZ, Behaviour, FakeRealtime, speech
+from tests.shared import ROOT
+
+TRANSPORTS = pytest.mark.parametrize("transport", ["webrtc", "ws"])
+
+
+@pytest.fixture
+def question(tmp_path: Path) -> Path:
+    path = tmp_path / "question.wav"
+    write_wav(path, [AudioFrame(speech(), RATE_HZ, 0)])
+    return path
+
+
+@pytest.fixture(autouse=True)
+def no_key_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("EARSHOT_KEY", raising=False)
+    monkeypatch.delenv("EARSHOT_API_KEY", raising=False)
+
+
+def talk_to(behaviour: Behaviour, *arguments: object) -> tuple[int, FakeRealtime]:
+    """Run the command against this server, as a process of its own would."""
+
+    async def run() -> tuple[int, FakeRealtime]:
+        fake = FakeRealtime(behaviour)
+        async with asyncio.timeout(20), fake.running() as url:
+            code = await asyncio.to_thread(command, "--url", url, *arguments)
+        return code, fake
+
+    return asyncio.run(run())
+
+
+def command(*arguments: object) -> int:
+    parser = argparse.ArgumentParser(prog="earshot talk")
+    talk.add_arguments(parser)
+    return talk.main(parser.parse_args([str(argument) for argument in arguments]))
+
+
+@TRANSPORTS
+def test_our_server_is_heard_with_its_stages(
+    transport: str, question: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _ = talk_to(Behaviour(is_ours=True), "--transport", transport, question)
+    out = capsys.readouterr().out
+    assert code == 0
+    assert out.count("... hello world") == 1
+    assert "  you:     hello world\n  answer:  Hi there.\n" in out
+    assert "voice to voice" in out
+    assert "server:  recognition 30 = 240 ms" in out
+
+
+@TRANSPORTS
+def test_a_stock_server_is_heard_without_stages(
+    transport: str, question: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    saved = tmp_path / "answer.wav"
+    options = ("--transport", transport, "--json", "--save", saved, "--language", "de")
+    code, fake = talk_to(Behaviour(), *options, question)
+    report = json.loads(capsys.readouterr().out)
+    assert code == 0
+    assert (report["status"], report["transcript"]) == ("answered", "hello world")
+    assert (report["reply"], report["stages"], report["error"]) == ("Hi there.", [], "")
+    # 200 ms of quiet end the utterance; the tail of the recording is no speech
+    assert 195 < report["transcript_ms"] <= report["voice_to_voice_ms"] < 900
+    assert abs(report["answer_ms"] - ANSWER_MS) <= 60
+    with wave.open(str(saved)) as file:
+        assert file.getframerate() == RATE_HZ
+        pcm = np.frombuffer(file.readframes(file.getnframes()), np.int16)
+    assert np.abs(pcm.astype(int)).max() > 4000
+    asked = (
+        fake.forms[0]["session"] if transport == "webrtc" else json.dumps(fake.lines[0].received)
+    )
+    assert '"language":"de"' in asked.replace(" ", "")
+
+
+def test_a_webrtc_server_without_playout_events_is_waited_out(
+    question: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(talker, "SOUND_EVENT_S", 0.3)
+    code, _ = talk_to(Behaviour(has_playout_events=False), "--json", question)
+    report = json.loads(capsys.readouterr().out)
+    assert code == 0
+    assert abs(report["answer_ms"] - ANSWER_MS) <= 60
+
+
+@TRANSPORTS
+def test_turns_and_files_go_over_one_connection(
+    transport: str, question: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ("--transport", transport, "--quiet", "--turns", 2)
+    code, fake = talk_to(Behaviour(), *options, question)
+    assert code == 0
+    assert len(fake.lines) == 1
+    assert capsys.readouterr().out == "  you:     hello world\n  answer:  Hi there.\n" * 2
+
+
+@TRANSPORTS
+def test_a_written_message(transport: str, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ("--transport", transport, "--text", "hi")
+    code, fake = talk_to(Behaviour(is_ours=True), *options)
+    sent = [event["type"] for event in fake.lines[0].received]
+    assert code == 0
+    assert sent[-2:] == ["conversation.item.create", "response.create"]
+    out = capsys.readouterr().out
+    assert "text to voice" in out
+    assert "you:" not in out
+
+
+@pytest.mark.parametrize(
+    ("outcome", "shown"),
+    [
+        ("failed", "(the turn failed) it broke (engine_failed)"),
+        ("rejected", "(taken for noise: no answer)"),
+        ("silent", "(no answer"),
+    ],
+)
+def test_a_turn_without_an_answer_ends_with_1(
+    outcome: str, shown: str, question: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    behaviour = Behaviour(is_ours=True, outcome=outcome)
+    code, _ = talk_to(behaviour, "--timeout", 0.5, "--transport", "ws", question)
+    assert code == 1
+    assert shown in capsys.readouterr().out
+
+
+@TRANSPORTS
+def test_a_connection_that_ends_is_5(
+    transport: str, question: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _ = talk_to(Behaviour(outcome="hangs_up"), "--transport", transport, question)
+    assert code == 5
+    assert "earshot: the connection ended: the server closed it" in capsys.readouterr().err
+
+
+FULL = {"error": {"message": "all 8 sessions are taken", "code": "server_full"}}
+
+
+@TRANSPORTS
+@pytest.mark.parametrize(
+    ("behaviour", "options", "complaint"),
+    [
+        (Behaviour(key="k"), (), "401: a key is needed (invalid_api_key); give the key with --key"),
+        (Behaviour(key="k"), ("--key", "wrong"), "401: a key is needed"),
+        (
+            Behaviour(refuses=(503, FULL)),
+            (),
+            "503: all 8 sessions are taken (server_full); try again in 7 s",
+        ),
+        (Behaviour(refuses=(404, {})), (), "404: no reason given"),
+    ],
+)
+def test_a_refusal_is_5_in_the_servers_words(
+    transport: str,
+    behaviour: Behaviour,
+    options: tuple[str, ...],
+    complaint: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    code, _ = talk_to(behaviour, "--transport", transport, "--text", "hi", *options)
+    assert code == 5
+    shown = capsys.readouterr().err
+    assert complaint in shown
+    assert shown.count("\n") == 1
+
+
+@TRANSPORTS
+def test_the_key_comes_from_the_environment_too(
+    transport: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EARSHOT_KEY", "k")
+    code, _ = talk_to(Behaviour(key="k"), "--transport", transport, "--text", "hi")
+    assert code == 0
+
+
+@TRANSPORTS
+def test_nobody_there_is_5(
+    transport: str, unused_url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command("--url", unused_url, "--transport", transport, "--text", "hi") == 5
+    expected = f"earshot: {unused_url} cannot be reached: Connection refused\n"
+    assert capsys.readouterr().err == expected
+
+
+@pytest.fixture
+def unused_url() -> str:
+    async def find() -> str:
+        async with FakeRealtime(Behaviour()).running() as url:
+            return url
+
+    return asyncio.run(find())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ((), "say one of: FILE, --mic, --text"),
+        (("--mic", "--text", "hi"), "say one of: FILE, --mic, --text"),
+        (("nothing.wav",), "nothing.wav: No such file or directory"),
+        ((__file__,), "unsupported audio"),
+        (("--text", "hi", "--url", "ftp://box"), "'ftp://box' is no address"),
+    ],
+)
+def test_wrong_use_is_2(
+    arguments: tuple[str, ...], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command(*arguments) == 2
+    shown = capsys.readouterr().err
+    assert shown.startswith("earshot: ")
+    assert complaint in shown
+    assert shown.count("\n") == 1
+
+
+@pytest.mark.parametrize("wrong", [("--turns", "0"), ("--timeout", "-1"), ("--transport", "sip")])
+def test_a_wrong_option_is_2(wrong: tuple[str, str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        command("--text", "hi", *wrong)
+    assert ended.value.code == 2
+
+
+@TRANSPORTS
+def test_ctrl_c_is_130_and_says_nothing(transport: str, question: Path) -> None:
+    async def run() -> tuple[int, str]:
+        async with FakeRealtime(Behaviour()).running() as url:
+            arguments = ("-m", "bench.talk", "--url", url, "--transport", transport, question)
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, *map(str, arguments), stdout=PIPE, stderr=PIPE, cwd=ROOT
+            )
+            assert process.stdout is not None
+            assert (await process.stdout.readline()).startswith(b"connected to ")
+            process.send_signal(signal.SIGINT)
+            _, complaint = await process.communicate()
+            return process.returncode or 0, complaint.decode()
+
+    assert asyncio.run(run()) == (130, "")
+
+
+def test_v2v_leaves_the_warm_up_out(question: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    async def run() -> tuple[int, FakeRealtime]:
+        fake = FakeRealtime(Behaviour(is_ours=True))
+        async with asyncio.timeout(20), fake.running() as url:
+            options = ["--url", url, "--transport", "ws", "--turns", "2", "--reconnect"]
+            return await asyncio.to_thread(v2v.main, [*options, str(question)]), fake
+
+    code, fake = asyncio.run(run())
+    out = capsys.readouterr().out
+    assert code == 0
+    assert len(fake.lines) == 3
+    rows = [line.split(" | ") for line in out.splitlines() if line.startswith("|")]
+    measured = {row[0].strip("| "): row[-1].strip("| ") for row in rows[2:]}
+    assert measured == {
+        "voice to voice, at the client": "2",
+        "transcript, at the client": "2",
+        "first words after speech begins": "2",
+        "response latency, by the server": "2",
+        "- recognition": "2",
+    }
+
+
+class FakeSoundDevice(ModuleType):
+    """A microphone that speaks the test's question once, and a loudspeaker that keeps all."""
+
+    class PortAudioError(Exception):
+        pass
+
+    def __init__(self) -> None:
+        super().__init__("sounddevice")
+        self.played: list[np.ndarray[Any, Any]] = []
+        self.is_open = 0
+
+    def InputStream(self, callback: Callable[..., None], **settings: Any) -> "Stream":  # noqa: N802
+        return Stream(self, callback, speech(), settings["blocksize"])
+
+    def OutputStream(self, callback: Callable[..., None], **settings: Any) -> "Stream":  # noqa: N802
+        return Stream(self, callback, None, settings["blocksize"])
+
+
+class Stream:
+    """PortAudio's thread, played by the event loop's timers."""
+
+    def __init__(
+        self, device: FakeSoundDevice, callback: Callable[..., None], voice: Any, size: int
+    ) -> None:
+        self._device, self._callback, self._voice, self._size = device, callback, voice, size
+        self._is_open = False
+        self._at = 0
+
+    def start(self) -> None:
+        self._is_open = True
+        self._device.is_open += 1
+        self._tick()
+
+    def close(self) -> None:
+        self._device.is_open -= self._is_open
+        self._is_open = False
+
+    def _tick(self) -> None:
+        if not self._is_open:
+            return
+        data = np.zeros((self._size, 1), np.int16)
+        if self._voice is not None:
+            part = self._voice[self._at : self._at + self._size]
+            data[: len(part), 0] = part
+            self._at += self._size
+        self._callback(data, self._size, None, None)
+        if self._voice is None:
+            self._device.played.append(data[:, 0].copy())
+        asyncio.get_running_loop().call_later(0.02, self._tick)
+
+
+@TRANSPORTS
+def test_the_microphone_is_heard_and_the_answer_played(
+    transport: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    device = FakeSoundDevice()
+    monkeypatch.setitem(sys.modules, "sounddevice", device)
+    options = ("--transport", transport, "--mic", "--turns", 1, "--json")
+    code, _ = talk_to(Behaviour(is_ours=True), *options)
+    report = json.loads(capsys.readouterr().out)
+    assert code == 0
+    assert report["transcript"] == "hello world"
+    assert 195 < report["transcript_ms"] <= report["voice_to_voice_ms"] < 900
+    assert device.is_open == 0
+    loud = [block for block in device.played if np.abs(block).max() > 4000]
+    assert abs(len(loud) * 20 - ANSWER_MS) <= 80
+
+
+def test_no_microphone_is_one_clear_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "sounddevice", None)
+    assert command("--mic") == 2
+    assert capsys.readouterr().err == (
+        "earshot: --mic needs the package sounddevice: pip install 'earshot[mic]'\n"
+    )
