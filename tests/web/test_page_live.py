@@ -80,6 +80,26 @@ def test_timers_count_down_and_ring(page: Page, stub: Stub) -> None:
     expect(timer).to_contain_text("Time is up")
 
 
+def test_a_timer_that_rang_out_is_seen_a_while_longer(page: Page, stub: Stub) -> None:
+    timers = [
+        TimerState("t1", "tea", "conv_1", 10, 0.2, "running"),
+        TimerState("t2", "rice", "conv_1", 600, 500, "running"),
+    ]
+    stub.home.show_timers(lambda: timers)
+    page.clock.install()
+    page.goto("/")
+    expect(page.get_by_test_id("timer")).to_have_count(2)
+    timers.clear()
+    stub.soon(stub.home.touch)
+    timer = page.get_by_test_id("timer")  # the other one was cancelled
+    expect(timer).to_have_count(1)
+    expect(timer).to_have_attribute("data-state", "ringing")
+    expect(timer).to_contain_text("tea")
+    stub.soon(stub.home.touch)  # it does not ring anew with each change of the home
+    page.clock.fast_forward(9_000)
+    expect(timer).to_have_count(0)
+
+
 def test_the_shopping_list_is_shown(page: Page, stub: Stub) -> None:
     stub.home.add_item("milk")
     stub.home.add_item("<b>eggs</b>")

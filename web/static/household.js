@@ -4,6 +4,8 @@ import { h, icon, setText } from "./dom.js";
 import { t } from "./i18n.js";
 
 const TICK_MS = 200; // a second must not be skipped when a tick comes late
+const DUE_MS = 500; // a timer that goes this close to its end has rung, and was not cancelled
+const RUNG_MS = 8_000; // its ringing is over when it was said; the eye needs longer
 const RADIUS = 15;
 const ROUND = 2 * Math.PI * RADIUS;
 
@@ -16,16 +18,31 @@ export class Timers {
 
   show(timers) {
     const now = performance.now();
-    this.timers = timers.map((timer) => ({ ...timer, endsAt: now + timer.remaining_s * 1_000 }));
-    this.list.replaceChildren(...(timers.length ? this.timers.map(drawTimer) : [nothing("no_timers")]));
-    this.#tick();
+    const rung = this.#rung(timers, now);
+    this.timers = [...rung, ...timers.map((timer) => ({ ...timer, endsAt: now + timer.remaining_s * 1_000 }))];
+    this.list.replaceChildren(...(this.timers.length ? this.timers.map(drawTimer) : [nothing("no_timers")]));
     clearInterval(this.ticking);
-    if (timers.some((timer) => timer.state === "running")) {
+    this.#tick();
+    if (this.timers.some((timer) => timer.state === "running" || timer.until)) {
       this.ticking = setInterval(() => this.#tick(), TICK_MS);
     }
   }
 
+  /** Timers that the server has just finished with, shown ringing a while longer. */
+  #rung(timers, now) {
+    const isGone = (one) => !timers.some((timer) => timer.id === one.id);
+    return this.timers.filter(isGone).flatMap((one) => {
+      if (one.until) return one.until > now ? [one] : [];
+      const hasRung = one.state === "ringing" || (one.state === "running" && one.endsAt - now < DUE_MS);
+      return hasRung ? [{ ...one, state: "ringing", until: now + RUNG_MS }] : [];
+    });
+  }
+
   #tick() {
+    if (this.timers.some((timer) => timer.until < performance.now())) {
+      this.show(this.timers.filter((timer) => !timer.until).map(asNow));
+      return;
+    }
     this.timers.forEach((timer, index) => {
       const node = this.list.children[index];
       const leftS = timer.state === "running" ? (timer.endsAt - performance.now()) / 1_000 : timer.remaining_s;
@@ -34,6 +51,12 @@ export class Timers {
       node.querySelector(".spent").style.strokeDashoffset = String(ROUND * (1 - share));
     });
   }
+}
+
+/** The timer as the server would tell it now. */
+function asNow({ endsAt, ...timer }) {
+  if (timer.state !== "running") return timer;
+  return { ...timer, remaining_s: Math.max(0, (endsAt - performance.now()) / 1_000) };
 }
 
 export function showShopping(list, items) {
