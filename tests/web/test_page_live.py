@@ -4,10 +4,11 @@ import re
 from typing import Any
 
 import pytest
-from playwright.sync_api import BrowserContext, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from pipeline.home.state import TimerState
 from tests.web.browser import Stub
+from tests.web.conftest import FAKE_CALL
 from tests.web.test_conversation import Json, answer, created, done, said, spoken, traced
 
 pytestmark = pytest.mark.browser
@@ -352,6 +353,20 @@ def test_the_page_follows_the_language(page: Page, stub: Stub) -> None:
     page.keyboard.press("Enter")
     expect(page.locator("html")).to_have_attribute("data-state", "ready")
     assert sent(page)[-1] == {"type": "response.create"}
+
+
+def test_the_first_click_works_whatever_the_browser_speaks(browser: Browser, stub: Stub) -> None:
+    context = browser.new_context(base_url=stub.url, locale="fr-FR")
+    context.add_init_script(path=FAKE_CALL)
+    page = context.new_page()
+    page.goto("/")
+    expect(page.get_by_test_id("language")).to_have_value("en")  # all that the recogniser hears
+    page.get_by_test_id("mic").click()
+    is_in(page, "listening")
+    page.get_by_test_id("language").select_option("fr")
+    page.reload()
+    expect(page.get_by_test_id("language")).to_have_value("fr")
+    context.close()
 
 
 def test_choices_are_remembered(context: BrowserContext, page: Page) -> None:

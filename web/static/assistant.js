@@ -85,6 +85,11 @@ export class Assistant {
     return true;
   }
 
+  /** Try to connect once more, with the microphone if that was wanted. */
+  again() {
+    return this.#start(this.wantsMicrophone);
+  }
+
   /** Hang up; the conversation can be gone on with. */
   stop() {
     this.held = this.pressed = false;
@@ -119,6 +124,7 @@ export class Assistant {
   }
 
   async #start(withMicrophone) {
+    this.wantsMicrophone = withMicrophone;
     this.voice.prime();
     const started = await this.#guard(async () => {
       if (withMicrophone && !this.microphone.isOpen) {

@@ -13,14 +13,17 @@ export class Choices {
     this.llm = DEFAULT;
     this.pushToTalk = false;
     this.theme = null; // null follows the system
+    this.isLanguageChosen = false;
     this.#load();
   }
 
   set(changes) {
     Object.assign(this, changes);
-    const { language, asr, llm, pushToTalk, theme } = this;
+    this.isLanguageChosen ||= "language" in changes;
+    const { asr, llm, pushToTalk, theme, isLanguageChosen } = this;
+    const language = isLanguageChosen ? { language: this.language, isLanguageChosen } : {};
     try {
-      localStorage.setItem(STORED, JSON.stringify({ language, asr, llm, pushToTalk, theme }));
+      localStorage.setItem(STORED, JSON.stringify({ ...language, asr, llm, pushToTalk, theme }));
     } catch {
       // Storage may be full or forbidden; then choices last as long as the page.
     }
@@ -32,6 +35,10 @@ export class Choices {
     if (!this.usable("asr").some(({ name }) => name === this.asr)) this.asr = DEFAULT;
     if (!this.usable("llm").some(({ name }) => name === this.llm)) this.llm = DEFAULT;
     if (!this.languages().includes(this.language)) this.language = this.languages()[0];
+    // Nobody chose a language yet: then talking should work at the first click.
+    if (!this.isLanguageChosen && !this.isHeard) {
+      this.language = this.languages().find((one) => this.recognizer().languages.includes(one)) ?? this.language;
+    }
   }
 
   /** What a session can ask for: engines that are loaded, which is when they tell their languages. */

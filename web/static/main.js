@@ -22,7 +22,7 @@ class Page {
   constructor() {
     this.choices = new Choices();
     this.messages = new Messages({
-      retry: () => this.assistant.toggle(),
+      retry: () => this.assistant.again(),
       hear: () => this.voice.play(),
       rekeyed: () => this.load(),
     });
