@@ -10,7 +10,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from core.errors import ConfigError
-from engines.asr.pocketsphinx.decoder import Decoders
+from engines.asr.pocketsphinx.decoder import ACOUSTIC, DICTIONARY, LANGUAGE_MODEL, Decoders
 from engines.asr.pocketsphinx.lm import Trigrams
 from engines.asr.pocketsphinx.model import Limits, PocketSphinx
 from engines.asr.pocketsphinx.phrases import SENTENCES, default_phrases
@@ -18,8 +18,6 @@ from engines.asr.pocketsphinx.pronunciation import read_dictionary
 
 REQUIRES = {"pocketsphinx": "pocketsphinx"}
 
-_DICTIONARY = "cmudict-en-us.dict"
-_ACOUSTIC = "en-us"
 _WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)*")
 
 
@@ -30,10 +28,18 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     "Folder with en-us/ and cmudict-en-us.dict. None: the one in PocketSphinx's wheel."
     lm_weight: Annotated[float, Meta(ge=1, le=30)] = 10.0
     "Of the language model against the sound: below 8 it mishears, above 12 it guesses."
-    min_confidence: Annotated[float, Meta(ge=0, le=1)] = 0.7
-    "A final hypothesis less sure than this is rejected as noise or as nothing we know."
+    min_confidence: Annotated[float, Meta(ge=0, le=1)] = 0.835
+    "A command less sure than this is rejected, or heard again as free speech."
     min_partial_confidence: Annotated[float, Meta(ge=0, le=1)] = 0.2
     "A partial less sure than this is not shown. Low: half a sentence is always unsure."
+    second_look: Annotated[float, Meta(ge=0, le=1)] = 0.8
+    "A final less sure than this is decoded again, normalised by the whole utterance; 0 never."
+    free_speech: bool = True
+    "What is no command, but speech, is decoded with the general model: slower, every third wrong."
+    min_speech_confidence: Annotated[float, Meta(ge=0, le=1)] = 0.85
+    "Free speech less sure than this is rejected as noise."
+    max_free_s: Annotated[float, Meta(ge=1, le=120)] = 30
+    "Longer free speech is rejected: its decoding takes a fifth of its length, and others wait."
     decoders: Annotated[int, Meta(ge=1, le=256)] = 16
     "Utterances whose search stays open between partials; beyond it the oldest starts over."
 
@@ -44,15 +50,26 @@ def create(settings: Settings) -> PocketSphinx:
     Raises ConfigError if `model_dir` has no model in it, ImportError without the library.
     """
     folder = Path(settings.model_dir) if settings.model_dir else _bundled()
-    dictionary, acoustic = folder / _DICTIONARY, folder / _ACOUSTIC
-    if not dictionary.is_file() or not (acoustic / "mdef").is_file():
-        raise ConfigError(
-            f"asr.options.model_dir: no {_DICTIONARY} and {_ACOUSTIC}/mdef in {folder}"
-        )
+    needed = [folder / DICTIONARY, folder / ACOUSTIC / "mdef"]
+    if settings.free_speech:
+        needed.append(folder / LANGUAGE_MODEL)
+    if missing := [path for path in needed if not path.is_file()]:
+        raise ConfigError(f"asr.options.model_dir: no {missing[0]}")
     language = Trigrams(training_text(settings.phrases))
-    known = read_dictionary(dictionary, language.vocabulary)
-    limits = Limits(settings.min_confidence, settings.min_partial_confidence, settings.decoders)
-    return PocketSphinx(language, Decoders(acoustic, language, known, settings.lm_weight), limits)
+    known = read_dictionary(folder / DICTIONARY, language.vocabulary)
+    decoders = Decoders(folder, language, known, settings.lm_weight)
+    return PocketSphinx(language, decoders, _limits(settings))
+
+
+def _limits(settings: Settings) -> Limits:
+    return Limits(
+        min_confidence=settings.min_confidence,
+        min_partial_confidence=settings.min_partial_confidence,
+        min_speech_confidence=settings.min_speech_confidence,
+        second_look=settings.second_look,
+        max_free_s=settings.max_free_s if settings.free_speech else 0.0,
+        decoders=settings.decoders,
+    )
 
 
 def training_text(phrases: Sequence[str]) -> tuple[str, ...]:
@@ -69,4 +86,4 @@ def training_text(phrases: Sequence[str]) -> tuple[str, ...]:
 def _bundled() -> Path:
     from pocketsphinx import get_model_path
 
-    return Path(get_model_path()) / _ACOUSTIC
+    return Path(get_model_path()) / "en-us"

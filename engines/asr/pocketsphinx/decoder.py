@@ -13,6 +13,9 @@ from engines.asr.pocketsphinx.features import Cepstra
 from engines.asr.pocketsphinx.lm import Trigrams
 from engines.asr.pocketsphinx.pronunciation import Phones, write_dictionary
 
+ACOUSTIC, DICTIONARY, LANGUAGE_MODEL = "en-us", "cmudict-en-us.dict", "en-us.lm.bin"
+"What lies in a model folder."
+
 LOG_BASE = 1.0001
 "PocketSphinx counts scores in whole powers of it."
 
@@ -93,6 +96,13 @@ class Decoder:
             self._library.end_utt()
             self._is_open = False
 
+    def decode(self, cepstra: Cepstra) -> Decoded:
+        """A whole utterance at once."""
+        self.start()
+        self.feed(cepstra)
+        self.stop()
+        return self.best()
+
     def best(self) -> Decoded:
         if not self._fed or (hypothesis := self._library.hyp()) is None:
             return Decoded((), self._fed, 0.0)
@@ -111,7 +121,7 @@ class Decoders:
 
     def __init__(
         self,
-        acoustic: Path,
+        model: Path,
         language: Trigrams,
         known: Mapping[str, Iterable[Phones]],
         weight: float,
@@ -121,24 +131,30 @@ class Decoders:
         (folder / "feat.params").write_text(_FEATURES, encoding="utf-8")
         language.write_arpa(folder / "commands.arpa")
         write_dictionary(folder / "commands.dict", known, language.vocabulary)
-        self._options = _options(acoustic, folder, weight)
+        self._commands = _command_options(model, folder, weight)
+        self._anything = _free_options(model, folder)
 
-    def make(self) -> Decoder:
-        return Decoder(self._options)
+    def commands(self) -> Decoder:
+        """For the sentences the assistant understands."""
+        return Decoder(self._commands)
+
+    def anything(self) -> Decoder:
+        """For whatever is said in English: the wheel's own model of 72,000 words."""
+        return Decoder(self._anything)
 
     def close(self) -> None:
         """Remove the files. Decoders already made live on."""
         self._folder.cleanup()
 
 
-def _options(acoustic: Path, folder: Path, weight: float) -> dict[str, object]:
+def _command_options(model: Path, folder: Path, weight: float) -> dict[str, object]:
     """A flat search over the whole small vocabulary: exact, and nothing is left for the end.
 
     Tree search first and flat search at the end is faster per frame, but less accurate on 400
     words, and the second pass would wait for the last sample.
     """
     return {
-        "hmm": str(acoustic),
+        "hmm": str(model / ACOUSTIC),
         "featparams": str(folder / "feat.params"),
         "dict": str(folder / "commands.dict"),
         "lm": str(folder / "commands.arpa"),
@@ -148,5 +164,16 @@ def _options(acoustic: Path, folder: Path, weight: float) -> dict[str, object]:
         "fwdflatlw": weight,
         "fwdflatbeam": 1e-72,
         "fwdflatwbeam": 1e-36,
+        "pl_window": 0,
+    }
+
+
+def _free_options(model: Path, folder: Path) -> dict[str, object]:
+    """Tree search, then flat search over what it found: 72,000 words leave no other choice."""
+    return {
+        "hmm": str(model / ACOUSTIC),
+        "featparams": str(folder / "feat.params"),
+        "dict": str(model / DICTIONARY),
+        "lm": str(model / LANGUAGE_MODEL),
         "pl_window": 0,
     }

@@ -61,20 +61,31 @@ def loudness(mel: Mel) -> npt.NDArray[np.float64]:
 
 
 def cepstra(mel: Mel) -> Cepstra:
-    """Normalised cepstra. A frame depends on frames before it and on the first 0.4 s only."""
+    """Normalised as they come: a frame depends on those before it and on the first 0.4 s only."""
     count = len(mel)
     if not count:
         return np.zeros((0, _CEPSTRA), np.float32)
-    loudest = loudness(mel)[:, np.newaxis]
-    floor = _white() * loudest * 10 ** (-_FLOOR_DB / 10)
-    raw = np.log(mel + floor + _SMALLEST) @ _transform().T
-    seen = np.arange(count)
-    seen = np.minimum(np.maximum(seen, LOOKAHEAD_FRAMES - 1), count - 1)
+    loudest = loudness(mel)
+    raw = _raw(mel, loudest)
+    seen = np.clip(np.arange(count), min(LOOKAHEAD_FRAMES, count) - 1, None)
     prior = np.tile(_PRIOR_MEAN, (count, 1))
-    prior[:, 0] = np.sqrt(_BANDS) * (np.log(loudest[:, 0] / _BANDS + _SMALLEST) + _PRIOR_LEVEL)
+    prior[:, 0] = np.sqrt(_BANDS) * (np.log(loudest / _BANDS + _SMALLEST) + _PRIOR_LEVEL)
     total = np.cumsum(raw, axis=0)[seen] + _PRIOR_FRAMES * prior
-    normalised = raw - total / (seen + 1 + _PRIOR_FRAMES)[:, np.newaxis]
-    return np.asarray(normalised, np.float32)
+    return np.asarray(raw - total / (seen + 1 + _PRIOR_FRAMES)[:, np.newaxis], np.float32)
+
+
+def cepstra_of_whole(mel: Mel) -> Cepstra:
+    """Normalised by level and mean of the whole utterance: for a second look at its end."""
+    if not len(mel):
+        return np.zeros((0, _CEPSTRA), np.float32)
+    raw = _raw(mel, np.full(len(mel), loudness(mel)[-1]))
+    return np.asarray(raw - raw.mean(axis=0), np.float32)
+
+
+def _raw(mel: Mel, loudest: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    floor = _white() * loudest[:, np.newaxis] * 10 ** (-_FLOOR_DB / 10)
+    raw: npt.NDArray[np.float64] = np.log(mel + floor + _SMALLEST) @ _transform().T
+    return raw
 
 
 @cache

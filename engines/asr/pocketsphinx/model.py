@@ -11,15 +11,20 @@ from engines.asr.pocketsphinx.features import (
     LOOKAHEAD_FRAMES,
     Mel,
     cepstra,
+    cepstra_of_whole,
     mel_power,
 )
 from engines.asr.pocketsphinx.lm import Trigrams
-from engines.asr.pocketsphinx.scoring import confidence
+from engines.asr.pocketsphinx.scoring import command_confidence, evidence, speech_confidence
 from engines.base import AsrInfo, AsrItem, AsrResult, Word
 
 LANGUAGE = "en"
 SILENCE_PEAK = 32
 "-60 dBFS: below any microphone's own noise. Raising it to full scale would invent words."
+
+
+LIKE_SPEECH = 0.2
+"Speech confidence of the rejected command below which free speech is not even tried: most noise."
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +33,16 @@ class Limits:
 
     min_confidence: float
     min_partial_confidence: float
+    min_speech_confidence: float
+    second_look: float
+    max_free_s: float
     decoders: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Guess:
+    decoded: Decoded
+    confidence: float
 
 
 class PocketSphinx:
@@ -44,7 +58,8 @@ class PocketSphinx:
         )
         self._language, self._decoders, self._limits = language, decoders, limits
         self._open: OrderedDict[str, Decoder] = OrderedDict()
-        self._idle = [decoders.make()]
+        self._idle = [decoders.commands()]
+        self._free = decoders.anything() if limits.max_free_s else None
 
     def decode(self, items: Sequence[AsrItem]) -> list[AsrResult]:
         """See `AsrModel.decode`."""
@@ -60,6 +75,7 @@ class PocketSphinx:
         for utterance in list(self._open):
             self.forget(utterance)
         self._idle.clear()
+        self._free = None
         self._decoders.close()
 
     def _decode(self, item: AsrItem) -> AsrResult:
@@ -68,14 +84,47 @@ class PocketSphinx:
                 self.forget(item.utterance)
             return AsrResult("", 0.0, LANGUAGE)
         mel = mel_power(item.pcm)
-        if len(mel) < LOOKAHEAD_FRAMES and not item.is_final:
+        if item.is_final:
+            return self._final(item, mel)
+        if len(mel) < LOOKAHEAD_FRAMES:
             return AsrResult("", 0.0, LANGUAGE)
+        guess = self._command(self._search(item, mel), mel, is_whole=False)
+        if guess.confidence < self._limits.min_partial_confidence:
+            return AsrResult("", guess.confidence, LANGUAGE)
+        return _result(guess)
+
+    def _final(self, item: AsrItem, mel: Mel) -> AsrResult:
+        limits = self._limits
         try:
-            decoded = self._search(item, mel)
+            guess = self._command(self._search(item, mel), mel, is_whole=True)
+            if guess.confidence < limits.second_look:
+                again = self._decoder(item.utterance).decode(cepstra_of_whole(mel))
+                other = self._command(again, mel, is_whole=True)
+                guess = max(guess, other, key=lambda each: each.confidence)
         finally:
-            if item.is_final:
-                self.forget(item.utterance)
-        return self._judge(decoded, mel, is_final=item.is_final)
+            self.forget(item.utterance)
+        if guess.confidence >= limits.min_confidence:
+            return _result(guess)
+        free = self._anything(guess.decoded, mel)
+        if free.confidence >= limits.min_speech_confidence:
+            return _result(free)
+        return AsrResult("", guess.confidence, LANGUAGE, is_rejected=bool(guess.decoded.spans))
+
+    def _command(self, decoded: Decoded, mel: Mel, *, is_whole: bool) -> _Guess:
+        if (seen := evidence(decoded, mel)) is None:
+            return _Guess(decoded, 0.0)
+        likely = self._language.mean_log10(decoded.words, is_whole=is_whole)
+        return _Guess(decoded, command_confidence(seen, likely))
+
+    def _anything(self, command: Decoded, mel: Mel) -> _Guess:
+        """The utterance as free speech, if it may be that."""
+        seen = evidence(command, mel)
+        too_long = len(mel) * FRAME_MS > 1000 * self._limits.max_free_s
+        if self._free is None or too_long or not seen or speech_confidence(seen) < LIKE_SPEECH:
+            return _Guess(command, 0.0)
+        decoded = self._free.decode(cepstra_of_whole(mel))
+        heard = evidence(decoded, mel)
+        return _Guess(decoded, speech_confidence(heard) if heard else 0.0)
 
     def _search(self, item: AsrItem, mel: Mel) -> Decoded:
         decoder = self._decoder(item.utterance)
@@ -93,19 +142,15 @@ class PocketSphinx:
             return decoder
         if not self._idle and len(self._open) >= self._limits.decoders:
             self.forget(next(iter(self._open)))
-        decoder = self._idle.pop() if self._idle else self._decoders.make()
+        decoder = self._idle.pop() if self._idle else self._decoders.commands()
         decoder.start()
         self._open[utterance] = decoder
         return decoder
 
-    def _judge(self, decoded: Decoded, mel: Mel, *, is_final: bool) -> AsrResult:
-        sure = confidence(decoded, mel, self._language, is_final=is_final)
-        limits = self._limits
-        enough = limits.min_confidence if is_final else limits.min_partial_confidence
-        if not decoded.spans or sure < enough:
-            return AsrResult("", sure, LANGUAGE, is_rejected=is_final and bool(decoded.spans))
-        words = tuple(_word(span, sure) for span in decoded.spans)
-        return AsrResult(" ".join(decoded.words), sure, LANGUAGE, words)
+
+def _result(guess: _Guess) -> AsrResult:
+    words = tuple(_word(span, guess.confidence) for span in guess.decoded.spans)
+    return AsrResult(" ".join(guess.decoded.words), guess.confidence, LANGUAGE, words)
 
 
 def _word(span: Span, sure: float) -> Word:

@@ -1,56 +1,93 @@
-"""Was that a sentence the assistant knows? One number from what the search leaves behind.
+"""Was that speech, and a sentence the assistant knows? Numbers from what the search leaves behind.
 
-Noise and music also have a best path. It differs from speech in four ways, which a logistic model
-weighs: its words make an unlikely sentence, they are stretched over far too many frames, loud
-moments lie outside any word, and the acoustic score per spoken frame is worse. Speech outside the
-command language fails mostly the first. The weights were fitted on synthesised commands against
-recordings of noise, music and read prose.
+Noise and music also have a best path. It differs from speech in that its words are stretched over
+too many frames, that loud moments lie outside any word, that quiet moments are missing, and that
+the acoustic score per spoken frame is worse. Speech forced into commands it is not makes an
+unlikely sentence. Two logistic models weigh this, one with the language model and one without.
+Their weights were fitted on synthesised commands and read prose against recordings of noise and
+music.
 """
 
+from dataclasses import dataclass
 from math import exp, log
 
 import numpy as np
 
 from engines.asr.pocketsphinx.decoder import Decoded
 from engines.asr.pocketsphinx.features import Mel
-from engines.asr.pocketsphinx.lm import Trigrams
 
 _LOUD_DB = 25.0
 "Frames within this of the loudest one should belong to a word: vowels and most consonants do."
 
-_BIAS = 8.496
-_PER_LOG10_WORD = 2.684
-"Mean log10 probability per word: -0.8 in commands, -2.4 in prose forced into them."
-_PER_LOG_FRAMES = -2.340
-"Log of the frames per word: 26 in commands, 90 and more in noise and music."
-_PER_COVERAGE = 6.921
-"Share of loud frames inside words: 0.98 in commands, 0.8 in noise."
-_PER_SCORE = 2.310
-"Path score per hundred and spoken frame: -0.5 in commands, -0.7 in prose."
-_PER_LOG_WORDS = -0.702
-"Log of the number of words: longer sentences have more chances to fail, and do."
+_WORST_SCORE = -10.0
+"A path that lost its likelihood altogether counts as ten times worse than noise."
+
+_MAX_CONTRAST_DB = 18.0
+"More is no better proof of speech; a fan in the room costs nothing until it is this close."
+
+_SMALLEST = 1e-3  # keeps the logarithm of digital silence finite
 
 
-def confidence(decoded: Decoded, mel: Mel, language: Trigrams, *, is_final: bool) -> float:
-    """0 to 1: how sure we are that these words, and not something else, were said."""
-    words = decoded.words
-    if not words:
-        return 0.0
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What the two models weigh, beside the language model."""
+
+    log_frames: float
+    "Log of the frames per word: 26 in speech, 90 and more in noise and music."
+    coverage: float
+    "Share of loud frames inside words: 0.98 in commands, 0.8 in noise."
+    score: float
+    "Path score per hundred and spoken frame: -0.5 in commands, -0.7 in prose forced into them."
+    log_words: float
+    "Log of the number of words: longer sentences have more chances to fail, and do."
+    contrast_db: float
+    "Between loud and quiet moments: speech closes its lips, music keeps on sounding."
+
+
+def evidence(decoded: Decoded, mel: Mel) -> Evidence | None:
+    """None if there is no word."""
     inside = np.zeros(len(mel), np.bool_)
     for span in decoded.spans:
         inside[span.start : span.end] = True
     spoken = int(inside.sum())
     if not spoken:
-        return 0.0
+        return None
     power = mel.sum(axis=1)
     loud = power > power.max() * 10 ** (-_LOUD_DB / 10)
-    coverage = float((inside & loud).sum() / max(1, loud.sum()))
-    z = (
-        _BIAS
-        + _PER_LOG10_WORD * language.mean_log10(words, is_whole=is_final)
-        + _PER_LOG_FRAMES * log(spoken / len(words))
-        + _PER_COVERAGE * coverage
-        + _PER_SCORE * max(decoded.score, -1000.0 * spoken) / spoken / 100
-        + _PER_LOG_WORDS * log(len(words))
+    low, high = np.percentile(power, (10, 95)) + _SMALLEST
+    return Evidence(
+        log_frames=log(spoken / len(decoded.spans)),
+        coverage=float((inside & loud).sum() / max(1, loud.sum())),
+        score=max(decoded.score / spoken / 100, _WORST_SCORE),
+        log_words=log(len(decoded.spans)),
+        contrast_db=float(min(10 * np.log10(high / low), _MAX_CONTRAST_DB)),
     )
+
+
+def command_confidence(seen: Evidence, mean_log10: float) -> float:
+    """0 to 1: how sure we are of this command. `mean_log10` is the language model's, per word:
+    -0.8 in commands, -2.4 in prose."""
+    return _logistic(
+        -0.244
+        + 2.801 * mean_log10
+        - 1.477 * seen.log_frames
+        + 5.965 * seen.coverage
+        + 1.534 * seen.score
+        - 0.648 * seen.log_words
+        + 0.363 * seen.contrast_db
+    )
+
+
+def speech_confidence(seen: Evidence) -> float:
+    """0 to 1: how sure we are that words were spoken at all, whichever they were."""
+    return _logistic(
+        -2.403
+        - 3.275 * seen.log_frames
+        + 16.885 * seen.coverage
+        + 0.443 * seen.score
+        + 0.434 * seen.log_words
+    )
+
+
+def _logistic(z: float) -> float:
     return 1 / (1 + exp(-max(-30.0, min(30.0, z))))

@@ -1,0 +1,154 @@
+"""The pure parts around PocketSphinx: templates, language model, dictionary, cepstra, scores."""
+
+from math import log10
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+
+from core.audio import ASR_RATE_HZ
+from engines.asr.pocketsphinx import training_text
+from engines.asr.pocketsphinx.decoder import Decoded, Span
+from engines.asr.pocketsphinx.features import cepstra, cepstra_of_whole, mel_power
+from engines.asr.pocketsphinx.lm import END, START, Trigrams
+from engines.asr.pocketsphinx.phrases import RULES, SENTENCES, WEIGHTED, default_phrases
+from engines.asr.pocketsphinx.pronunciation import from_letters, read_dictionary, write_dictionary
+from engines.asr.pocketsphinx.scoring import command_confidence, evidence, speech_confidence
+from engines.asr.pocketsphinx.templates import sample
+from tests.speech import say
+
+SENTENCE = ("turn on the lights", "turn off the lights", "turn on the fan")
+
+
+@pytest.mark.parametrize(
+    ("template", "sentences"),
+    [
+        ("stop", {"stop"}),
+        ("(a|b c) d", {"a d", "b c d"}),
+        ("a [b]", {"a", "a b"}),
+        ("[a|b] c", {"c", "a c", "b c"}),
+        ("<x> <x>", {"p p", "p q", "q p", "q q"}),
+        ("[(a|<x>) b] c", {"c", "a b c", "p b c", "q b c"}),
+    ],
+)
+def test_templates_say_all_they_can(template: str, sentences: set[str]) -> None:
+    random = Random(1)
+    said = {sample(template, {"x": ("p", "q")}, random) for _ in range(200)}
+    assert said == sentences
+
+
+@pytest.mark.parametrize("template", ["a [b", "a b)", "(a|b]", "a ]"])
+def test_unbalanced_templates_are_refused(template: str) -> None:
+    with pytest.raises(ValueError, match=r"unbalanced|missing"):
+        sample(template, {}, Random(1))
+
+
+def test_every_built_in_template_is_sound() -> None:
+    for _, template in WEIGHTED:
+        assert all(sample(template, RULES, Random(seed)) for seed in range(5))
+
+
+def test_the_built_in_sentences_are_the_same_each_time() -> None:
+    first = default_phrases()
+    assert first == default_phrases()
+    assert len(first) == SENTENCES
+    assert "what time is it" in first
+
+
+def test_given_phrases_get_half_of_the_weight() -> None:
+    text = training_text(("Turn on the Wurlitzer!", "don't panic", "?"))
+    given = [line for line in text if line in {"turn on the wurlitzer", "don't panic"}]
+    assert len(given) == len(text) / 2
+
+
+@pytest.mark.parametrize("history", [(), (START,), ("the",), ("on", "the"), ("fan", "fan")])
+def test_probabilities_of_a_history_sum_to_one(history: tuple[str, ...]) -> None:
+    model = Trigrams(SENTENCE)
+    words = [*model.vocabulary, END]
+    assert sum(10 ** model.log10(word, history) for word in words) == pytest.approx(1)
+
+
+def test_said_sentences_are_likelier_than_shuffled_ones() -> None:
+    model = Trigrams(SENTENCE)
+    said, shuffled = ["turn", "off", "the", "fan"], ["fan", "the", "off", "turn"]
+    assert model.mean_log10(said, is_whole=True) > model.mean_log10(shuffled, is_whole=True) + 0.5
+    assert model.mean_log10(said[:2], is_whole=False) > model.mean_log10(said[:2], is_whole=True)
+
+
+def test_arpa_file_counts_its_lines(tmp_path: Path) -> None:
+    path = tmp_path / "lm.arpa"
+    Trigrams(SENTENCE).write_arpa(path)
+    text = path.read_text()
+    for order in (1, 2, 3):
+        count = int(text.split(f"ngram {order}=")[1].split()[0])
+        section = text.split(f"\\{order}-grams:\n")[1].split("\n\n")[0]
+        assert len(section.splitlines()) == count
+
+
+@pytest.mark.parametrize(
+    ("word", "phones"),
+    [
+        ("lake", "L EY K"),
+        ("kallax", "K AE L AE K S"),
+        ("philips", "F IH L IH P S"),
+        ("shelly", "SH EH L IY"),
+        ("müller", "M UW L ER"),
+        ("ж", "AH"),
+    ],
+)
+def test_unknown_names_are_read_by_their_letters(word: str, phones: str) -> None:
+    assert " ".join(from_letters(word)) == phones
+
+
+def test_dictionary_has_accents_and_unknown_words(tmp_path: Path) -> None:
+    source, built = tmp_path / "cmu.dict", tmp_path / "built.dict"
+    source.write_text("door D AO R\nread R EH D\nread(2) R IY D\nother AH DH ER\n")
+    known = read_dictionary(source, {"door", "read", "zub"})
+    write_dictionary(built, known, {"door", "read", "zub"})
+    assert built.read_text().splitlines() == [
+        "door D AO R",
+        "door(2) D AO",
+        "read R EH D",
+        "read(2) R IY D",
+        "zub Z AH B",
+    ]
+
+
+@pytest.mark.parametrize("samples", [0, 409, 410, 570, 7000, 20000])
+def test_cepstra_do_not_depend_on_what_comes_later(samples: int) -> None:
+    pcm = say("turn on the kitchen lights", lead_ms=200)
+    early, late = cepstra(mel_power(pcm[:samples])), cepstra(mel_power(pcm))
+    assert early.shape == (max(0, (samples - 410) // 160 + 1), 13)
+    if len(early) >= 40:
+        np.testing.assert_allclose(early, late[: len(early)], rtol=1e-6)
+
+
+def test_cepstra_do_not_depend_on_level() -> None:
+    mel = mel_power(say("turn on the kitchen lights"))
+    np.testing.assert_allclose(cepstra(mel), cepstra(mel / 400), atol=0.05)
+    np.testing.assert_allclose(cepstra_of_whole(mel).mean(axis=0), np.zeros(13), atol=1e-4)
+
+
+def test_stretched_and_sparse_words_are_not_trusted() -> None:
+    noise = np.random.default_rng(1).normal(0, 900, 3 * ASR_RATE_HZ)
+    gaps = np.where(np.arange(len(noise)) % 4000 < 3000, 1, 0.03)
+    mel = mel_power((noise * gaps).astype(np.int16))
+    frames = len(mel)
+    dense = tuple(Span("on", at, at + 25) for at in range(0, frames - 25, 25))
+    likely, unlikely = log10(0.15), log10(0.004)
+    speech = evidence(Decoded(dense, frames, -50.0 * frames), mel)
+    stretched = evidence(Decoded((Span("on", 0, frames),), frames, -50.0 * frames), mel)
+    sparse = evidence(Decoded(dense[:4], frames, -50.0 * frames), mel)
+    steady = evidence(Decoded(dense, frames, -50.0 * frames), np.ones_like(mel))
+    assert speech is not None
+    assert stretched is not None
+    assert sparse is not None
+    assert steady is not None
+    assert command_confidence(speech, likely) > 0.7 > command_confidence(speech, unlikely)
+    assert command_confidence(stretched, likely) < 0.7
+    assert command_confidence(steady, likely) < 0.3
+    assert command_confidence(sparse, likely) < 0.3
+    assert speech_confidence(speech) > 0.85 > speech_confidence(stretched)
+    assert speech_confidence(sparse) < 0.2
+    assert evidence(Decoded((), frames, 0.0), mel) is None
