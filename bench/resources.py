@@ -17,7 +17,7 @@ from bench.address import Address
 from bench.clips import COMMANDS, spoken
 from bench.own_server import own_server
 from bench.realtime import Transport, Wish
-from bench.stats import markdown, spread
+from bench.stats import machine, markdown, spread
 from bench.talker import Report, talking
 from core.audio import Pcm
 from core.errors import EarshotError
@@ -161,6 +161,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.sessions < 1 or options.seconds <= 0:
         parser.error("--sessions and --seconds must be more than 0")
+    measured_on = machine()
     try:
         found = asyncio.run(measure(options.sessions, options.seconds, options.transport))
     except KeyboardInterrupt:
@@ -168,6 +169,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except EarshotError as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 1
+    print(f"{options.transport}, {options.sessions} sessions; {measured_on}\n")
     print(table(found))
     return 0
 

@@ -1,8 +1,14 @@
 """Numbers of a measurement as people read them."""
 
+import os
 from collections.abc import Iterable, Sequence
 
 import numpy as np
+
+
+def machine() -> str:
+    """What measured, and how busy it was with other things: a figure without it says little."""
+    return f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} before"
 
 
 def percentile(values: Sequence[float], percent: float) -> float:

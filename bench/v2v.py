@@ -15,7 +15,7 @@ from bench.address import Address
 from bench.clips import COMMANDS, spoken
 from bench.own_server import own_server
 from bench.show import STAGE_NAMES
-from bench.stats import markdown, spread
+from bench.stats import machine, markdown, spread
 from bench.talk import GAP_S, add_connection, address_of, read_recording, wish_of
 from bench.talker import Report, talking
 from core.audio import Pcm
@@ -94,6 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--reconnect", action="store_true", help="a new connection for each turn")
     add_connection(parser)
     options = parser.parse_args(arguments)
+    measured_on = machine()
     try:
         clips = [read_recording(path) for path in options.clips] or list(map(spoken, COMMANDS))
         reports = asyncio.run(measure(options, clips))
@@ -102,7 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except EarshotError as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return USAGE if isinstance(error, RequestError) else FAILED
-    print(f"\n{options.transport}, {options.turn_detection}, {len(reports)} turns\n")
+    print(f"\n{options.transport}, {options.turn_detection}, {len(reports)} turns; {measured_on}\n")
     print(table(reports))
     return 0 if any(report.status == "answered" for report in reports) else FAILED
 

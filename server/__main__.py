@@ -14,7 +14,7 @@ from server.exits import Exit, exit_for, expected
 
 EPILOG = """exit codes:
   0  done; for serve: stopped by a signal after draining
-  1  doctor: the main job cannot run here; otherwise an error of ours
+  1  doctor: the main job cannot run here; talk: no answer; otherwise an error of ours
   2  wrong arguments or configuration
   3  the address is in use
   4  an engine or its weights are missing
