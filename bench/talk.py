@@ -42,7 +42,7 @@ class Exit(IntEnum):
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `talk`."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.description = (__doc__ or "").partition("\n\n")[0].partition(": ")[2].capitalize()
+    parser.description = "Speak to a Realtime server and hear its answer."
     parser.epilog = EPILOG
     source = parser.add_argument_group("what is said (one of these)")
     source.add_argument("files", nargs="*", type=Path, metavar="FILE", help=FILE_HELP)
@@ -62,7 +62,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def add_connection(parser: argparse.ArgumentParser) -> None:
     """The options that every measuring client has."""
     parser.add_argument("--url", help=f"the server; default {DEFAULT_URL}")
-    parser.add_argument("--transport", choices=("webrtc", "ws"), default="webrtc")
+    parser.add_argument(
+        "--transport", choices=("webrtc", "ws"), default="webrtc", help="default %(default)s"
+    )
     parser.add_argument("--key", help=f"the server's key; default ${KEY_VARIABLES[0]}")
     parser.add_argument(
         "--insecure", action="store_true", help="take any certificate, for a self-made one"

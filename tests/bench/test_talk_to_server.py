@@ -1,0 +1,64 @@
+"""The whole of it: a server process as anybody starts it, spoken to over both transports."""
+
+import asyncio
+
+import pytest
+
+from bench.clips import spoken
+from bench.own_server import OwnServer, own_server
+from bench.realtime import Transport, Wish
+from bench.resources import use_of
+from bench.talker import Report, talking
+
+Heard = tuple[OwnServer, dict[Transport, list[Report]], int]
+
+TRANSPORTS: tuple[Transport, ...] = ("webrtc", "ws")
+
+
+@pytest.fixture(scope="module")
+def heard() -> Heard:
+    """What was answered over each transport, and how many processes the server had."""
+
+    async def run() -> Heard:
+        async with own_server() as server:
+            reports = {name: await converse(server, name) for name in TRANSPORTS}
+            return server, reports, use_of(server.pid).processes
+
+    return asyncio.run(run())
+
+
+async def converse(server: OwnServer, transport: Transport) -> list[Report]:
+    async with talking(server.address, transport, Wish(language="en"), timeout_s=20) as (talker, _):
+        return [
+            await talker.say(spoken("turn on the kitchen lights")),
+            await talker.write("what is on the shopping list"),
+        ]
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_a_spoken_command_is_done_and_answered_by_voice(transport: Transport, heard: Heard) -> None:
+    report = heard[1][transport][0]
+    assert (report.status, report.error) == ("answered", "")
+    assert report.transcript.lower().strip(".") == "turn on the kitchen lights"
+    assert "kitchen" in report.reply
+    assert report.answer_ms > 500
+    stages = [stage.name for stage in report.stages]
+    assert stages == ["endpoint_wait", "asr", "llm", "tts", "playout"]
+    assert report.voice_to_voice_ms is not None
+    assert report.server_ms is not None
+    assert 0 < report.server_ms < 10_000
+    assert 0 < report.voice_to_voice_ms < 10_000
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_a_written_question_is_answered_by_voice(transport: Transport, heard: Heard) -> None:
+    report = heard[1][transport][1]
+    assert report.status == "answered"
+    assert report.reply
+    assert report.answer_ms > 300
+
+
+def test_the_recogniser_is_a_process_of_its_own(
+    heard: Heard,
+) -> None:
+    assert heard[2] >= 2
