@@ -36,7 +36,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     "A final less sure than this is decoded again, normalised by the whole utterance; 0 never."
     free_speech: bool = True
     "What is no command, but speech, is decoded with the general model: slower, every third wrong."
-    min_speech_confidence: Annotated[float, Meta(ge=0, le=1)] = 0.85
+    min_speech_confidence: Annotated[float, Meta(ge=0, le=1)] = 0.9
     "Free speech less sure than this is rejected as noise."
     max_free_s: Annotated[float, Meta(ge=1, le=120)] = 30
     "Longer free speech is rejected: its decoding takes a fifth of its length, and others wait."
