@@ -125,7 +125,7 @@ class FrameReader(Generic[T]):
             del self._buffer[:end]
             try:
                 message = self._decoder.decode(payload)
-            except DecodeError as exc:
+            except (DecodeError, UnicodeDecodeError) as exc:
                 raise RemoteProtocolError(f"bad frame: {exc}") from exc
             yield message
 

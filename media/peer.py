@@ -23,7 +23,7 @@ from core.errors import Conflict, RequestError
 from media.channel import CHANNEL_LABEL, MAX_BUFFERED_BYTES, EventChannel
 from media.ice import IceSettings, fall_back_to_loopback
 from media.opus import OPUS_RATE_HZ, OpusSettings
-from media.sdp import checked_sdp
+from media.sdp import SDP_ERRORS, checked_sdp
 from media.tracks import SourceTrack, TrackSource, tap
 
 logger = logging.getLogger(__name__)
@@ -124,9 +124,12 @@ class Peer:
         """
         await self._set_remote(offer_sdp, "offer")
         for transceiver in self._pc.getTransceivers():
-            if transceiver is not self._audio:  # video, or a second audio section
-                transceiver.direction = "inactive"
-        return await self._set_local()
+            if transceiver is not self._audio:
+                transceiver.direction = "inactive"  # video, or a second audio section
+        try:
+            return await self._set_local()
+        except SDP_ERRORS as exc:  # what aiortc notices only now
+            raise RequestError(f"this SDP cannot be used: {exc}", code="invalid_sdp") from exc
 
     async def offer(self) -> str:
         """The offer of one audio section and the event channel, candidates included."""
@@ -200,7 +203,7 @@ class Peer:
             await self._pc.setRemoteDescription(RTCSessionDescription(checked, kind))
         except InvalidStateError as exc:
             raise Conflict(f"this call takes no {kind} now", code="call_not_open") from exc
-        except (InternalError, OperationError, ValueError) as exc:
+        except (InternalError, OperationError, *SDP_ERRORS) as exc:
             await self.close()
             raise RequestError(f"this SDP cannot be used: {exc}", code="invalid_sdp") from exc
         except BaseException:

@@ -1,6 +1,8 @@
 """Checks a session description before aiortc sees it, so that a bad one gets a clear answer."""
 
-from aiortc.sdp import MediaDescription, SessionDescription
+from collections.abc import Iterator
+
+from aiortc.sdp import DIRECTIONS, MediaDescription, SessionDescription
 
 from core.errors import RequestError, TooLarge
 
@@ -10,8 +12,10 @@ MAX_SDP_BYTES = 64 * 1024
 MAX_MEDIA_SECTIONS = 8
 "We answer one audio and one data section; each further one costs objects."
 
-_PARSER_ERRORS = (ValueError, AssertionError, IndexError, KeyError, TypeError, AttributeError)
-"What aiortc's parser raises on text that is no SDP."
+SDP_ERRORS = (ValueError, AssertionError, IndexError, KeyError, TypeError, AttributeError)
+"What aiortc raises on a description that is wrong in a way it does not expect."
+
+_DIRECTION_LINES = tuple(f"a={direction}" for direction in DIRECTIONS)
 
 
 def checked_sdp(sdp: str) -> str:
@@ -21,13 +25,31 @@ def checked_sdp(sdp: str) -> str:
 
     Host names (`.local`, by which browsers hide addresses) are taken out, because resolving them
     delays the answer by a second; the peer's own checks tell us where it is. And so is the end of
-    candidates: without it, ICE waits for those checks until our timeout.
+    candidates: without it, ICE waits for those checks until our timeout. A section that says no
+    direction is sendrecv (RFC 8866 section 6.7); aiortc has to be told.
     """
     if len(sdp) > MAX_SDP_BYTES:
         raise TooLarge(f"SDP of {len(sdp)} bytes, limit {MAX_SDP_BYTES}", code="sdp_too_large")
     _check_media(_parsed(sdp))
     lines = [line for line in sdp.splitlines() if not _is_dropped(line)]
-    return "\r\n".join(lines) + "\r\n"
+    return "\r\n".join(_with_directions(lines)) + "\r\n"
+
+
+def _with_directions(lines: list[str]) -> Iterator[str]:
+    """The session's direction is that of all sections without one; data sections have none."""
+    inherited, is_session, is_missing = "a=sendrecv", True, False
+    for line in lines:
+        if line.startswith("m="):
+            if is_missing:
+                yield inherited
+            is_missing = not line.startswith("m=application")
+            is_session = False
+        elif line in _DIRECTION_LINES:
+            inherited = line if is_session else inherited
+            is_missing = False
+        yield line
+    if is_missing:
+        yield inherited
 
 
 def _is_dropped(line: str) -> bool:
@@ -42,7 +64,7 @@ def _parsed(sdp: str) -> SessionDescription:
         raise RequestError("this is not SDP: it must start with v=0", code="invalid_sdp")
     try:
         return SessionDescription.parse(sdp)
-    except _PARSER_ERRORS as exc:
+    except SDP_ERRORS as exc:
         raise RequestError("this SDP cannot be parsed", code="invalid_sdp") from exc
 
 
@@ -59,6 +81,16 @@ def _check_media(description: SessionDescription) -> None:
         raise RequestError("the audio section does not offer Opus", code="sdp_without_opus")
     for media in description.media:
         _check_transport(media)
+    _check_names(description)
+
+
+def _check_names(description: SessionDescription) -> None:
+    """aiortc takes the transport of a bundled section away before it looks for the other one."""
+    names = [media.rtp.muxId for media in description.media]
+    if len(set(names)) < len(names):
+        raise RequestError("two sections of this SDP have one mid", code="invalid_sdp")
+    if any(name not in names for group in description.group for name in group.items):
+        raise RequestError("this SDP bundles a mid that it does not have", code="invalid_sdp")
 
 
 def _check_transport(media: MediaDescription) -> None:

@@ -72,7 +72,7 @@ def load(
     """
     draft = _Draft()
     if state_home := environ.get("XDG_STATE_HOME"):
-        draft.put(("paths", "state_dir"), f"{state_home}/earshot", "env:XDG_STATE_HOME")
+        _add_leaf(draft, ("paths", "state_dir"), f"{state_home}/earshot", "env:XDG_STATE_HOME")
     _add_file(draft, _find_file(environ, file))
     _add_environment(draft, environ)
     for flag, value in (flags or {}).items():
@@ -168,6 +168,9 @@ def _add_leaf(draft: _Draft, path: SettingPath, value: Any, origin: str) -> None
     source, _, name = origin.partition(":")
     is_text = source in ("env", "flag")
     label = name if is_text else ".".join(("config", *path))
+    if is_text and not _is_unicode(value):
+        draft.problems.append(f"{label}: not UTF-8")
+        return
     if inside:  # a key of an open table, e.g. EARSHOT_ASR__OPTIONS__MODEL
         draft.put(path, _as_toml(value), origin)
         return
@@ -182,6 +185,11 @@ def _add_leaf(draft: _Draft, path: SettingPath, value: Any, origin: str) -> None
         draft.problems.append(f"config.{error}")
     else:
         draft.put(path, msgspec.to_builtins(reduce(getattr, path, checked)), origin)
+
+
+def _is_unicode(text: str) -> bool:
+    """False for what Python makes of bytes in a variable that are no UTF-8 (PEP 383)."""
+    return not any("\ud800" <= char <= "\udfff" for char in text)
 
 
 def _from_text(kind: inspect.Type, text: str) -> Any:

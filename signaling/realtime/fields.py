@@ -12,8 +12,8 @@ from core.errors import RequestError
 
 T = TypeVar("T")
 
-_AT = re.compile(r" - at `\$\.?(?P<path>.*)`$")
-_UNKNOWN = re.compile(r"unknown field `(?P<name>.*)`")
+_AT = re.compile(r" - at `\$\.?(?P<path>[^`]*)`$")
+_UNKNOWN = re.compile(r"unknown field `(?P<name>.*)`", re.DOTALL)
 _MISSING = re.compile(r"missing required field `(?P<name>.*)`")
 _WRONG_TYPE = re.compile(r"^Expected `(?P<wanted>[^`]*)`, got `(?P<got>[^`]*)`")
 _STEP = re.compile(r"[^.\[\]]+|\[[^\]]*\]")

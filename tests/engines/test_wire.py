@@ -68,10 +68,11 @@ def test_items_keep_their_samples() -> None:
         (MAX_PAYLOAD_BYTES + 1).to_bytes(4, "big"),
         b"\x00\x00\x00\x01\xc1",
         b"\x00\x00\x00\x01\x80",
+        frame(Forget("utt_1")).replace(b"utt_1", b"utt_\xff"),
         frame(Pong(1)),
         b"\x00\x00\x00\x00",
     ],
-    ids=["too long", "not msgpack", "no type", "wrong direction", "empty"],
+    ids=["too long", "not msgpack", "no type", "no UTF-8", "wrong direction", "empty"],
 )
 def test_bad_frames_are_refused(data: bytes) -> None:
     with pytest.raises(RemoteProtocolError):

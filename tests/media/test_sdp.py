@@ -42,6 +42,23 @@ def test_hidden_hosts_and_the_end_of_candidates_are_taken_out() -> None:
     assert checked.count("\r\n") == OFFER.count("\n") - 2
 
 
+@pytest.mark.parametrize(
+    ("at_session", "at_section", "expected"),
+    [
+        ("", "", "sendrecv"),
+        ("a=recvonly\n", "", "recvonly"),
+        ("a=inactive\n", "a=sendonly\n", None),
+    ],
+)
+def test_a_missing_direction_is_the_sessions(
+    at_session: str, at_section: str, expected: str | None
+) -> None:
+    offer = OFFER.replace("a=sendrecv\n", at_section).replace("a=group", f"{at_session}a=group")
+    audio, data = checked_sdp(offer).split("m=audio")[1].split("m=application")
+    assert audio.endswith(f"a={expected}\r\n" if expected else "PCMU/8000\r\n")
+    assert data == OFFER.split("m=application")[1].replace("\n", "\r\n")
+
+
 def without(*starts: str) -> str:
     return "\n".join(line for line in OFFER.splitlines() if not line.startswith(starts))
 
@@ -61,6 +78,8 @@ BAD = {
     "no opus": (OFFER.replace("opus/", "isac/"), "sdp_without_opus", "Opus"),
     "no ufrag": (without("a=ice-ufrag"), "invalid_sdp", "ufrag"),
     "no pwd": (without("a=ice-pwd"), "invalid_sdp", "pwd"),
+    "two sections of one name": (OFFER.replace("mid:1", "mid:0"), "invalid_sdp", "one mid"),
+    "a bundle of nothing": (OFFER.replace("BUNDLE 0 1", "BUNDLE 7 1"), "invalid_sdp", "bundles"),
     "no fingerprint": (without("a=fingerprint"), "invalid_sdp", "fingerprint"),
 }
 

@@ -107,6 +107,9 @@ def test_variables(
             {"EARSHOT_API_KEY": "tooshort"},
             "EARSHOT_API_KEY: expected 16 to 256 of A-Z a-z 0-9 . _ ~ -, got something else",
         ),
+        ({"EARSHOT_HOST": "\udcff"}, "EARSHOT_HOST: not UTF-8"),
+        ({"EARSHOT_ASR__OPTIONS__MODEL": "/a\udcff"}, "EARSHOT_ASR__OPTIONS__MODEL: not UTF-8"),
+        ({"XDG_STATE_HOME": "/\udcff"}, "XDG_STATE_HOME: not UTF-8"),
     ],
 )
 def test_wrong_variables_name_themselves(environ: dict[str, str], message: str) -> None:

@@ -44,6 +44,13 @@ BAD = [
     ("half JSON", '{"type":"response.cancel"', "invalid_json", None),
     ("nested too deeply", "[" * 100_000, "invalid_json", None),
     ("lone surrogate", '{"type":"\ud800"}', "invalid_json", None),
+    ("odd name", event("response.cancel", **{"a\nb": 1}), "unknown_parameter", "a\nb"),
+    (
+        "name like our library's words",
+        event("response.cancel", **{" - at `$.x`": 1}),
+        "unknown_parameter",
+        " - at `$.x`",
+    ),
     ("no object", "[1,2]", "invalid_json", None),
     ("no type", "{}", "missing_required_parameter", "type"),
     ("type is no text", '{"type":7}', "invalid_type", "type"),
