@@ -1,0 +1,192 @@
+"""What a client of the Realtime door may send, and worse."""
+
+import asyncio
+import base64
+import json
+import random
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from typing import Any
+
+import numpy as np
+
+from core.audio import ASR_RATE_HZ, AudioFrame
+from core.errors import RequestError
+from core.ports import ToolSpec
+from engines.base import Message, TextDelta, ToolCall
+from pipeline.playout import PacedBy
+from pipeline.sessions import Sessions
+from pipeline.settings import SessionSettings
+from signaling.realtime.connection import Connection
+from signaling.realtime.incoming import decode
+from signaling.realtime.session import Terms
+from signaling.realtime.translate import Transport
+from tests.fuzz.mutate import as_json_text, mutated_json
+from tests.loop import run_virtual
+from tests.pipeline.fakes import WORDS, Counts, EchoLlm, LevelAsr, World
+
+TURN_DETECTION: tuple[Any, ...] = (
+    None,
+    {"type": "semantic_vad", "eagerness": "high", "create_response": True},
+    {"type": "server_vad", "threshold": 0.5, "prefix_padding_ms": 300, "silence_duration_ms": 200},
+)
+SESSIONS: tuple[Any, ...] = (
+    *({"type": "realtime", "audio": {"input": {"turn_detection": d}}} for d in TURN_DETECTION),
+    {
+        "type": "realtime",
+        "instructions": "Be kind.",
+        "output_modalities": ["text"],
+        "include": ["earshot.hypothesis", "earshot.turn"],
+        "audio": {
+            "input": {
+                "format": {"type": "audio/pcm", "rate": 24000},
+                "transcription": {"model": "whisper-1", "language": "de"},
+            },
+            "output": {"voice": "high", "speed": 1.2},
+        },
+    },
+    {"type": "realtime", "output_modalities": ["audio"], "tools": [], "tool_choice": "auto"},
+    {"type": "transcription", "audio": {"input": {"transcription": {"model": "default"}}}},
+)
+ITEMS: tuple[Any, ...] = (
+    {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "two"}]},
+    {
+        "type": "message",
+        "id": "item_a",
+        "role": "assistant",
+        "content": [{"type": "output_audio", "transcript": "yes"}],
+    },
+    {"type": "function_call", "call_id": "c", "name": "add", "arguments": '{"a":1,"b":2}'},
+    {"type": "function_call_output", "call_id": "c", "output": "3"},
+)
+EVENTS: tuple[Any, ...] = (
+    *({"type": "session.update", "event_id": "e", "session": session} for session in SESSIONS),
+    *({"type": "conversation.item.create", "item": item} for item in ITEMS),
+    {"type": "conversation.item.create", "item": ITEMS[0], "previous_item_id": "item_a"},
+    {
+        "type": "conversation.item.truncate",
+        "item_id": "item_a",
+        "content_index": 0,
+        "audio_end_ms": 9,
+    },
+    {"type": "conversation.item.delete", "item_id": "item_a"},
+    {"type": "conversation.item.retrieve", "item_id": "item_a"},
+    {"type": "input_audio_buffer.append", "audio": base64.b64encode(bytes(960)).decode()},
+    {"type": "input_audio_buffer.append", "audio": base64.b64encode(bytes(range(99))).decode()},
+    {"type": "input_audio_buffer.commit"},
+    {"type": "input_audio_buffer.clear"},
+    {"type": "output_audio_buffer.clear"},
+    {"type": "response.create"},
+    {
+        "type": "response.create",
+        "response": {
+            "output_modalities": ["text"],
+            "instructions": "Shout.",
+            "conversation": "none",
+            "metadata": {"a": "b"},
+        },
+    },
+    {"type": "response.cancel"},
+    {"type": "response.cancel", "response_id": "resp_1"},
+)
+LEVELS = (0, 0, *WORDS)
+
+
+def client_text(lottery: random.Random, share_bad: float) -> str:
+    event = lottery.choice(EVENTS)
+    if lottery.random() < share_bad:
+        for _ in range(lottery.randint(1, 3)):
+            event = mutated_json(lottery, event)
+        return as_json_text(lottery, event)
+    return json.dumps(event)
+
+
+class AnyTurnLlm(EchoLlm):
+    """Answers whatever the client put last into the conversation, which may be nothing."""
+
+    async def reply(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec], *, language: str
+    ) -> AsyncGenerator[TextDelta | ToolCall, None]:
+        if not messages or messages[-1].role != "user":
+            messages = [*messages, Message("user", "nothing")]
+        async with aclosing(super().reply(messages, tools, language=language)) as deltas:
+            async for delta in deltas:
+                yield delta
+
+
+def decoding(lottery: random.Random) -> None:
+    """An event or an error that names itself, and nothing else."""
+    try:
+        decode(client_text(lottery, share_bad=0.9))
+    except RequestError as error:
+        assert error.code
+        assert 0 < len(str(error)) < 2_000
+
+
+def conversing(lottery: random.Random) -> None:
+    """A whole session on scripted engines: whatever it is sent, it lives until it is closed,
+    ends within seconds and leaves nothing behind."""
+    world = World(
+        LevelAsr(delay_s=lottery.choice((0.0, 0.05, 1.0))), AnyTurnLlm(ending=". And so on.")
+    )
+    transport: Transport = lottery.choice(("webrtc", "websocket"))
+    sent: list[dict[str, Any]] = []
+
+    async def send(text: str) -> None:
+        sent.append(json.loads(text))
+
+    async def main() -> None:
+        sessions = Sessions(world.surroundings(), world.conversations, max_sessions=1)
+        paced_by: PacedBy = "server" if transport == "webrtc" else "client"
+        async with sessions.open(SessionSettings(), paced_by=paced_by) as session:
+            connection = Connection(
+                session, Terms(), send, Counts(), transport=transport, idle_timeout_s=600
+            )
+            async with asyncio.TaskGroup() as tasks:
+                running = tasks.create_task(connection.run())
+                await asyncio.sleep(0)
+                for _ in range(lottery.randint(1, 12)):
+                    await _act(lottery, connection, session)
+                assert not running.done(), "the session did not survive"
+                connection.close()
+                async with asyncio.timeout(10):
+                    await running
+        assert sessions.count == 0
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    run_virtual(main())
+    ids = [event["event_id"] for event in sent]
+    assert len(set(ids)) == len(ids)
+    _check_errors(sent)
+    _check_responses(sent)
+
+
+async def _act(lottery: random.Random, connection: Connection, session: Any) -> None:
+    """The client says something wrong or right, somebody speaks, or time goes by."""
+    if lottery.random() < 0.6:
+        await connection.receive(client_text(lottery, share_bad=0.2))
+        return
+    level = lottery.choice(LEVELS)
+    for _ in range(lottery.choice((1, 10, 40, 100))):
+        session.feed(AudioFrame(np.full(320, level, np.int16), ASR_RATE_HZ, 0))
+        session.pull()
+        await asyncio.sleep(0.02)
+
+
+def _check_errors(sent: list[dict[str, Any]]) -> None:
+    for event in sent:
+        if event["type"] == "error":
+            assert event["error"]["code"]
+            assert event["error"]["type"] == "invalid_request_error", event
+
+
+def _check_responses(sent: list[dict[str, Any]]) -> None:
+    """One at a time, each begun once and ended at most once."""
+    is_open = ""
+    for event in sent:
+        if event["type"] == "response.created":
+            assert not is_open, "two responses at once"
+            is_open = event["response"]["id"]
+        elif event["type"] == "response.done":
+            assert event["response"]["id"] == is_open
+            is_open = ""

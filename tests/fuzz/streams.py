@@ -1,0 +1,92 @@
+"""The parts without I/O: what must hold for every sequence they may get."""
+
+import random
+from itertools import pairwise
+
+from core.audio import ASR_RATE_HZ, ms_to_samples
+from media.jitter import JitterBuffer, distance
+from pipeline.chunker import MAX_CHARS, Chunker
+from pipeline.endpointer import MAX_UTTERANCE_MS, START_MS, Edge, Endpointer, SpeechEdge
+from tests.fuzz.mutate import ODD_TEXTS
+
+SUCCESSORS = {
+    None: {Edge.STARTED},
+    Edge.STARTED: {Edge.CANDIDATE, Edge.ENDED},
+    Edge.CANDIDATE: {Edge.RESUMED, Edge.ENDED},
+    Edge.RESUMED: {Edge.CANDIDATE, Edge.ENDED},
+    Edge.ENDED: {Edge.STARTED},
+}
+
+
+def buffering(lottery: random.Random) -> None:
+    """Never more than `depth` packets held, none out twice, in order between two restarts."""
+    depth = lottery.randrange(5)
+    buffer = JitterBuffer[tuple[int, int]](depth)
+    number, runs, resyncs = lottery.randrange(0x10000), [list[int]()], 0
+    arrived, out = 0, 0
+    for _ in range(lottery.randrange(200)):
+        number += lottery.choice((1, 1, 1, 1, 1, 2, 0, -1, -3, 60, 3500, -200))
+        got = buffer.push(number & 0xFFFF, (arrived, number & 0xFFFF))
+        arrived += 1
+        assert len(buffer) <= depth
+        if buffer.stats.resyncs != resyncs:
+            resyncs = buffer.stats.resyncs
+            runs.append([])
+        if got is not None:
+            out += 1
+            runs[-1].append(got[1])
+    for run in runs:
+        assert all(distance(after, before) > 0 for before, after in pairwise(run))
+    dropped = arrived - out - len(buffer) - buffer.stats.late
+    assert 0 <= dropped <= depth * resyncs
+    assert buffer.stats.lost >= 0
+
+
+def endpointing(lottery: random.Random) -> None:
+    """Edges come in their order and place, and no utterance is longer than allowed."""
+    endpointer = Endpointer(threshold=lottery.random(), silence_ms=lottery.choice((0, 20, 60, 500)))
+    samples = lottery.choice((160, 320, 480, 512, 5000))
+    probability, position, started_at = 0.0, 0, 0
+    before: Edge | None = None
+    for _ in range(lottery.randrange(600)):
+        if lottery.random() < 0.1:
+            probability = lottery.choice((0.0, 1.0, lottery.random()))
+        endpointer.is_guarded = lottery.random() < 0.1
+        endpointer.silence_ms = lottery.choice((endpointer.silence_ms,) * 20 + (40, 700))
+        position += samples
+        found = endpointer.push(probability, samples)
+        if found is None:
+            continue
+        assert found.edge in SUCCESSORS[before], (before, found)
+        assert 0 <= found.at <= position
+        if found.edge is Edge.STARTED:
+            started_at = found.at
+            assert position - started_at >= ms_to_samples(START_MS, ASR_RATE_HZ)
+        _check_length(found, started_at, samples)
+        before = found.edge
+        assert endpointer.in_speech is (before is not Edge.ENDED)
+
+
+def _check_length(found: SpeechEdge, started_at: int, samples: int) -> None:
+    length = found.at - started_at
+    assert 0 <= length <= ms_to_samples(MAX_UTTERANCE_MS, ASR_RATE_HZ) + 2 * samples
+
+
+def chunking(lottery: random.Random) -> None:
+    """Nothing is lost, doubled or moved; no clause is empty or endless."""
+    words = ("yes", "1.5", "Mr.", "no!", "and,", "so;", "why?", "…", "。", "！", "ok:", "a" * 300)
+    spaces = (" ", " ", " ", "\n", "  ", "\t", "")
+    chunker, said, deltas = Chunker(), list[str](), list[str]()
+    for _ in range(lottery.randrange(60)):
+        deltas.append(lottery.choice((*words, *ODD_TEXTS[:-1])) + lottery.choice(spaces))
+        clauses = chunker.push(deltas[-1])
+        assert all(len(clause) <= MAX_CHARS + len(deltas[-1]) for clause in clauses)
+        said += clauses
+    said.append(chunker.flush() or "")
+    assert _letters("".join(said)) == _letters("".join(deltas))
+    assert all(said[:-1])
+    assert chunker.flush() is None
+
+
+def _letters(text: str) -> str:
+    return "".join(text.split())
