@@ -8,8 +8,8 @@ import argparse
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AsyncExitStack, aclosing
 from enum import IntEnum
 from pathlib import Path
 
@@ -141,14 +141,32 @@ async def _main(options: argparse.Namespace) -> int:
     is_live = sys.stdout.isatty() and not options.json
     screen = Screen(sys.stdout, is_live, is_quiet=options.quiet or options.json)
     reports: list[Report] = []
+    try:
+        await _talk(options, address, recordings, screen, reports)
+    finally:  # also when Ctrl-C ends it: what was answered so far was answered
+        if options.save and reports:
+            _save(options.save, [frame for report in reports for frame in report.sound])
+    is_answered = all(report.status == "answered" for report in reports)
+    return Exit.ANSWERED if is_answered else Exit.NOT_ANSWERED
+
+
+async def _talk(
+    options: argparse.Namespace,
+    address: Address,
+    recordings: Sequence[Pcm],
+    screen: Screen,
+    reports: list[Report],
+) -> None:
+    """Fills `reports`, turn by turn."""
+    transport, wish, timeout_s = options.transport, wish_of(options), options.timeout
     async with AsyncExitStack() as stack:
         card = stack.enter_context(SoundCard()) if options.mic else None
         talker, client = await stack.enter_async_context(
             talking(
                 address,
-                options.transport,
-                wish_of(options),
-                timeout_s=options.timeout,
+                transport,
+                wish,
+                timeout_s=timeout_s,
                 on_change=screen.change,
                 player=card,
             )
@@ -157,21 +175,18 @@ async def _main(options: argparse.Namespace) -> int:
         if card is not None:
             card.listen(client.mouth.feed)
             screen.line("speak; Ctrl-C ends (headphones keep the answer out of the microphone)")
-        async for report in _turns(talker, options, recordings):
+        turns = await stack.enter_async_context(aclosing(_turns(talker, options, recordings)))
+        async for report in turns:
             reports.append(report)
             if options.json:
                 print(to_json(report), flush=True)
             else:
                 screen.report(report)
-    if options.save:
-        _save(options.save, [frame for report in reports for frame in report.sound])
-    is_answered = all(report.status == "answered" for report in reports)
-    return Exit.ANSWERED if is_answered else Exit.NOT_ANSWERED
 
 
 async def _turns(
     talker: Talker, options: argparse.Namespace, recordings: Sequence[Pcm]
-) -> AsyncIterator[Report]:
+) -> AsyncGenerator[Report, None]:
     if options.mic:
         turn = 0
         while options.turns is None or turn < options.turns:
