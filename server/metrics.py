@@ -3,6 +3,7 @@
 Labels have few values: never a session, a call, a path with an id or anything a caller wrote.
 """
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -40,6 +41,7 @@ METRICS: Mapping[str, Declared] = {
         "histogram", "End of the user's speech to the first sound or text.", (), STAGE_BUCKETS_S
     ),
     "earshot_sessions": Declared("gauge", "Sessions that are open now."),
+    "earshot_tasks": Declared("gauge", "Tasks of the event loop that are alive now."),
     "earshot_turns": Declared("counter", "Turns by how they ended.", ("status",)),
     "earshot_audio_frames_dropped": Declared(
         "counter", "Microphone frames that a session was too slow to hear."
@@ -117,6 +119,7 @@ def metrics_routes(metrics: PrometheusMetrics) -> tuple[Route, ...]:
     """`GET /metrics`."""
 
     async def show(_: aioweb.Request) -> aioweb.Response:
+        metrics.gauge("earshot_tasks", len(asyncio.all_tasks()))
         return aioweb.Response(
             body=metrics.exposition(), headers={"Content-Type": CONTENT_TYPE_LATEST}
         )

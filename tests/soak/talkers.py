@@ -1,0 +1,143 @@
+"""Four people who use one server in their own ways, over and over."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from itertools import cycle
+from typing import Any
+
+from bench.address import Address
+from bench.client import RealtimeClient
+from bench.mouth import RATE_HZ
+from bench.over_webrtc import WebRtcClient
+from bench.over_websocket import WebSocketClient
+from bench.realtime import ConnectionLost, Transport, Wish
+from bench.talker import Report, Talker, talking
+from core.audio import Pcm
+from tests.speech import say
+
+TURN_TIMEOUT_S = 20.0
+
+TURNS_PER_CALL = 2
+
+SAID = (
+    "turn on the kitchen lights",
+    "what time is it",
+    "turn off the bathroom lights",
+    "what is the date today",
+    "turn on the hallway lights",
+    "cancel all timers",
+)
+LONG = "what is the date today " * 3
+
+
+@dataclass
+class Log:
+    """What all of them saw."""
+
+    turns: list[tuple[str, Report]] = field(default_factory=list)
+    calls: int = 0
+    cancelled: int = 0
+    vanished: int = 0
+
+
+@dataclass
+class Scene:
+    """Where the four meet. They begin nothing after `until`."""
+
+    url: str
+    until: float
+    log: Log
+
+    def goes_on(self) -> bool:
+        return asyncio.get_running_loop().time() < self.until
+
+    @asynccontextmanager
+    async def call(self, transport: Transport) -> AsyncIterator[tuple[Talker, RealtimeClient]]:
+        self.log.calls += 1
+        opened = talking(Address(self.url), transport, Wish(), timeout_s=TURN_TIMEOUT_S)
+        async with opened as (talker, client):
+            yield talker, client
+
+    async def turn(self, talker: Talker, text: str) -> None:
+        self.log.turns.append((text, await talker.say(clip(text))))
+
+
+def clip(text: str) -> Pcm:
+    return say(text, rate_hz=RATE_HZ, lead_ms=300)
+
+
+def texts(begin: int) -> Iterator[str]:
+    """The six in turn, each talker from a place of its own."""
+    return cycle((*SAID[begin:], *SAID[:begin]))
+
+
+async def polite(scene: Scene, transport: Transport, begin: int) -> None:
+    """Calls, has two turns, hangs up, calls again."""
+    said = texts(begin)
+    while scene.goes_on():
+        async with scene.call(transport) as (talker, _):
+            for _ in range(TURNS_PER_CALL):
+                await scene.turn(talker, next(said))
+
+
+async def cancelling(scene: Scene, begin: int) -> None:
+    """Stops every first answer as it begins; the next one is heard."""
+    said = texts(begin)
+    transports: Iterator[Transport] = cycle(("webrtc", "ws"))
+    while scene.goes_on():
+        async with scene.call(next(transports)) as (talker, client):
+            async with asyncio.TaskGroup() as tasks:
+                speaking = tasks.create_task(talker.say(clip(next(said))))
+                while not talker._log.output_item_id and not speaking.done():
+                    await talker._change()
+                client.send({"type": "response.cancel"})
+            scene.log.cancelled += speaking.result().status == "cancelled"
+            await scene.turn(talker, next(said))
+
+
+async def vanishing(scene: Scene) -> None:
+    """Is cut off in the middle of a word, without a goodbye."""
+    transports: Iterator[Transport] = cycle(("ws", "webrtc"))
+    while scene.goes_on():
+        with suppress(ConnectionLost):
+            async with scene.call(next(transports)) as (talker, client):
+                await _cut_while_speaking(talker, client)
+                scene.log.vanished += 1
+
+
+async def _cut_while_speaking(talker: Talker, client: RealtimeClient) -> None:
+    async with asyncio.TaskGroup() as tasks:
+        speaking = tasks.create_task(talker.say(clip(LONG)))
+        while not talker._log.is_speech:
+            await talker._change()
+        await _cut(client)
+        speaking.cancel()
+
+
+async def _cut(client: RealtimeClient) -> None:
+    """No packet leaves this end any more."""
+    if isinstance(client, WebRtcClient):
+        (sender,) = client.peer._pc.getSenders()
+        await sender.transport.transport._connection.close()
+    else:
+        assert isinstance(client, WebSocketClient)
+        connection = client._ws._response.connection
+        assert connection is not None
+        assert connection.transport is not None
+        connection.transport.abort()
+
+
+async def all_four(url: str, seconds: float, log: Log) -> None:
+    """Let them use the server for so long; return when the last has left."""
+    scene = Scene(url, asyncio.get_running_loop().time() + seconds, log)
+    people: list[Callable[[], Coroutine[Any, Any, None]]] = [
+        lambda: polite(scene, "webrtc", 0),
+        lambda: polite(scene, "ws", 2),
+        lambda: cancelling(scene, 4),
+        lambda: vanishing(scene),
+    ]
+    async with asyncio.TaskGroup() as tasks:
+        for person in people:
+            tasks.create_task(person())

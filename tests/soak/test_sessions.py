@@ -1,0 +1,70 @@
+"""Hours of calls on one server: every turn is answered rightly, and nothing is left behind."""
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.server.process import Running, serving
+from tests.soak.footprint import Footprint, metrics, quiet_footprint
+from tests.soak.talkers import Log, all_four
+
+SOAK_S = float(os.environ.get("EARSHOT_SOAK_S", "600"))
+
+ROUND_S = 45.0
+"After each round everybody leaves, and the server is measured empty."
+
+WARM_UP_ROUNDS = 2
+"Caches fill, thread pools start and memory is split up once."
+
+MAX_GROWTH_MB = 24.0
+"A call costs some 10 MB while it lives; one in a hundred that stays would be seen in an hour."
+
+MAX_CONVERSATION_MB = 0.05
+"Per call: conversations are remembered on purpose, the last thousand of them."
+
+MAX_WRONG = 0.02
+"Of all turns: clients and server share the machine, and a frame that came too late is a word."
+
+MAX_STRAY_FILES = 2
+"A socket of a client that has just left."
+
+
+@pytest.mark.soak
+def test_nothing_grows(tmp_path: Path) -> None:
+    with serving(tmp_path, recogniser={}) as server:
+        log, footprints = Log(), list[Footprint]()
+        asyncio.run(_soak(server, log, footprints))
+        shown = asyncio.run(metrics(server))
+        assert server.stop() == 0
+    assert shown["earshot_sessions"] == 0
+    assert [line for line in server.said if "ERROR" in line or "Traceback" in line] == []
+    _check_turns(log)
+    _check_growth(footprints, log.calls)
+
+
+async def _soak(server: Running, log: Log, footprints: list[Footprint]) -> None:
+    loop = asyncio.get_running_loop()
+    ends_at = loop.time() + SOAK_S
+    while loop.time() < ends_at or len(footprints) <= WARM_UP_ROUNDS:
+        await all_four(server.url, ROUND_S, log)
+        footprints.append(await quiet_footprint(server))
+        print(f"{log.calls} calls, {len(log.turns)} turns, {footprints[-1]}", flush=True)
+
+
+def _check_turns(log: Log) -> None:
+    assert log.cancelled > 0
+    assert log.vanished > 0
+    unanswered = [(text, report.error) for text, report in log.turns if report.status != "answered"]
+    assert unanswered == []
+    wrong = [(text, report.transcript) for text, report in log.turns if report.transcript != text]
+    assert len(wrong) <= MAX_WRONG * len(log.turns), wrong
+
+
+def _check_growth(footprints: list[Footprint], calls: int) -> None:
+    warm, last = footprints[WARM_UP_ROUNDS - 1], footprints[-1]
+    assert last.rss_mb - warm.rss_mb < MAX_GROWTH_MB + calls * MAX_CONVERSATION_MB, footprints
+    assert last.files - warm.files <= MAX_STRAY_FILES, footprints
+    for name in ("processes", "threads", "tasks"):
+        assert getattr(last, name) <= getattr(warm, name), footprints
