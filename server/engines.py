@@ -30,6 +30,9 @@ LEARNS_PHRASES = "pocketsphinx"
 PHRASES_LANGUAGE = "en"
 "The only one it hears."
 
+MAX_PHRASES = 20_000
+"Fewer leave numbers and durations to chance; more train no better, only longer."
+
 HOME_LANGUAGES = ("en", "de", "fr", "es")
 "In which the bundled home has names, and the skills have sentences and replies of ours."
 
@@ -165,7 +168,8 @@ def _asr_options(choice: Choice, toolbox: Toolbox) -> Mapping[str, object]:
     """The configured options, and the sentences of this very home where an engine learns them."""
     if choice.name != LEARNS_PHRASES or "phrases" in choice.options:
         return choice.options
-    learned = phrases(PHRASES_LANGUAGE, _specs(toolbox, PHRASES_LANGUAGE))
+    specs = _specs(toolbox, PHRASES_LANGUAGE)
+    learned = phrases(PHRASES_LANGUAGE, specs, MAX_PHRASES)
     return {**choice.options, "phrases": learned}
 
 
