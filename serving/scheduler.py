@@ -12,15 +12,17 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Protocol
 
-from core.errors import EngineError, Overloaded
+from core.errors import EngineError, EngineTimeout, Overloaded
 from core.ports import Clock, Metrics
 from engines.base import AsrInfo, AsrItem, AsrResult
 
 logger = logging.getLogger(__name__)
 
 MAX_WAITING = 256
-"Above it a newcomer would wait for seconds even on a fast machine; it is refused instead."
+"Above it a newcomer would wait for seconds even on a fast machine; the least urgent is refused."
 RETRY_AFTER_S = 2
+DEADLINE_S = 90.0
+"Longer than a hung call and the restart after it; a worker that cannot restart is not waited for."
 
 
 class Priority(IntEnum):
@@ -92,14 +94,11 @@ class AsrScheduler:
     async def decode(self, item: AsrItem, priority: Priority) -> AsrResult:
         """One item, when its turn comes. Cancelling the call gives its place up.
 
-        Raises EngineError (EngineCrashed, EngineTimeout), Overloaded when the queue is full.
+        Raises EngineError (EngineCrashed, EngineTimeout), Overloaded when the queue is full of
+        what is at least as urgent.
         """
         if self.waiting >= MAX_WAITING:
-            raise Overloaded(
-                f"{self.waiting} recognition requests wait, limit {MAX_WAITING}",
-                retry_after_s=RETRY_AFTER_S,
-                code="engine_busy",
-            )
+            self._make_room(priority)
         index = self._index_of(item.utterance)
         self._order += 1
         answer: asyncio.Future[AsrResult] = asyncio.get_running_loop().create_future()
@@ -107,7 +106,11 @@ class AsrScheduler:
         heapq.heappush(self._queues[index], waiting)
         self._wake[index].set()
         try:
-            return await answer
+            async with asyncio.timeout(DEADLINE_S):
+                return await answer
+        except TimeoutError:
+            why = f"no answer in {DEADLINE_S:.0f} s"
+            raise EngineTimeout("asr", self.info.name, why) from None
         finally:
             if waiting in self._queues[index]:
                 self._queues[index].remove(waiting)
@@ -116,6 +119,22 @@ class AsrScheduler:
     def forget(self, utterance: str) -> None:
         """The utterance came to nothing: free what a worker keeps for it."""
         self._workers[self._index_of(utterance)].forget(utterance)
+
+    def _make_room(self, priority: Priority) -> None:
+        """Refuse the newcomer, or what is less urgent: partials are the first thing to go."""
+        busy = Overloaded(
+            f"{self.waiting} recognition requests wait, limit {MAX_WAITING}",
+            retry_after_s=RETRY_AFTER_S,
+            code="engine_busy",
+        )
+        queue = max((q for q in self._queues if q), key=max)
+        last = max(queue)
+        if last.priority <= priority:
+            raise busy
+        queue.remove(last)
+        heapq.heapify(queue)
+        if not last.answer.done():
+            last.answer.set_exception(busy)
 
     def _index_of(self, utterance: str) -> int:
         """An utterance stays with one worker, which may keep its decoder state."""

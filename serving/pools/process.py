@@ -12,7 +12,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from core.errors import EngineCrashed, EngineError, EngineMissing, EngineTimeout
+from core.errors import (
+    EngineCrashed,
+    EngineError,
+    EngineMissing,
+    EngineTimeout,
+    RemoteProtocolError,
+)
 from core.ports import Metrics
 from engines.base import AsrInfo, AsrItem, AsrResult
 from engines.wire import (
@@ -109,12 +115,12 @@ class ProcessWorker:
                 started = loop.time()
                 try:
                     await self._live()
-                except (EngineError, OSError) as exc:
+                except (EngineError, RemoteProtocolError, OSError) as exc:
                     if not self._has_loaded:
                         self._fail_ready(exc)
                         raise
                     logger.error("! %s: %s", self._label, exc)
-                failures = 0 if loop.time() - started > STABLE_AFTER_S else failures + 1
+                failures = 1 if loop.time() - started > STABLE_AFTER_S else failures + 1
                 self._metrics.count("earshot_worker_restarts", kind=self._kind)
                 await asyncio.sleep(BACKOFF_S[min(failures, len(BACKOFF_S)) - 1])
         finally:
@@ -177,7 +183,10 @@ class ProcessWorker:
     async def _send(self, message: Request) -> None:
         if self._writer is None:
             raise EngineCrashed(self._kind, self._name, "its worker process died")
-        self._writer.write(frame(message))
+        try:
+            self._writer.write(frame(message))
+        except RemoteProtocolError as exc:
+            raise EngineError(self._kind, self._name, str(exc)) from exc
         with suppress(ConnectionError):  # the reading side sees the same death and says so
             await self._writer.drain()
 

@@ -4,15 +4,19 @@ import asyncio
 import os
 import signal
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from core.errors import EngineCrashed, EngineError, EngineTimeout
+from engines import wire
 from engines.base import AsrItem
 from serving.pools import process
 from serving.pools.process import ProcessWorker
+from tests.loop import run_virtual
 from tests.pipeline.fakes import Counts
 from tests.speech import say
 
@@ -96,6 +100,42 @@ def test_bad_audio_fails_one_call_not_the_worker() -> None:
         assert worker.pid == pid
 
     with_worker(scenario)
+
+
+def test_a_batch_too_large_for_the_wire_fails_itself_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(worker: ProcessWorker) -> None:
+        await worker.ready()
+        with monkeypatch.context() as patched:
+            patched.setattr(wire, "MAX_PAYLOAD_BYTES", 1000)
+            outcome = await catch(worker.decode([clip("hello")]))
+        assert "limit 1000" in str(outcome)
+        (after,) = await worker.decode([clip("turn on the kitchen lights")])
+        assert "kitchen" in after.text.lower()
+
+    with_worker(scenario)
+
+
+def test_a_single_crash_after_a_long_life_is_repaired_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lives_s = [100.0, 1.0, 1.0, 100.0, 1000.0]
+    spans: list[tuple[float, float]] = []
+
+    async def live(worker: ProcessWorker) -> None:
+        began = asyncio.get_running_loop().time()
+        await asyncio.sleep(lives_s[len(spans)])
+        spans.append((began, asyncio.get_running_loop().time()))
+
+    async def main() -> None:
+        worker = ProcessWorker("asr", "faster_whisper", OPTIONS, Counts())
+        with suppress(TimeoutError):
+            async with asyncio.timeout(500):
+                await worker.run()
+
+    monkeypatch.setattr(ProcessWorker, "_live", live)
+    run_virtual(main())
+    pauses = [after[0] - before[1] for before, after in pairwise(spans)]
+    assert pauses == pytest.approx([0.05, 0.2, 1.0])
 
 
 def test_an_engine_that_cannot_load_says_why() -> None:

@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable, Sequence
 import numpy as np
 import pytest
 
-from core.errors import EngineCrashed, EngineMissing, Overloaded
+from core.errors import EngineCrashed, EngineMissing, EngineTimeout, Overloaded
 from engines.base import AsrInfo, AsrItem, AsrResult
-from serving.scheduler import MAX_WAITING, AsrScheduler, Priority
+from serving.scheduler import DEADLINE_S, MAX_WAITING, AsrScheduler, Priority
 from tests.loop import run_virtual
 from tests.pipeline.fakes import Counts, LoopClock
 
@@ -135,12 +135,48 @@ def test_the_queue_is_bounded() -> None:
             ]
             await asyncio.sleep(0.01)
         with pytest.raises(Overloaded) as caught:
-            await scheduler.decode(item("one too many"), Priority.FINAL)
+            await scheduler.decode(item("one too many"), Priority.PARTIAL)
         assert caught.value.retry_after_s > 0
         for task in waiting:
             task.cancel()
 
     run_virtual(with_scheduler(Worker(), scenario))
+
+
+def test_a_full_queue_gives_a_partial_up_for_a_final() -> None:
+    worker = Worker(max_batch=1)
+
+    async def scenario(scheduler: AsrScheduler, tasks: asyncio.TaskGroup) -> None:
+        calls = [scheduler.decode(item(str(n)), Priority.PARTIAL) for n in range(MAX_WAITING + 1)]
+        async with asyncio.TaskGroup() as waiting:
+            first = waiting.create_task(calls[0])
+            await asyncio.sleep(0.01)
+            outcomes = waiting.create_task(_all(calls[1:]))
+            await asyncio.sleep(0.01)
+            final = await scheduler.decode(item("final"), Priority.FINAL)
+            assert (final.text, first.done()) == ("final", True)
+            assert scheduler.waiting == MAX_WAITING - 2
+        assert [isinstance(o, Overloaded) for o in outcomes.result()[-2:]] == [False, True]
+
+    run_virtual(with_scheduler(worker, scenario))
+
+
+async def _all(calls: Sequence[Awaitable[AsrResult]]) -> list[AsrResult | BaseException]:
+    return await asyncio.gather(*calls, return_exceptions=True)
+
+
+def test_nobody_waits_for_ever_for_a_worker_that_does_not_come_back() -> None:
+    worker = Worker()
+
+    async def scenario(scheduler: AsrScheduler, tasks: asyncio.TaskGroup) -> None:
+        await asyncio.sleep(0.01)
+        worker.missing = True
+        await scheduler.decode(item("last"), Priority.FINAL)
+        with pytest.raises(EngineTimeout, match="no answer"):
+            await scheduler.decode(item("late"), Priority.FINAL)
+        assert scheduler.waiting == 0
+
+    assert run_virtual(with_scheduler(worker, scenario)) == pytest.approx(DEADLINE_S + 0.11)
 
 
 def test_a_model_that_cannot_load_ends_the_scheduler_with_the_reason() -> None:
