@@ -25,6 +25,13 @@ class DropOldest(Generic[T]):
         self._drained.clear()
         self._ready.set()
 
+    def take(self) -> list[T]:
+        """All that is queued, for who cannot wait until the reader comes to it."""
+        taken = list(self._items)
+        self._items.clear()
+        self._ready.set()
+        return taken
+
     def close(self) -> None:
         """Let readers drain what is queued, then stop."""
         self._closed = True
@@ -61,6 +68,7 @@ class Outbox(Generic[T]):
         self._limit = limit
         self._items: deque[T] = deque()
         self._ready = asyncio.Event()
+        self._taken = asyncio.Event()
         self._closed = False
         self.overflowed = False
 
@@ -74,13 +82,21 @@ class Outbox(Generic[T]):
         self._items.append(item)
         self._ready.set()
 
+    async def room(self, below: int) -> None:
+        """For what can wait: until fewer than `below` items are queued, or the queue is closed."""
+        while len(self._items) >= below and not self._closed:
+            self._taken.clear()
+            await self._taken.wait()
+
     def close(self) -> None:
         self._closed = True
         self._ready.set()
+        self._taken.set()
 
     async def __aiter__(self) -> AsyncIterator[T]:
         while True:
             while self._items:
+                self._taken.set()
                 yield self._items.popleft()
             if self._closed:
                 return

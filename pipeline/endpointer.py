@@ -40,6 +40,7 @@ class Endpointer:
         self.threshold = threshold
         self.silence_ms = silence_ms
         "Silence that ends the utterance; may change while one is running."
+        self.max_ms: float = MAX_UTTERANCE_MS
         self.is_guarded = False
         "The assistant is speaking: a start needs `INTERRUPT_MS` of speech."
         self.in_speech = False
@@ -80,14 +81,15 @@ class Endpointer:
         return SpeechEdge(Edge.STARTED, self._run_start)
 
     def _speaking(self, is_speech: bool, start: int) -> SpeechEdge | None:
-        if self._position - self._run_start >= ms_to_samples(MAX_UTTERANCE_MS, ASR_RATE_HZ):
+        if is_speech and self._is_candidate:  # before the cut: it would come without this frame
+            self._is_candidate = False
+            self._speech_end = self._position
+            return SpeechEdge(Edge.RESUMED, start)
+        if self._position - self._run_start >= ms_to_samples(self.max_ms, ASR_RATE_HZ):
             self.reset()
             return SpeechEdge(Edge.ENDED, self._position)
         if is_speech:
             self._speech_end = self._position
-            if self._is_candidate:
-                self._is_candidate = False
-                return SpeechEdge(Edge.RESUMED, start)
             return None
         silence = self._position - self._speech_end
         if silence >= ms_to_samples(self.silence_ms, ASR_RATE_HZ):

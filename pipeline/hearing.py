@@ -9,7 +9,7 @@ import numpy as np
 from core.audio import ASR_RATE_HZ, AudioFrame, Pcm, ms_to_samples, samples_to_ms
 from core.errors import RequestError
 from engines.base import Vad
-from pipeline.endpointer import INTERRUPT_MS, Edge, Endpointer, SpeechEdge
+from pipeline.endpointer import INTERRUPT_MS, MAX_UTTERANCE_MS, Edge, Endpointer, SpeechEdge
 from pipeline.settings import TurnDetection
 
 SEMANTIC_SILENCE_MS = {"low": 900, "medium": 600, "high": 300, "auto": 450}
@@ -50,6 +50,7 @@ class Hearing:
             silence_ms = SEMANTIC_SILENCE_MS[detection.eagerness]
         self._endpointer.threshold = detection.threshold
         self._endpointer.silence_ms = silence_ms
+        self._endpointer.max_ms = NEVER_MS if turn_detection is None else MAX_UTTERANCE_MS
         self._padding_ms = min(detection.prefix_padding_ms, MAX_PADDING_MS)
 
     def guard(self, is_guarded: bool) -> None:

@@ -41,6 +41,9 @@ logger = logging.getLogger(__name__)
 MIN_COMMIT_MS = 100
 "A client that commits less has sent nothing: the hosted service draws the same line."
 
+MAX_HELD_MS = 180_000
+"Push-to-talk: what a client neither commits nor clears for so long was not meant for us."
+
 
 class Reactions(Protocol):
     """What the session does about what was heard."""
@@ -60,7 +63,11 @@ class _Open:
     turn: Turn
     start: int
     "Sample of the session at which its audio begins."
-    end: int
+    is_announced: bool
+    "The client was told that speech started, and will be told that it stopped."
+    end: int | None = None
+    "Where the speech ended, while it looks so."
+    is_full: bool = False
 
 
 class Listening:
@@ -90,15 +97,24 @@ class Listening:
         return self._transcribing > 0
 
     @property
+    def is_speaking(self) -> bool:
+        """An utterance has begun and is not over."""
+        return self._open is not None
+
+    @property
     def is_active(self) -> bool:
         """Somebody speaks, or what was said is not known yet."""
-        return self._open is not None or self.is_transcribing
+        return self.is_speaking or self.is_transcribing
 
     async def run(self, frames: DropOldest[AudioFrame], tasks: asyncio.TaskGroup) -> None:
         """Listen until the frames end."""
         async for frame in frames:
-            for heard in self._hearing.push(frame):
-                self._hear(heard, tasks)
+            self.listen(frame, tasks)
+
+    def listen(self, frame: AudioFrame, tasks: asyncio.TaskGroup) -> None:
+        """Raises RequestError on audio of another rate."""
+        for heard in self._hearing.push(frame):
+            self._hear(heard, tasks)
 
     def commit(self, tasks: asyncio.TaskGroup) -> None:
         """The client says that the utterance is over. Raises RequestError when there is none."""
@@ -109,7 +125,8 @@ class Listening:
                     f"the input audio buffer holds less than {MIN_COMMIT_MS} ms of audio",
                     code="input_audio_buffer_commit_empty",
                 )
-            open_ = self._begin(self._hearing.samples, tasks)  # nothing in it was speech
+            # Nothing in it was speech.
+            open_ = self._begin(self._hearing.samples, tasks, is_announced=False)
             open_.utterance.push(self._hearing.recent())
         self._hearing.reset()
         self._finish(open_, tasks)
@@ -120,7 +137,8 @@ class Listening:
         self._uncommitted = 0
         if self._open is not None:
             self._open.utterance.discard()
-            self._emit(SpeechDiscarded(self._open.utterance.id))
+            if self._open.is_announced:
+                self._emit(SpeechDiscarded(self._open.utterance.id))
             self._open = None
         self._emit(InputCleared())
 
@@ -139,48 +157,63 @@ class Listening:
         open_ = self._open
         if open_ is None:
             return
-        open_.utterance.push(heard.pcm)
-        if heard.edge is None or self._settings().turn_detection is None:
+        if open_.utterance.audio_ms >= MAX_HELD_MS:
+            self._refuse_more(open_)
+        else:
+            open_.utterance.push(heard.pcm)
+        if heard.edge is None:
             return
-        if edge is Edge.CANDIDATE:
+        if edge is Edge.RESUMED:  # in push-to-talk too: it may have been set in the pause
+            open_.end = None
+            open_.utterance.resume()
+        elif self._settings().turn_detection is None:
+            return
+        elif edge is Edge.CANDIDATE:
             open_.end = heard.edge.at
             open_.utterance.prepare(tasks)
-        elif edge is Edge.RESUMED:
-            open_.utterance.resume()
         elif edge is Edge.ENDED:
             open_.end = heard.edge.at
             self._finish(open_, tasks)
 
+    def _refuse_more(self, open_: _Open) -> None:
+        if not open_.is_full:
+            open_.is_full = True
+            limit_s = MAX_HELD_MS // 1000
+            message = f"the input audio buffer is full ({limit_s} s): commit or clear it"
+            self._emit(Failed("input_audio_buffer_full", message))
+
     def _start(self, heard: Heard, tasks: asyncio.TaskGroup) -> None:
-        open_ = self._begin(self._hearing.samples - len(heard.pcm), tasks)
+        is_announced = self._settings().turn_detection is not None
+        start = self._hearing.samples - len(heard.pcm)
+        open_ = self._begin(start, tasks, is_announced=is_announced)
         open_.utterance.push(heard.pcm)
-        if self._settings().turn_detection is not None:
+        if is_announced:
             self._emit(SpeechStarted(open_.utterance.id, _ms(open_.start)))
         self._reactions.speech_started()
 
-    def _begin(self, start: int, tasks: asyncio.TaskGroup) -> _Open:
+    def _begin(self, start: int, tasks: asyncio.TaskGroup, *, is_announced: bool) -> _Open:
         settings = self._settings()
         item_id = new_id("item")
         utterance = Utterance(
             self._engines.recogniser(settings.asr), item_id, self._language(), settings.prompt
         )
         utterance.follow(tasks, self._hypothesis(item_id), self._recogniser_failed)
-        self._open = _Open(utterance, Turn(new_id("turn"), item_id), start, self._hearing.samples)
+        self._open = _Open(utterance, Turn(new_id("turn"), item_id), start, is_announced)
         return self._open
 
     def _finish(self, open_: _Open, tasks: asyncio.TaskGroup) -> None:
         """Commit: from here on the client knows the item, and its words are on their way."""
         self._open = None
         self._uncommitted = 0
-        now, settings = self._clock.now(), self._settings()
-        if settings.turn_detection is None:
-            open_.end = self._hearing.samples
-        silence_s = (self._hearing.samples - open_.end) / ASR_RATE_HZ
+        open_.utterance.end()
+        now = self._clock.now()
+        end = self._hearing.samples if open_.end is None else open_.end
+        silence_s = (self._hearing.samples - end) / ASR_RATE_HZ
         open_.turn.mark(Mark.SPEECH_END, now - silence_s)
         open_.turn.mark(Mark.ENDPOINT, now)
         item = MessageItem(open_.utterance.id, "user", (AudioPart(),))
-        if settings.turn_detection is not None:
-            self._emit(SpeechStopped(item.id, _ms(open_.end)))
+        if open_.is_announced:
+            self._emit(SpeechStopped(item.id, _ms(end)))
         previous = self._history.add(item)
         self._emit(InputCommitted(item.id, previous))
         self._emit(ItemAdded(item, previous))
@@ -200,6 +233,9 @@ class Listening:
             self._emit(TranscriptionFailed(item_id, exc.code, str(exc)))
             self._reactions.not_understood(turn, exc)
             return
+        except asyncio.CancelledError:
+            open_.utterance.discard()
+            raise
         self._transcribing -= 1
         turn.mark(Mark.ASR_FINAL, self._clock.now())
         self._history.replace(MessageItem(item_id, "user", (AudioPart(result.text),)))

@@ -20,6 +20,9 @@ FIRST_PARTIAL_MS = 700
 PARTIAL_EVERY_MS = 200
 "New audio that a partial waits for: about one syllable, so that words appear as they are spoken."
 
+MAX_PARTIAL_MS = 60_000
+"Longer is only what push-to-talk holds: decoding all of it again and again would starve others."
+
 OnHypothesis = Callable[[Agreed, int], None]
 "Words so far, and how many ms of audio they cover."
 
@@ -52,7 +55,7 @@ class Utterance:
         self._chunks.append(pcm)
         self._samples += len(pcm)
         new_ms = samples_to_ms(self._samples - self._decoded_samples, ASR_RATE_HZ)
-        if new_ms >= PARTIAL_EVERY_MS and self.audio_ms >= FIRST_PARTIAL_MS:
+        if new_ms >= PARTIAL_EVERY_MS and FIRST_PARTIAL_MS <= self.audio_ms <= MAX_PARTIAL_MS:
             self._grew.set()
 
     def follow(
@@ -79,10 +82,14 @@ class Utterance:
             self._prepared.cancel()
             self._prepared = None
 
-    async def finish(self) -> AsrResult:
-        """The final result. Raises EngineError, Overloaded."""
+    def end(self) -> None:
+        """No more hypotheses from here on."""
         if self._following is not None:
             self._following.cancel()
+
+    async def finish(self) -> AsrResult:
+        """The final result. Raises EngineError, Overloaded."""
+        self.end()
         if self._prepared is not None:
             result = await self._prepared
             if result is not None:
@@ -92,8 +99,7 @@ class Utterance:
     def discard(self) -> None:
         """It came to nothing."""
         self.resume()
-        if self._following is not None:
-            self._following.cancel()
+        self.end()
         self._recogniser.forget(self.id)
 
     async def _follow(

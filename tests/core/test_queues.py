@@ -41,6 +41,26 @@ def test_drained_waits_for_the_reader_to_be_done_with_the_last_item() -> None:
     run_virtual(main())
 
 
+def test_what_is_taken_is_not_read_and_not_waited_for() -> None:
+    async def main() -> None:
+        queue: DropOldest[int] = DropOldest(3)
+        async with asyncio.TaskGroup() as tasks:
+
+            async def reader() -> None:
+                assert [item async for item in queue] == [3]
+
+            tasks.create_task(reader())
+            await asyncio.sleep(0)
+            queue.put(1)
+            queue.put(2)
+            assert queue.take() == [1, 2]
+            await queue.drained()
+            queue.put(3)
+            queue.close()
+
+    run_virtual(main())
+
+
 def test_drained_ends_when_the_queue_is_closed() -> None:
     async def main() -> None:
         queue: DropOldest[int] = DropOldest(3)
@@ -50,6 +70,27 @@ def test_drained_ends_when_the_queue_is_closed() -> None:
             await asyncio.sleep(1)
             assert not waiting.done()
             queue.close()
+
+    run_virtual(main())
+
+
+def test_what_can_wait_waits_for_room_in_an_outbox() -> None:
+    async def main() -> None:
+        outbox: Outbox[int] = Outbox(10)
+        await outbox.room(2)
+        for item in range(3):
+            outbox.put(item)
+        async with asyncio.TaskGroup() as tasks:
+            waiting = tasks.create_task(outbox.room(2))
+            await asyncio.sleep(1)
+            assert not waiting.done()
+            reader = aiter(outbox)
+            assert [await anext(reader), await anext(reader)] == [0, 1]
+        outbox.put(3)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(outbox.room(2))
+            await asyncio.sleep(1)
+            outbox.close()
 
     run_virtual(main())
 
