@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+WORD_MS = 300
+"A word at 200 a minute: what is expected of a clause while nothing of the answer is complete."
+
 
 @dataclass(slots=True)
 class _Clause:
@@ -14,7 +17,8 @@ class SpokenText:
     """Clauses in the order in which the voice takes them.
 
     Within a clause the words are counted in proportion to its sound, rounded down: eSpeak NG
-    says where a clause ends, not where a word does.
+    says where a clause ends, not where a word does. A clause whose sound is still being made is
+    expected to last as long as its words did in the clauses before.
     """
 
     def __init__(self) -> None:
@@ -34,11 +38,21 @@ class SpokenText:
         """The words within the first `heard_ms`; `total_ms` of sound were made so far."""
         words: list[str] = []
         for clause in self._clauses:
-            end_ms = total_ms if clause.end_ms is None else clause.end_ms
+            part = clause.text.split()
+            end_ms = clause.end_ms
+            if end_ms is None:
+                end_ms = max(total_ms, clause.start_ms + len(part) * self._word_ms())
+            if heard_ms <= clause.start_ms:
+                break  # a clause without sound was not heard either
             if heard_ms >= end_ms:
-                words.append(clause.text)
-            elif heard_ms > clause.start_ms:
+                words += part
+            else:
                 share = (heard_ms - clause.start_ms) / (end_ms - clause.start_ms)
-                part = clause.text.split()
                 words += part[: int(len(part) * share)]
         return " ".join(words)
+
+    def _word_ms(self) -> float:
+        """How long a word of the complete clauses lasted."""
+        last_ms = max((c.end_ms for c in self._clauses if c.end_ms is not None), default=0.0)
+        count = sum(len(c.text.split()) for c in self._clauses if c.end_ms is not None)
+        return last_ms / count if last_ms > 0 and count else WORD_MS
