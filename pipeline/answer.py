@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
-from core.errors import EarshotError
+from core.errors import EarshotError, EngineError
 from core.events import (
     CancelReason,
     Modality,
@@ -60,6 +60,8 @@ class AnswerPlan:
     tts: Tts
     text: str | None = None
     "Say exactly this (an announcement); the language model is not asked."
+    refusal: EarshotError | None = None
+    "It was asked for and cannot be given: it fails with this, so that nobody waits for it."
 
 
 class Answer:
@@ -80,8 +82,6 @@ class Answer:
         self.item_id: str | None = None
         self.spoken = SpokenText()
         self.is_done = False
-        self.cancel_reason: CancelReason = "client_cancelled"
-        "Set before cancelling the task that runs this."
         self.turn = plan.turn
         self.turn.response_id = self.response_id
         self._plan = plan
@@ -92,21 +92,46 @@ class Answer:
         self._item: MessageItem | None = None
         self._previous_item_id: str | None = None
         self._writer: PlayoutWriter | None = None
+        self._truncated_ms: float | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._cancelled: CancelReason | None = None
 
     async def run(self) -> None:
         plan = self._plan
+        self._task = asyncio.current_task()
         self._emit(ResponseCreated(self.response_id, plan.modality))
+        if self._cancelled is not None:
+            self._done("cancelled", reason=self._cancelled)
+            return
         try:
+            if plan.refusal is not None:
+                raise plan.refusal
             await (self._speak() if plan.modality == "audio" else self._write())
         except asyncio.CancelledError:
-            self._cut_short()
-            self._done("cancelled", reason=self.cancel_reason)
+            self._stop_voice()
+            self._finish_item(self._heard_text(), "incomplete")
+            self._done("cancelled", reason=self._cancelled or "client_cancelled")
             raise
         except EarshotError as exc:
             self._fail(exc)
         else:
-            self._finish_item(self._text, "completed")
+            if self._is_cut:
+                self._finish_item(self._heard_text(), "incomplete")
+            else:
+                self._finish_item(self._text, "completed")
             self._done("completed")
+
+    def cancel(self, reason: CancelReason) -> None:
+        """At any time; one that has not begun ends as soon as it does."""
+        self._cancelled = reason
+        if self._task is not None:
+            self._task.cancel()
+
+    def truncate(self, audio_end_ms: float) -> None:
+        """The client played only this much. Counts for an answer that still goes on, too."""
+        assert self.item_id is not None
+        self._truncated_ms = audio_end_ms
+        self._history.truncate(self.item_id, self.heard(audio_end_ms))
 
     @property
     def total_ms(self) -> float:
@@ -195,7 +220,9 @@ class Answer:
             if not calls:
                 return
             await self._run_tools(calls)
-        logger.warning("! %d tool rounds without an answer, stopping", MAX_TOOL_ROUNDS)
+        raise EngineError(
+            "llm", self._plan.llm.name, f"{MAX_TOOL_ROUNDS} rounds of tools without an answer"
+        )
 
     async def _run_tools(self, calls: list[ToolCall]) -> None:
         results = await self._toolbox.run(calls, self._context)
@@ -218,23 +245,29 @@ class Answer:
         self._text += text
         self._emit(OutputText(self.response_id, self._item.id, 0, self._plan.modality, text))
 
-    def _cut_short(self) -> None:
-        """Keep of the answer what was heard; of a written one, all that was sent."""
-        text = self._text
-        if self._plan.modality == "audio":
-            heard_ms = 0.0
-            if self._writer is not None:
-                heard_ms = self._writer.heard_ms
-                if not self._writer.is_dead:
-                    self._playout.clear()
-            text = self.heard(heard_ms)
-        self._finish_item(text, "incomplete")
+    @property
+    def _is_cut(self) -> bool:
+        """Its sound was cleared or truncated while it went on."""
+        return self._truncated_ms is not None or (self._writer is not None and self._writer.is_dead)
+
+    def _heard_text(self) -> str:
+        """What was heard of the answer; of a written one, all that was sent."""
+        if self._plan.modality == "text":
+            return self._text
+        heard_ms = 0.0 if self._writer is None else self._writer.heard_ms
+        if self._truncated_ms is not None:
+            heard_ms = min(heard_ms, self._truncated_ms)
+        return self.heard(heard_ms)
+
+    def _stop_voice(self) -> None:
+        if self._writer is not None and not self._writer.is_dead:
+            self._playout.clear()
 
     def _fail(self, error: EarshotError) -> None:
         logger.warning("! response %s: %s (%s)", self.response_id, error, error.code)
-        if self._writer is not None and not self._writer.is_dead:
-            self._playout.clear()
-        self._finish_item(self._text, "incomplete")
+        text = self._heard_text() if self._is_cut else self._text
+        self._stop_voice()
+        self._finish_item(text, "incomplete")
         self._done("failed", error=error)
 
     def _finish_item(self, text: str, status: ItemStatus) -> None:
@@ -275,6 +308,8 @@ class Answer:
             self._finish_turn(self.turn, status)
         elif self.total_ms == 0:  # nothing to hear: written, or empty
             self._finish_turn(self.turn, "answered")
+        elif self._is_cut:
+            self._finish_turn(self.turn, "cancelled")
 
 
 def _first(group: BaseExceptionGroup[EarshotError]) -> EarshotError:

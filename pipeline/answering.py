@@ -1,6 +1,7 @@
 """Which answer is being given, which wait, and what an interruption leaves of them."""
 
 import asyncio
+import logging
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,23 +10,28 @@ from core.errors import Conflict
 from core.events import CancelReason
 from pipeline.answer import Answer
 
+logger = logging.getLogger(__name__)
+
 MAX_WAITING = 8
 "Announcements and utterances that wait for an answer to end; a person follows no more."
 MAX_REMEMBERED = 32
 "Answers whose word timing is kept, for a client that tells later how much it played."
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Entry:
     make: Callable[[], Answer]
+    drop: Callable[[], None]
+    "Called instead when it is not given after all."
     is_announcement: bool
+    cancelled: CancelReason | None = None
+    "It is only told as created and cancelled: somebody may wait to hear of it."
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Running:
     entry: _Entry
     answer: Answer
-    task: asyncio.Task[None]
 
 
 class Answering:
@@ -48,8 +54,10 @@ class Answering:
             while self._waiting:
                 entry = self._waiting.popleft()
                 answer = entry.make()
+                if entry.cancelled is not None:
+                    answer.cancel(entry.cancelled)
                 task = tasks.create_task(answer.run(), name=answer.response_id)
-                self._running = _Running(entry, answer, task)
+                self._running = _Running(entry, answer)
                 await asyncio.wait([task])
                 self._running = None
                 self._remember(answer)
@@ -57,16 +65,30 @@ class Answering:
             self._on_idle()
             await self._wake.wait()
 
-    def enqueue(self, make: Callable[[], Answer], *, is_announcement: bool = False) -> None:
-        """Answer when those before are done. The oldest waiting one goes when too many wait."""
+    def enqueue(
+        self,
+        make: Callable[[], Answer],
+        drop: Callable[[], None],
+        *,
+        is_announcement: bool = False,
+    ) -> None:
+        """Answer when those before are done. When too many wait the oldest goes, but an
+        announcement only when there is nothing else."""
         if len(self._waiting) >= MAX_WAITING:
-            self._waiting.popleft()
-        self._waiting.append(_Entry(make, is_announcement))
+            answers = (entry for entry in self._waiting if not entry.is_announcement)
+            oldest = next(answers, self._waiting[0])
+            logger.warning("! %d answers wait, dropping the oldest", MAX_WAITING)
+            self._waiting.remove(oldest)
+            oldest.drop()
+        self._waiting.append(_Entry(make, drop, is_announcement))
         self._wake.set()
 
     def cancel(self, reason: CancelReason, response_id: str | None = None) -> None:
-        """Stop the running answer. Raises Conflict when it (or this one) is not running."""
+        """Stop the running answer, or the one about to. Raises Conflict when there is none."""
         running = self._running
+        if running is None and response_id is None and self._waiting:
+            self._waiting[0].cancelled = reason
+            return
         if running is None or response_id not in (None, running.answer.response_id):
             raise Conflict(
                 "no response is being generated"
@@ -74,18 +96,20 @@ class Answering:
                 else f"response {response_id!r} is not being generated",
                 code="response_cancel_not_active",
             )
-        running.answer.cancel_reason = reason
-        running.task.cancel()
+        running.answer.cancel(reason)
 
     def interrupt(self) -> None:
         """The user speaks: answers are out of date, announcements that nobody heard are not."""
-        self._waiting = deque(entry for entry in self._waiting if entry.is_announcement)
+        for entry in self._waiting:
+            if not entry.is_announcement:
+                entry.cancelled = "turn_detected"
         running = self._running
         if running is None:
             return
         if running.entry.is_announcement and not running.answer.is_heard:
-            self._waiting.appendleft(running.entry)
-        self.cancel("turn_detected")
+            entry = running.entry
+            self._waiting.appendleft(_Entry(entry.make, entry.drop, is_announcement=True))
+        running.answer.cancel("turn_detected")
 
     def find(self, item_id: str) -> Answer | None:
         """The answer that made this item, if it is recent."""

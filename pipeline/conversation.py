@@ -14,7 +14,7 @@ MAX_CONVERSATIONS = 1000
 class Speaker(Protocol):
     """A session, as far as announcements need one."""
 
-    def say(self, text: str) -> None: ...
+    def say(self, text: str) -> bool: ...
 
 
 @dataclass(slots=True)
@@ -42,12 +42,11 @@ class Conversations:
         return found
 
     async def announce(self, conversation_id: str, text: str) -> bool:
-        """Say `text` on the newest session of the conversation; False when nobody is there."""
+        """Say `text` on the newest session that speaks; False when nobody is there to hear it."""
         conversation = self._known.get(conversation_id)
-        if conversation is None or not conversation.speakers:
+        if conversation is None:
             return False
-        conversation.speakers[-1].say(text)
-        return True
+        return any(speaker.say(text) for speaker in reversed(conversation.speakers))
 
     def _forget_unused(self) -> None:
         unused = [c.id for c in self._known.values() if not c.speakers]

@@ -35,12 +35,14 @@ class History:
     ) -> str | None:
         """Append, or insert after `previous_item_id`. Returns the id that it now follows.
 
-        Raises RequestError item_already_exists, item_not_found.
+        Raises RequestError item_already_exists, item_not_found, invalid_value.
         """
         if self.find(item.id) is not None:
             raise RequestError(
                 f"item {item.id!r} already exists", code="item_already_exists", param="item.id"
             )
+        if isinstance(item, FunctionCallItem):
+            _check_arguments(item)
         if previous_item_id is None:
             previous, index = self.last_id(), len(self._items)
         elif previous_item_id == ROOT:
@@ -104,3 +106,17 @@ class History:
     def _forget_oldest(self) -> None:
         while len(self._items) > MAX_ITEMS:
             self._internal.discard(self._items.pop(0).id)
+
+
+def _check_arguments(call: FunctionCallItem) -> None:
+    """A client's call is shown to models as it is; one that cannot be read must not get in."""
+    try:
+        is_object = isinstance(json.loads(call.arguments), dict)
+    except (ValueError, RecursionError):
+        is_object = False
+    if not is_object:
+        raise RequestError(
+            "arguments of a function call are a JSON object as a string",
+            code="invalid_value",
+            param="item.arguments",
+        )

@@ -6,7 +6,7 @@ A new answer or `clear` makes the old writer dead: what it still writes goes now
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Literal, Protocol
 
 from core.audio import PTIME_MS, AudioFrame, Pcm, samples_to_ms
@@ -76,12 +76,13 @@ class Playout:
         paced_by: PacedBy,
         listener: Listener,
         deliver: Callable[[str, Pcm], None] | None = None,
+        client_has_room: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """`deliver(response_id, pcm)` takes the frames of a client-paced session."""
+        """For a client-paced session: `deliver(response_id, pcm)` takes frames, as room is."""
         self.paced_by = paced_by
         self.rate_hz = PACED_RATE_HZ if paced_by == "server" else CLIENT_RATE_HZ
         self._listener = listener
-        self._deliver = deliver
+        self._deliver, self._client_has_room = deliver, client_has_room
         self._frames: deque[AudioFrame] = deque()
         self._writer: PlayoutWriter | None = None
         self._has_room = asyncio.Event()
@@ -138,6 +139,8 @@ class Playout:
     async def put(self, writer: PlayoutWriter, frame: AudioFrame) -> None:
         """For writers: hand over one frame."""
         if self.paced_by == "client":
+            if not writer.is_dead and self._client_has_room is not None:
+                await self._client_has_room()
             if not writer.is_dead and self._deliver is not None:
                 writer.written += len(frame.pcm)
                 self._played(writer, frame)

@@ -5,7 +5,7 @@ import json
 import logging
 from collections.abc import Sequence
 
-from core.errors import EngineError
+from core.errors import EarshotError
 from core.ports import Metrics, ToolContext, ToolOutcome, ToolProvider, ToolSpec
 from engines.base import ToolCall
 
@@ -53,7 +53,7 @@ class Toolbox:
                 return await provider.call(call.name, call.arguments, context)
         except TimeoutError:
             return ToolOutcome({}, error="tool_timeout")
-        except EngineError as exc:
+        except EarshotError as exc:
             return ToolOutcome({}, error=exc.code)
 
     def _provider(self, name: str, context: ToolContext) -> ToolProvider | None:

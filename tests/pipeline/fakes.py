@@ -86,8 +86,10 @@ def words_of(pcm: Pcm) -> str:
 class LevelAsr:
     """Hears levels; takes `delay_s` per decode; fails while `broken`."""
 
-    def __init__(self, delay_s: float = 0.05, *, is_incremental: bool = False) -> None:
-        self.info = AsrInfo("level", "level", ("en",), 4, is_incremental)
+    def __init__(
+        self, delay_s: float = 0.05, *, is_incremental: bool = False, language: str = "en"
+    ) -> None:
+        self.info = AsrInfo("level", "level", (language,), 4, is_incremental)
         self.delay_s = delay_s
         self.broken = False
         self.decoded: list[tuple[Priority, float]] = []
@@ -100,8 +102,8 @@ class LevelAsr:
         self.decoded.append((priority, len(item.pcm) / ASR_RATE_HZ))
         text = words_of(item.pcm)
         if text == "noise":
-            return AsrResult("", 0.1, "en", is_rejected=True)
-        return AsrResult(text, 0.9, "en")
+            return AsrResult("", 0.1, self.info.languages[0], is_rejected=True)
+        return AsrResult(text, 0.9, self.info.languages[0])
 
     def forget(self, utterance: str) -> None:
         self.forgotten.append(utterance)
@@ -123,7 +125,7 @@ class EchoLlm:
         self, messages: Sequence[Message], tools: Sequence[ToolSpec], *, language: str
     ) -> AsyncGenerator[TextDelta | ToolCall, None]:
         self.asked.append(list(messages))
-        last = messages[-1]
+        last = messages[-1] if messages else Message("user", "nothing")
         if self.fails:
             raise EngineError("llm", "echo", "fails on purpose")
         if last.role == "user" and last.text == "four":

@@ -1,0 +1,238 @@
+"""Whatever a client does and whenever: what a session tells it keeps its order, in virtual time."""
+
+import asyncio
+import random
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from core.audio import ASR_RATE_HZ, AudioFrame
+from core.errors import RequestError
+from core.events import (
+    HypothesisChanged,
+    InputCommitted,
+    ItemAdded,
+    OutputAudio,
+    OutputItemAdded,
+    OutputItemDone,
+    OutputText,
+    PlayoutCleared,
+    PlayoutStarted,
+    PlayoutStopped,
+    ResponseCreated,
+    ResponseDone,
+    SessionEvent,
+    SpeechDiscarded,
+    SpeechStarted,
+    SpeechStopped,
+    Transcribed,
+    TranscriptionFailed,
+    TurnTraced,
+)
+from core.items import MessageItem, TextPart
+from pipeline.playout import PacedBy
+from pipeline.session import Session
+from pipeline.sessions import Sessions
+from pipeline.settings import ResponseRequest, SessionSettings, TurnDetection
+from tests.loop import run_virtual
+from tests.pipeline.fakes import FRAME, LevelAsr, World, collect
+
+STEPS = 25
+LEVELS = (0, 0, 0, 0, 1000, 2000, 3000, 4000, 5000)
+DETECTIONS = (
+    TurnDetection(),
+    TurnDetection(silence_ms=200),
+    TurnDetection(interrupt_response=False),
+    TurnDetection(create_response=False),
+    None,
+)
+SETTLE_S = 90.0
+
+
+class Client:
+    """Does random things, at random moments, some of them at the same moment."""
+
+    def __init__(self, session: Session, world: World, rng: random.Random) -> None:
+        self.session, self.world, self.rng = session, world, rng
+        self.items: list[str] = []
+        self.number = 0
+        self.actions: list[Callable[[], None]] = [
+            session.commit_input,
+            session.clear_input,
+            session.clear_output,
+            session.cancel_response,
+            self.write,
+            self.ask,
+            self.ask,
+            self.configure,
+            self.truncate,
+            self.announce,
+            self.toggle_failure,
+        ]
+
+    def write(self) -> None:
+        self.number += 1
+        words = " ".join("abcdefghij"[: self.rng.randint(1, 10)])
+        self.session.add_item(MessageItem(f"own_{self.number}", "user", (TextPart(words),)))
+
+    def ask(self) -> None:
+        self.session.create_response(
+            ResponseRequest(modality=self.rng.choice([None, "text", "audio"]))
+        )
+
+    def configure(self) -> None:
+        detection = self.rng.choice(DETECTIONS)
+        self.session.configure(SessionSettings(turn_detection=detection))
+
+    def announce(self) -> None:
+        assert self.session.say("the timer rings, it rings")
+
+    def truncate(self) -> None:
+        if self.items:
+            self.session.truncate(self.rng.choice(self.items), self.rng.randint(0, 2000))
+
+    def toggle_failure(self) -> None:
+        failing = self.rng.choice(["asr", "llm", "tts", "none"])
+        self.world.asr.broken = failing == "asr"
+        self.world.llm.fails = failing == "llm"
+        self.world.tts.fails = failing == "tts"
+
+    async def act(self) -> None:
+        for _ in range(STEPS):
+            for _ in range(self.rng.choice([0, 1, 1, 2, 3])):
+                with suppress(RequestError):
+                    self.rng.choice(self.actions)()
+                if self.rng.random() < 0.3:
+                    await asyncio.sleep(0)
+            level, frames = self.rng.choice(LEVELS), self.rng.choice([1, 5, 20, 40])
+            for _ in range(frames):
+                await asyncio.sleep(0.02)
+                self.session.feed(AudioFrame(np.full(FRAME, level, np.int16), ASR_RATE_HZ, 0))
+                self.session.pull()
+
+    async def fall_silent(self) -> None:
+        """Until everything is said and done, which must not take forever."""
+        self.world.asr.broken = self.world.llm.fails = self.world.tts.fails = False
+        self.session.configure(SessionSettings())
+        async with asyncio.timeout(SETTLE_S), asyncio.TaskGroup() as tasks:
+            settled = tasks.create_task(self.session.settled())
+            while not settled.done():
+                await asyncio.sleep(0.02)
+                self.session.feed(AudioFrame(np.zeros(FRAME, np.int16), ASR_RATE_HZ, 0))
+                self.session.pull()
+
+
+def live(seed: int, paced_by: PacedBy) -> list[SessionEvent]:
+    rng = random.Random(seed)
+    delay_s = rng.choice([0.0, 0.02, 0.05, 0.3, 1.0])
+    world = World(asr=LevelAsr(delay_s, is_incremental=rng.random() < 0.3))
+    world.llm.word_s = rng.choice([0.0, 0.02, 0.1])
+    events: list[SessionEvent] = []
+    ends_calmly = rng.random() < 0.7
+
+    async def main() -> None:
+        sessions = Sessions(world.surroundings(), world.conversations, max_sessions=1)
+        opened = sessions.open(SessionSettings(), paced_by=paced_by)
+        async with asyncio.TaskGroup() as tasks, opened as session:
+            tasks.create_task(collect(session, events))
+            client = Client(session, world, rng)
+            await client.act()
+            if ends_calmly:
+                await client.fall_silent()
+        assert sessions.count == 0
+        await asyncio.sleep(0)
+        told = len(events)
+        session.clear_input()
+        await asyncio.sleep(5)
+        assert len(events) == told
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    run_virtual(main())
+    responses_are_whole(events)
+    playout_is_balanced(events)
+    utterances_are_in_order(events)
+    if ends_calmly:
+        started = {e.item_id for e in events if isinstance(e, InputCommitted)}
+        ended = {e.item_id for e in events if isinstance(e, Transcribed | TranscriptionFailed)}
+        assert started == ended
+    turns = [e.turn_id for e in events if isinstance(e, TurnTraced)]
+    assert len(turns) == len(set(turns))
+    return events
+
+
+def responses_are_whole(events: list[SessionEvent]) -> None:
+    """One at a time, each created and done once, its item added, filled and done in between."""
+    current: str | None = None
+    item: str | None = None
+    is_item_done = False
+    seen: set[str] = set()
+    for event in events:
+        match event:
+            case ResponseCreated(response_id=response_id):
+                assert current is None
+                assert response_id not in seen
+                current, item, is_item_done = response_id, None, False
+                seen.add(response_id)
+            case OutputItemAdded(response_id=response_id, item=added):
+                assert (response_id, item) == (current, None)
+                item = added.id
+            case OutputText(response_id=response_id) | OutputAudio(response_id=response_id):
+                assert (response_id, event.item_id, is_item_done) == (current, item, False)
+            case OutputItemDone(response_id=response_id, item=done):
+                assert (response_id, done.id, is_item_done) == (current, item, False)
+                is_item_done = True
+            case ResponseDone(response_id=response_id, output=output):
+                assert response_id == current
+                assert is_item_done == (item is not None)
+                assert [i.id for i in output] == ([] if item is None else [item])
+                current = None
+    assert current is None
+
+
+def playout_is_balanced(events: list[SessionEvent]) -> None:
+    playing: str | None = None
+    for event in events:
+        match event:
+            case PlayoutStarted(response_id):
+                assert playing is None
+                playing = response_id
+            case PlayoutStopped(response_id) | PlayoutCleared(response_id):
+                assert playing == response_id
+                playing = None
+    assert playing is None
+
+
+def utterances_are_in_order(events: list[SessionEvent]) -> None:
+    """Speech starts, is guessed at, stops, is committed, then known; stable words only grow."""
+    is_open: dict[str, bool] = {}
+    stable: dict[str, list[str]] = {}
+    known: list[str] = []
+    for event in events:
+        match event:
+            case SpeechStarted(item_id):
+                assert not any(is_open.values())
+                is_open[item_id] = True
+            case SpeechStopped(item_id) | SpeechDiscarded(item_id):
+                assert is_open.pop(item_id, True)
+                is_open[item_id] = False
+            case HypothesisChanged(item_id=item_id):
+                assert is_open.get(item_id, True)
+                stable.setdefault(item_id, []).append(event.stable)
+            case InputCommitted(item_id) | ItemAdded(MessageItem(id=item_id, role="user")):
+                assert not is_open.get(item_id, False)
+                is_open[item_id] = False
+            case Transcribed(item_id=item_id) | TranscriptionFailed(item_id=item_id):
+                assert is_open[item_id] is False
+                assert item_id not in known
+                known.append(item_id)
+    for words in stable.values():
+        assert all(after.startswith(before) for before, after in pairwise(words))
+
+
+@pytest.mark.parametrize("paced_by", ["server", "client"])
+@pytest.mark.parametrize("seed", range(20))
+def test_no_order_of_events_breaks_the_story(seed: int, paced_by: PacedBy) -> None:
+    assert live(seed, paced_by)

@@ -1,0 +1,392 @@
+"""Things that happen at the wrong moment: nothing is lost, told twice, or waited for in vain."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+
+import numpy as np
+import pytest
+
+from core.audio import ASR_RATE_HZ, AudioFrame
+from core.errors import Conflict, RequestError
+from core.events import (
+    Failed,
+    HypothesisChanged,
+    OutputAudio,
+    OutputItemDone,
+    OutputText,
+    PlayoutStarted,
+    ResponseCreated,
+    ResponseDone,
+    SessionEvent,
+    SpeechStopped,
+    Transcribed,
+    TurnTraced,
+)
+from core.items import FunctionCallItem, MessageItem, TextPart
+from core.ports import ToolSpec
+from engines.base import Message, TextDelta, ToolCall
+from pipeline.answering import MAX_WAITING
+from pipeline.endpointer import MAX_UTTERANCE_MS, Edge, Endpointer
+from pipeline.hearing import Hearing
+from pipeline.listening import MAX_HELD_MS
+from pipeline.session import MAX_EVENTS, Session
+from pipeline.sessions import Sessions
+from pipeline.settings import ResponseRequest, SessionSettings, TurnDetection
+from pipeline.spoken import SpokenText
+from tests.loop import run_virtual
+from tests.pipeline.fakes import FRAME, EchoLlm, LevelAsr, LoudVad, World, collect, names, speak
+from tests.pipeline.test_session import ANSWER_TIME_MS, SILENCE, of, run_session
+
+PUSH_TO_TALK = SessionSettings(turn_detection=None)
+
+
+def written(text: str, item_id: str = "item_a") -> MessageItem:
+    return MessageItem(item_id, "user", (TextPart(text),))
+
+
+def heard_answers(world: World) -> list[str]:
+    """What the model is told of its own answers."""
+    return [m.text for m in world.llm.asked[-1] if m.role == "assistant"]
+
+
+# What was said.
+
+
+def test_an_answer_waits_while_the_user_goes_on_speaking() -> None:
+    world = World(asr=LevelAsr(delay_s=0.8))
+
+    async def scenario(session: Session) -> None:
+        await speak(session, (1000, 600), (SILENCE, 560), (2000, 1500), (SILENCE, 5000))
+
+    events = run_session(world, scenario)
+    told = names(events)
+    assert told.index("ResponseCreated") > len(told) - 1 - told[::-1].index("Transcribed")
+    assert len(of(ResponseCreated, events)) == 1
+    assert [m.text for m in world.llm.asked[0]] == ["one", "two"]
+    assert [t.status for t in of(TurnTraced, events)] == ["transcribed", "answered"]
+
+
+def test_noise_after_a_question_delays_its_answer_but_does_not_swallow_it() -> None:
+    world = World(asr=LevelAsr(delay_s=0.8))
+
+    async def scenario(session: Session) -> None:
+        await speak(session, (1000, 600), (SILENCE, 560), (5000, 300), (SILENCE, 5000))
+
+    events = run_session(world, scenario)
+    assert [m.text for m in world.llm.asked[0]] == ["one"]
+    assert sorted(t.status for t in of(TurnTraced, events)) == ["answered", "rejected"]
+
+
+def test_speech_that_resumes_after_the_session_went_to_push_to_talk_is_kept() -> None:
+    async def scenario(session: Session) -> None:
+        await speak(session, (1000, 400), (SILENCE, 200))
+        session.configure(PUSH_TO_TALK)
+        await speak(session, (2000, 400))
+        session.commit_input()
+        await speak(session, (SILENCE, 500))
+
+    events = run_session(World(), scenario)
+    assert [e.transcript for e in of(Transcribed, events)] == ["one two"]
+    assert names(events).count("SpeechStopped") == names(events).count("SpeechStarted") == 1
+
+
+def test_an_early_commit_ends_the_utterance_at_its_end() -> None:
+    async def scenario(session: Session) -> None:
+        await speak(session, (1000, 1000))
+        session.commit_input()
+        await speak(session, (SILENCE, ANSWER_TIME_MS))
+
+    events = run_session(World(), scenario)
+    assert of(SpeechStopped, events)[0].audio_end_ms == 1000
+    endpoint = of(TurnTraced, events)[0].stages[0]
+    assert endpoint.end_ms == 0
+
+
+def test_push_to_talk_holds_more_than_an_utterance_once_and_not_without_end() -> None:
+    world = World()
+
+    async def scenario(session: Session) -> None:
+        await speak(session, (1000, MAX_UTTERANCE_MS), (2000, 5000), (SILENCE, 100))
+        session.commit_input()
+        await speak(session, (SILENCE, 500), (3000, MAX_HELD_MS + 5000))
+        session.clear_input()
+
+    events = run_session(world, scenario, PUSH_TO_TALK)
+    (transcribed,) = of(Transcribed, events)
+    assert transcribed.transcript == "one two"
+    assert transcribed.audio_s == pytest.approx(65.1, abs=0.05)  # nothing twice
+    assert [f.code for f in of(Failed, events)] == ["input_audio_buffer_full"]
+    assert max(seconds for _, seconds in world.asr.decoded) <= 65.1
+
+
+def test_a_cut_never_takes_the_first_speech_after_a_pause() -> None:
+    endpointer = Endpointer()
+    frames = MAX_UTTERANCE_MS // 20
+    edges = [
+        endpointer.push(float(not frames - 5 <= at < frames - 1), FRAME) for at in range(frames + 3)
+    ]
+    assert [e.edge for e in edges if e][1:] == [Edge.CANDIDATE, Edge.RESUMED, Edge.ENDED]
+
+
+def test_push_to_talk_never_cuts_by_itself() -> None:
+    hearing = Hearing(LoudVad())
+    hearing.configure(None)
+    loud = AudioFrame(np.full(FRAME, 1000, np.int16), ASR_RATE_HZ, 0)
+    heard = [h for _ in range(2 * MAX_UTTERANCE_MS // 20) for h in hearing.push(loud)]
+    assert [h.edge.edge for h in heard if h.edge] == [Edge.STARTED]
+    assert sum(len(h.pcm) for h in heard if h.in_speech) == 2 * MAX_UTTERANCE_MS * 16
+
+
+def test_a_late_guess_is_not_told_after_the_utterance_stopped() -> None:
+    for delay_ms in range(5, 200, 5):
+        events = run_session(
+            World(asr=LevelAsr(delay_ms / 1000)),
+            lambda s: speak(s, (1000, 1210), (SILENCE, 1500)),
+            SessionSettings(turn_detection=TurnDetection(silence_ms=200)),
+        )
+        stopped = events.index(of(SpeechStopped, events)[0])
+        assert not of(HypothesisChanged, events[stopped:])
+
+
+def test_what_a_recogniser_keeps_is_freed_when_the_session_ends_before_the_words() -> None:
+    world = World(asr=LevelAsr(delay_s=5))
+
+    async def scenario(session: Session) -> None:
+        await speak(session, (1000, 600), (SILENCE, 700))
+
+    events = run_session(world, scenario)
+    assert world.asr.forgotten == [of(SpeechStopped, events)[0].item_id]
+
+
+# What was asked for.
+
+
+def test_one_answer_takes_all_that_was_committed() -> None:
+    world = World(asr=LevelAsr(delay_s=0.5))
+
+    async def scenario(session: Session) -> None:
+        for level in (1000, 2000, 5000):
+            await speak(session, (level, 200))
+            session.commit_input()
+        session.create_response(ResponseRequest())
+        await speak(session, (SILENCE, ANSWER_TIME_MS))
+
+    events = run_session(world, scenario, PUSH_TO_TALK)
+    assert [m.text for m in world.llm.asked[0]] == ["one", "two"]
+    assert [d.status for d in of(ResponseDone, events)] == ["completed"]
+
+
+@pytest.mark.parametrize("has_audio", [False, True])
+def test_a_response_that_is_cancelled_before_it_begins_is_told_as_cancelled(
+    has_audio: bool,
+) -> None:
+    world = World()
+
+    async def scenario(session: Session) -> None:
+        session.add_item(written("hello"))
+        if has_audio:
+            await speak(session, (1000, 400))
+            session.commit_input()
+        session.create_response(ResponseRequest())
+        session.cancel_response()
+        await asyncio.sleep(1)
+        with pytest.raises(Conflict):
+            session.cancel_response()
+
+    events = run_session(world, scenario, PUSH_TO_TALK)
+    assert [(d.status, d.reason) for d in of(ResponseDone, events)] == [
+        ("cancelled", "client_cancelled")
+    ]
+    assert len(of(ResponseCreated, events)) == 1
+    assert world.llm.asked == []
+
+
+def test_a_client_that_asks_later_is_answered_in_the_language_that_was_heard() -> None:
+    world = World(asr=LevelAsr(language="de"))
+    spoken: list[str] = []
+    speak_as_before = world.tts.speak
+
+    def speak_and_note(*args: object, language: str, **kwargs: object) -> object:
+        spoken.append(language)
+        return speak_as_before(*args, language=language, **kwargs)  # type: ignore[arg-type]
+
+    world.tts.speak = speak_and_note  # type: ignore[method-assign, assignment]
+
+    async def scenario(session: Session) -> None:
+        await speak(session, (1000, 400))
+        session.commit_input()
+        await speak(session, (SILENCE, 500))
+        session.create_response(ResponseRequest())
+        await speak(session, (SILENCE, ANSWER_TIME_MS))
+        assert session.say("es klingelt")
+        await speak(session, (SILENCE, ANSWER_TIME_MS))
+
+    run_session(world, scenario, PUSH_TO_TALK)
+    assert spoken == ["de", "de"]
+
+
+def test_a_transcription_session_is_not_spoken_to() -> None:
+    world = World()
+
+    async def scenario(session: Session) -> None:
+        assert not await world.conversations.announce(session.conversation_id, "ding dong")
+        await speak(session, (SILENCE, 500))
+
+    assert run_session(world, scenario, SessionSettings(answers=False)) == []
+
+
+@pytest.mark.parametrize("arguments", ["", "not json", "[1]", "[" * 100_000])
+def test_a_function_call_that_no_model_can_read_is_refused(arguments: str) -> None:
+    async def scenario(session: Session) -> None:
+        with pytest.raises(RequestError, match="JSON object") as caught:
+            session.add_item(FunctionCallItem("item_c", "call_1", "f", arguments))
+        assert caught.value.param == "item.arguments"
+
+    assert run_session(World(), scenario) == []
+
+
+class Caller(EchoLlm):
+    """Calls tools for ever."""
+
+    async def reply(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec], *, language: str
+    ) -> AsyncGenerator[TextDelta | ToolCall, None]:
+        yield ToolCall(f"call_{len(messages)}", "add", {"a": 1, "b": 1})
+
+
+def test_tools_without_end_are_a_failure_not_silence() -> None:
+    async def scenario(session: Session) -> None:
+        session.add_item(written("hello"))
+        session.create_response(ResponseRequest())
+        await asyncio.sleep(5)
+
+    (done,) = of(ResponseDone, run_session(World(llm=Caller()), scenario))
+    assert (done.status, done.error_code) == ("failed", "engine_failed")
+    assert "rounds of tools" in str(done.error_message)
+
+
+def test_too_many_answers_wait_and_every_announcement_is_said() -> None:
+    async def scenario(session: Session) -> None:
+        session.say("begin")
+        await asyncio.sleep(0.05)
+        for number in range(MAX_WAITING):
+            session.say(f"ring {number}")
+        await speak(session, (1000, 400), (SILENCE, 30_000))
+
+    settings = SessionSettings(turn_detection=TurnDetection(interrupt_response=False))
+    texts = [e.delta for e in of(OutputText, run_session(World(), scenario, settings))]
+    assert [f"ring {n}" in texts for n in range(1, MAX_WAITING)] == [True] * (MAX_WAITING - 1)
+
+
+# What was heard of it.
+
+
+def test_a_clause_whose_sound_is_still_made_is_not_heard_to_its_end() -> None:
+    spoken = SpokenText()
+    spoken.begin("one two three four", 0)
+    assert spoken.heard(300, 300) == "one"
+    spoken.begin("five six seven eight", 2000)
+    assert spoken.heard(2500, 2500) == "one two three four five"
+    spoken.end(2500)
+    spoken.begin("never made", 2500)
+    assert spoken.heard(2500, 2500) == "one two three four five six seven eight"
+
+
+def test_cleared_output_is_not_remembered_as_heard() -> None:
+    world = World(llm=EchoLlm(ending=", and so on, and more of it, and more of it, and more"))
+    world.llm.word_s = 0.2
+
+    async def scenario(session: Session) -> None:
+        session.add_item(written("hello"))
+        session.create_response(ResponseRequest())
+        await speak(session, (SILENCE, 1500))
+        session.clear_output()
+        await speak(session, (SILENCE, ANSWER_TIME_MS))
+        session.add_item(written("what?", "item_b"))
+        session.create_response(ResponseRequest())
+        await speak(session, (SILENCE, 100))
+
+    events = run_session(world, scenario)
+    (heard,) = heard_answers(world)
+    assert 0 < len(heard.split()) < 8
+    item = of(OutputItemDone, events)[0].item
+    assert isinstance(item, MessageItem)
+    assert (item.text, item.status) == (heard, "incomplete")
+
+
+def test_what_the_client_truncates_stays_truncated_when_the_answer_ends() -> None:
+    world = World(llm=EchoLlm(ending=", and so on, and more of it, and more of it, and more"))
+    world.llm.word_s = 0.2
+    told: list[SessionEvent] = []
+
+    async def main() -> None:
+        sessions = Sessions(world.surroundings(), world.conversations, max_sessions=1)
+        opened = sessions.open(SessionSettings(), paced_by="client")
+        async with asyncio.TaskGroup() as tasks, opened as session:
+            tasks.create_task(collect(session, told))
+            session.add_item(written("hello"))
+            session.create_response(ResponseRequest())
+            await asyncio.sleep(1.5)
+            session.truncate(of(OutputAudio, told)[0].item_id, 500)
+            await asyncio.sleep(10)
+            session.add_item(written("what?", "item_b"))
+            session.create_response(ResponseRequest())
+            await asyncio.sleep(0.1)
+
+    run_virtual(main())
+    assert heard_answers(world) == ["you"]
+
+
+def test_an_answer_that_nobody_heard_is_traced_as_cancelled() -> None:
+    async def scenario(session: Session) -> None:
+        session.add_item(written("hello"))
+        session.create_response(ResponseRequest())
+        await asyncio.sleep(3)  # complete, and nobody has pulled
+        session.clear_output()
+        await asyncio.wait_for(session.settled(), 1)
+
+    events = run_session(World(), scenario)
+    assert [t.status for t in of(TurnTraced, events)] == ["cancelled"]
+    assert not of(PlayoutStarted, events)
+
+
+def test_a_long_answer_does_not_cut_a_slow_line_off() -> None:
+    world = World(llm=EchoLlm(word_s=0))
+    read: list[SessionEvent] = []
+
+    async def slowly(session: Session) -> None:
+        async for event in session.events:
+            read.append(event)
+            await asyncio.sleep(0.015)
+
+    async def main() -> None:
+        sessions = Sessions(world.surroundings(), world.conversations, max_sessions=1)
+        opened = sessions.open(SessionSettings(), paced_by="client")
+        async with asyncio.TaskGroup() as tasks, opened as session:
+            tasks.create_task(slowly(session))
+            session.add_item(written("a long, long story. " * 100))
+            session.create_response(ResponseRequest())
+            await asyncio.sleep(600)
+            assert not session.events.overflowed
+
+    run_virtual(main())
+    assert len(of(OutputAudio, read)) > MAX_EVENTS
+    assert of(ResponseDone, read)[0].status == "completed"
+
+
+# How it ends.
+
+
+def test_a_drain_does_not_wait_for_a_session_that_ended_meanwhile() -> None:
+    world = World()
+
+    async def main() -> None:
+        sessions = Sessions(world.surroundings(), world.conversations, max_sessions=1)
+        opened = sessions.open(SessionSettings(), paced_by="server")
+        async with asyncio.TaskGroup() as tasks, opened as session:
+            await speak(session, (1000, 600))
+            drain = tasks.create_task(sessions.drain(timeout_s=1000))
+            await asyncio.sleep(1)
+            assert not drain.done()
+
+    assert run_virtual(main()) < 10
