@@ -1,13 +1,12 @@
 """One answer: language model, tools, voice and playout side by side, cut short by cancellation."""
 
 import asyncio
-import json
 import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
-from core.errors import EarshotError, EngineError
+from core.errors import EarshotError
 from core.events import (
     CancelReason,
     Modality,
@@ -22,15 +21,14 @@ from core.events import (
 from core.ids import new_id
 from core.items import (
     AudioPart,
-    FunctionCallItem,
-    FunctionOutputItem,
     ItemStatus,
     MessageItem,
     TextPart,
 )
 from core.ports import Clock, ToolContext
-from engines.base import Llm, TextDelta, ToolCall, Tts
+from engines.base import Llm, Tts
 from pipeline.chunker import Chunker
+from pipeline.generation import generate
 from pipeline.history import History
 from pipeline.playout import Playout, PlayoutWriter
 from pipeline.settings import DEFAULT
@@ -40,8 +38,6 @@ from pipeline.turn import Mark, Turn, TurnStatus
 
 logger = logging.getLogger(__name__)
 
-MAX_TOOL_ROUNDS = 6
-"A model that calls tools forever is stopped here."
 MAX_WAITING_CLAUSES = 32
 "A model writes faster than a voice speaks; beyond this it waits."
 
@@ -199,39 +195,17 @@ class Answer:
             yield clause
 
     async def _texts(self) -> AsyncGenerator[str, None]:
-        """The answer's text as it is generated, tools run in between."""
+        """The answer's text as it is generated."""
         if self._plan.text is not None:
             self._add_text(self._plan.text)
             yield self._plan.text
             return
-        for _ in range(MAX_TOOL_ROUNDS):
-            calls: list[ToolCall] = []
-            messages = self._history.messages(self._plan.instructions)
-            tools = self._toolbox.specs(self._context)
-            reply = self._plan.llm.reply(messages, tools, language=self._plan.language)
-            async with aclosing(reply) as deltas:
-                async for delta in deltas:
-                    match delta:
-                        case TextDelta(text=text):
-                            self._add_text(text)
-                            yield text
-                        case ToolCall():
-                            calls.append(delta)
-            if not calls:
-                return
-            await self._run_tools(calls)
-        raise EngineError(
-            "llm", self._plan.llm.name, f"{MAX_TOOL_ROUNDS} rounds of tools without an answer"
-        )
-
-    async def _run_tools(self, calls: list[ToolCall]) -> None:
-        results = await self._toolbox.run(calls, self._context)
-        for call, result in zip(calls, results, strict=True):
-            arguments = json.dumps(dict(call.arguments))
-            made = FunctionCallItem(new_id("item"), call.call_id, call.name, arguments)
-            output = FunctionOutputItem(new_id("item"), call.call_id, result)
-            self._history.add(made, is_internal=True)
-            self._history.add(output, is_internal=True)
+        plan = self._plan
+        texts = generate(plan.llm, self._history, plan.instructions, self._toolbox, self._context)
+        async with aclosing(texts):
+            async for text in texts:
+                self._add_text(text)
+                yield text
 
     def _add_text(self, text: str) -> None:
         self.turn.mark(Mark.LLM_FIRST_TOKEN, self._clock.now())

@@ -13,32 +13,27 @@ from core.events import (
     PlayoutCleared,
     PlayoutStarted,
     PlayoutStopped,
-    SessionEvent,
 )
 from core.ids import new_id
 from core.items import Item
 from core.ports import Clock, Metrics, TraceSink
-from core.queues import DropOldest, Outbox
+from core.queues import DropOldest
 from engines.base import AsrResult
 from pipeline.conversation import Conversation
 from pipeline.engines import EngineSet
 from pipeline.hearing import Hearing
 from pipeline.listening import Listening
 from pipeline.playout import PacedBy, Playout
+from pipeline.reporting import Reporting
 from pipeline.responding import Responding
 from pipeline.settings import ResponseRequest, SessionSettings
 from pipeline.tools import Toolbox
-from pipeline.trace import Trace
-from pipeline.turn import Turn, TurnStatus
+from pipeline.turn import Turn
 
 logger = logging.getLogger(__name__)
 
 MAX_LIVE_FRAMES = 50
 "One second of 20 ms frames: what is older has lost its moment."
-MAX_EVENTS = 4096
-"Words and sound that a client has not taken; one further behind is not coming back."
-MAX_AHEAD = 1024
-"Sound waits while this many events do: a long answer is no reason to cut a slow line off."
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,38 +64,41 @@ class Session:
     ) -> None:
         self.id = new_id("sess")
         self.conversation_id = conversation.id
-        self.events: Outbox[SessionEvent] = Outbox(MAX_EVENTS)
-        self._engines = surroundings.engines
-        self._clock, self._metrics = surroundings.clock, surroundings.metrics
-        self._conversation = conversation
-        self._trace: Trace | None = None
-        if surroundings.trace is not None:
-            words = surroundings.traces_words
-            self._trace = Trace(surroundings.trace, self.id, self._clock, words=words)
-        self._frames: DropOldest[AudioFrame] = DropOldest(MAX_LIVE_FRAMES)
+        self._engines, self._clock = surroundings.engines, surroundings.clock
+        self._metrics, self._conversation = surroundings.metrics, conversation
         self._changed = asyncio.Event()
         "Set by every event: what a drain waits for may be over."
-        self._hearing = Hearing(surroundings.engines.vad.open())
+        self._reporting = Reporting(
+            self.id,
+            self._clock,
+            self._metrics,
+            surroundings.trace,
+            traces_words=surroundings.traces_words,
+            on_change=self._changed.set,
+        )
+        self.events, self._emit = self._reporting.events, self._reporting.emit
+        self._frames: DropOldest[AudioFrame] = DropOldest(MAX_LIVE_FRAMES)
+        self._hearing = Hearing(self._engines.vad.open())
         self._listening = Listening(
             self._hearing,
-            surroundings.engines,
+            self._engines,
             conversation.history,
             lambda: self.settings,
             self,
             self._clock,
             self._emit,
         )
-        self._playout = Playout(paced_by, self, self._deliver, self._client_has_room)
+        self._playout = Playout(paced_by, self, self._deliver, self._reporting.room)
         self._responding = Responding(
             conversation,
-            surroundings.engines,
+            self._engines,
             surroundings.toolbox,
             self._playout,
             self._listening,
             lambda: self.settings,
             self._clock,
             self._emit,
-            self._finish_turn,
+            self._reporting.finish_turn,
             self._changed.set,
         )
         self._tasks: asyncio.TaskGroup | None = None
@@ -242,27 +240,3 @@ class Session:
 
     def _deliver(self, response_id: str, pcm: Pcm) -> None:
         self._responding.deliver(response_id, pcm)
-
-    async def _client_has_room(self) -> None:
-        await self.events.room(MAX_AHEAD)
-
-    def _finish_turn(self, turn: Turn, status: TurnStatus) -> None:
-        if turn.is_traced:
-            return
-        turn.is_traced = True
-        traced = turn.trace(status)
-        for span in traced.stages:
-            seconds = (span.end_ms - span.start_ms) / 1000
-            self._metrics.observe("earshot_stage_seconds", seconds, stage=span.stage)
-        if traced.response_latency_ms is not None:
-            self._metrics.observe(
-                "earshot_response_latency_seconds", traced.response_latency_ms / 1000
-            )
-        self._metrics.count("earshot_turns", status=status)
-        self._emit(traced)
-
-    def _emit(self, event: SessionEvent) -> None:
-        if self._trace is not None:
-            self._trace.write(event)
-        self.events.put(event)
-        self._changed.set()

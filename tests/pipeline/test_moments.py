@@ -29,7 +29,8 @@ from pipeline.answering import MAX_WAITING
 from pipeline.endpointer import MAX_UTTERANCE_MS, Edge, Endpointer
 from pipeline.hearing import Hearing
 from pipeline.listening import MAX_HELD_MS
-from pipeline.session import MAX_EVENTS, Session
+from pipeline.reporting import MAX_EVENTS
+from pipeline.session import Session
 from pipeline.sessions import Sessions
 from pipeline.settings import ResponseRequest, SessionSettings, TurnDetection
 from pipeline.spoken import SpokenText

@@ -1,0 +1,60 @@
+"""Where everything goes that a session has to tell: the client, the trace, the metrics."""
+
+from collections.abc import Callable
+
+from core.events import SessionEvent
+from core.ports import Clock, Metrics, TraceSink
+from core.queues import Outbox
+from pipeline.trace import Trace
+from pipeline.turn import Turn, TurnStatus
+
+MAX_EVENTS = 4096
+"Words and sound that a client has not taken; one further behind is not coming back."
+MAX_AHEAD = 1024
+"Sound waits while this many events do: a long answer is no reason to cut a slow line off."
+
+
+class Reporting:
+    """One session's. `on_change` is called after every event."""
+
+    def __init__(
+        self,
+        session_id: str,
+        clock: Clock,
+        metrics: Metrics,
+        sink: TraceSink | None,
+        *,
+        traces_words: bool,
+        on_change: Callable[[], None],
+    ) -> None:
+        self.events: Outbox[SessionEvent] = Outbox(MAX_EVENTS)
+        self._metrics, self._on_change = metrics, on_change
+        self._trace: Trace | None = None
+        if sink is not None:
+            self._trace = Trace(sink, session_id, clock, words=traces_words)
+
+    def emit(self, event: SessionEvent) -> None:
+        if self._trace is not None:
+            self._trace.write(event)
+        self.events.put(event)
+        self._on_change()
+
+    async def room(self) -> None:
+        """Wait while the client is far behind: for sound, which comes faster than it is heard."""
+        await self.events.room(MAX_AHEAD)
+
+    def finish_turn(self, turn: Turn, status: TurnStatus) -> None:
+        """Tell where the turn's time went; only the first call counts."""
+        if turn.is_traced:
+            return
+        turn.is_traced = True
+        traced = turn.trace(status)
+        for span in traced.stages:
+            seconds = (span.end_ms - span.start_ms) / 1000
+            self._metrics.observe("earshot_stage_seconds", seconds, stage=span.stage)
+        if traced.response_latency_ms is not None:
+            self._metrics.observe(
+                "earshot_response_latency_seconds", traced.response_latency_ms / 1000
+            )
+        self._metrics.count("earshot_turns", status=status)
+        self.emit(traced)
