@@ -1,12 +1,17 @@
 """Where everything goes that a session has to tell: the client, the trace, the metrics."""
 
+import logging
 from collections.abc import Callable
 
-from core.events import SessionEvent
+from core.events import OutputItemDone, SessionEvent, Transcribed
+from core.items import MessageItem
 from core.ports import Clock, Metrics, TraceSink
 from core.queues import Outbox
 from pipeline.trace import Trace
 from pipeline.turn import Turn, TurnStatus
+
+transcripts = logging.getLogger("transcripts")
+"What was heard and what was said, where that is asked for; no other logger gets words."
 
 MAX_EVENTS = 4096
 "Words and sound that a client has not taken; one further behind is not coming back."
@@ -25,10 +30,12 @@ class Reporting:
         sink: TraceSink | None,
         *,
         traces_words: bool,
+        logs_words: bool,
         on_change: Callable[[], None],
     ) -> None:
         self.events: Outbox[SessionEvent] = Outbox(MAX_EVENTS)
         self._metrics, self._on_change = metrics, on_change
+        self._logs_words = logs_words
         self._trace: Trace | None = None
         if sink is not None:
             self._trace = Trace(sink, session_id, clock, words=traces_words)
@@ -36,6 +43,8 @@ class Reporting:
     def emit(self, event: SessionEvent) -> None:
         if self._trace is not None:
             self._trace.write(event)
+        if self._logs_words:
+            _log_words(event)
         self.events.put(event)
         self._on_change()
 
@@ -58,3 +67,13 @@ class Reporting:
             )
         self._metrics.count("earshot_turns", status=status)
         self.emit(traced)
+
+
+def _log_words(event: SessionEvent) -> None:
+    match event:
+        case Transcribed(item_id=item_id, transcript=words) if words:
+            transcripts.info("< %s: %s", item_id, words)
+        case OutputItemDone(item=MessageItem(id=item_id, text=words)) if words:
+            transcripts.info("> %s: %s", item_id, words)
+        case _:
+            pass

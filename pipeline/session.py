@@ -46,6 +46,8 @@ class Surroundings:
     metrics: Metrics
     trace: TraceSink | None = None
     traces_words: bool = False
+    logs_words: bool = False
+    "Whether the logger `transcripts` gets what was heard and said; private, so off by itself."
 
 
 class _Closed(Exception):
@@ -74,6 +76,7 @@ class Session:
             self._metrics,
             surroundings.trace,
             traces_words=surroundings.traces_words,
+            logs_words=surroundings.logs_words,
             on_change=self._changed.set,
         )
         self.events, self._emit = self._reporting.events, self._reporting.emit

@@ -189,6 +189,7 @@ class World:
     tts: ToneTts = field(default_factory=ToneTts)
     metrics: Counts = field(default_factory=Counts)
     conversations: Conversations = field(default_factory=Conversations)
+    logs_words: bool = False
 
     def surroundings(self) -> Surroundings:
         engines = EngineSet(
@@ -197,7 +198,13 @@ class World:
             llm={"default": self.llm, "echo": self.llm},
             tts={"default": self.tts, "tone": self.tts},
         )
-        return Surroundings(engines, Toolbox([Adder()], self.metrics), LoopClock(), self.metrics)
+        return Surroundings(
+            engines,
+            Toolbox([Adder()], self.metrics),
+            LoopClock(),
+            self.metrics,
+            logs_words=self.logs_words,
+        )
 
 
 async def speak(session: Session, *script: tuple[int, int]) -> None:
