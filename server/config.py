@@ -82,7 +82,14 @@ class ServerConfig(Section, frozen=True):
     ] = 8.0  # `docker stop` kills after 10
     idle_timeout_s: Annotated[
         float,
-        Meta(ge=5, le=86_400, description="A session with nothing said or asked ends after this."),
+        Meta(
+            ge=5,
+            le=86_400,
+            description=(
+                "A WebSocket without any event or audio ends after this; a call over WebRTC, whose"
+                " audio never stops, after an hour without an event or speech."
+            ),
+        ),
     ] = 600.0
 
 
@@ -173,9 +180,6 @@ class LogConfig(Section, frozen=True):
         Literal["debug", "info", "warning", "error"], Meta(description="Least level that is shown.")
     ] = "info"
     json: Annotated[bool, Meta(description="One JSON object per line instead of text.")] = False
-    transcripts: Annotated[
-        bool, Meta(description="Log what was said and answered; off, because it is private.")
-    ] = False
 
 
 class TraceConfig(Section, frozen=True):

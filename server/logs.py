@@ -12,14 +12,14 @@ import msgspec
 
 from server.config import LogConfig
 
-TRANSCRIPTS = "transcripts"
-"Logger of what was said and answered; silent unless log.transcripts is on."
-
 NOISY = ("aioice", "aiortc", "faster_whisper", "asyncio")
 "Libraries that tell at info what only they need to know."
 
 request_id: ContextVar[str] = ContextVar("request_id", default="")
 "Of the request being served; tasks started by it inherit it."
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+"What a caller could forge lines with, or steer a terminal."
 
 _SECRETS = re.compile(
     r"(?i)(?P<before>bearer\s+|openai-insecure-api-key\.|[#?&]key=|(?<![a-z])(?:ek|sk)[-_])"
@@ -37,7 +37,6 @@ def set_up(config: LogConfig, *, secrets: Iterable[str] = (), stream: TextIO | N
     logging.captureWarnings(capture=True)
     for name in NOISY:
         logging.getLogger(name).setLevel(logging.WARNING)
-    logging.getLogger(TRANSCRIPTS).disabled = not config.transcripts
 
 
 def redact(text: str, secrets: Iterable[str] = ()) -> str:
@@ -45,6 +44,11 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
     for secret in secrets:
         text = text.replace(secret, "[secret]")
     return _SECRETS.sub(r"\g<before>[secret]", text)
+
+
+def one_line(text: str) -> str:
+    """The text with control characters written as escapes."""
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def _add_request_id(record: logging.LogRecord) -> bool:
@@ -60,6 +64,10 @@ class TextFormatter(logging.Formatter):
             "%(asctime)s.%(msecs)03d %(levelname)-7s %(name)s: %(message)s", "%H:%M:%S"
         )
         self._secrets = tuple(secrets)
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 (logging's name)
+        record.message = one_line(record.message)  # a traceback comes after and keeps its lines
+        return super().formatMessage(record)
 
     def format(self, record: logging.LogRecord) -> str:
         line = redact(super().format(record), self._secrets)
