@@ -96,7 +96,7 @@ class Worker:
         try:
             self._connection.sendall(frame(reply))
         except ConnectionError:  # the gateway is gone: the next receive ends the loop
-            logger.info("the gateway closed the connection")
+            logger.debug("the gateway closed the connection")
 
 
 def _load_asr(request: Load) -> AsrModel:
@@ -117,9 +117,10 @@ def _decode(model: AsrModel, request: Decode) -> Decoded | Failed:
 
 
 def _failed(exc: Exception, engine: str, request_id: int | None = None) -> Failed:
-    """Our own errors keep their code; a library's are logged with their chain, for its author."""
+    """Our own errors keep their code, and the gateway tells them; a library's are logged here with
+    their chain, for its author.
+    """
     if isinstance(exc, EarshotError):
-        logger.error("%s: %s", engine, exc)
         return Failed(exc.code, str(exc), request_id)
     logger.error("%s failed", engine, exc_info=exc)
     return Failed("engine_failed", f"{engine}: {type(exc).__name__}: {exc}", request_id)
