@@ -1,9 +1,8 @@
-"""PCM conversions: bytes, floats, channels, level."""
+"""PCM as bytes, and its level."""
 
 import numpy as np
-import numpy.typing as npt
 
-from core.audio import AudioFrame, Pcm
+from core.audio import Pcm
 from core.errors import RequestError
 
 SILENCE_DBFS = -100.0
@@ -25,31 +24,6 @@ def from_bytes(data: bytes) -> Pcm:
 def to_bytes(pcm: Pcm) -> bytes:
     """Little-endian s16 mono."""
     return pcm.astype("<i2", copy=False).tobytes()
-
-
-def frame_from_bytes(data: bytes, rate_hz: int, start: int) -> AudioFrame:
-    return AudioFrame(from_bytes(data), rate_hz, start)
-
-
-def to_float(pcm: Pcm) -> npt.NDArray[np.float32]:
-    """Samples in [-1, 1)."""
-    return pcm.astype(np.float32) / np.float32(_FULL_SCALE)
-
-
-def from_float(samples: npt.NDArray[np.floating]) -> Pcm:
-    """Rounds; clips what lies outside [-1, 1)."""
-    scaled = np.rint(np.asarray(samples, np.float32) * np.float32(_FULL_SCALE))
-    pcm: Pcm = np.clip(scaled, -32768, 32767).astype(np.int16)
-    return pcm
-
-
-def downmix(interleaved: Pcm, channels: int) -> Pcm:
-    """Mean of the channels. Raises ValueError when the last sample set is incomplete."""
-    if channels == 1:
-        return interleaved
-    mean = interleaved.reshape(-1, channels).mean(axis=1, dtype=np.float32)
-    pcm: Pcm = np.rint(mean).astype(np.int16)
-    return pcm
 
 
 def rms(pcm: Pcm) -> float:

@@ -33,7 +33,7 @@ def _table(
         if isinstance(kind, inspect.StructType):
             sections.append((path, kind))
             continue
-        yield f"# {sentence_of(setting.type)} ({describe(kind)}; {_origin(path, origins)})"
+        yield f"# {sentence_of(setting.type)} ({describe(setting.type)}; {_origin(path, origins)})"
         value = masked(values[setting.name], setting.name)
         # TOML knows no null: what is not set stays a comment.
         yield f"# {setting.name} =" if value is None else f"{setting.name} = {to_toml(value)}"

@@ -20,8 +20,6 @@ STAGE_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1, 1.5, 2
 COMPUTE_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 "From a decoded frame to a long utterance on a slow processor."
 
-SIZE_BUCKETS = (1, 2, 4, 8, 16, 32, 64)
-
 
 @dataclass(frozen=True, slots=True)
 class Declared:
