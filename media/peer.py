@@ -180,6 +180,8 @@ class Peer:
         except TimeoutError:
             logger.warning("! peer did not close within %d s", CLOSE_TIMEOUT_S)
         finally:
+            self._audio.sender.replaceTrack(None)
+            del self._track  # now: its encoder has threads, and garbage collection is hours away
             self._closed.set()
             assert self._reason is not None
             self._callbacks.on_closed(self._reason)

@@ -6,7 +6,9 @@ soxr was tried: its stream interface works in blocks and holds back 37-84 ms.
 
 import numpy as np
 from av import AudioFrame as AvFrame
-from av import AudioResampler
+from av.error import BlockingIOError as NothingYet
+from av.error import EOFError as Over
+from av.filter import Graph
 
 from core.audio import Pcm
 
@@ -47,19 +49,54 @@ class Resampler:
         """The rest; afterwards a new stream begins."""
         if self.from_hz == self.to_hz:
             return _EMPTY
-        rest = [self._held, *(frame.to_ndarray()[0] for frame in self._resampler.resample(None))]
+        rest = np.concatenate([self._held, self._pushed(None)])
         self._start()
-        return np.concatenate(rest)
+        return rest
 
     def _start(self) -> None:
-        self._resampler = AudioResampler(format="s16", layout="mono", rate=self.to_hz)
         self._held = _EMPTY
         self._in = self._out = 0
+        if self.from_hz == self.to_hz:
+            return
+        self._graph = _graph(self.from_hz, self.to_hz)
         if self.live:
             self._held = self._convert(np.zeros(-(-self.from_hz * LIVE_DELAY_MS // 1000), np.int16))
 
     def _convert(self, pcm: Pcm) -> Pcm:
         frame = AvFrame.from_ndarray(pcm.reshape(1, -1), format="s16", layout="mono")
         frame.sample_rate = self.from_hz
-        parts = [part.to_ndarray()[0] for part in self._resampler.resample(frame)]
-        return np.concatenate(parts) if parts else _EMPTY
+        return self._pushed(frame)
+
+    def _pushed(self, frame: AvFrame | None) -> Pcm:
+        """What comes out for it; all the rest for None."""
+        parts = [_EMPTY]
+        self._graph.push(frame)
+        try:
+            while True:
+                part = self._graph.pull()
+                assert isinstance(part, AvFrame)
+                parts.append(part.to_ndarray()[0])
+        except (NothingYet, Over):
+            return np.concatenate(parts)
+
+
+def _graph(from_hz: int, to_hz: int) -> Graph:
+    """What av.AudioResampler makes, but in the caller's thread.
+
+    That one has no setting for threads: each stream would start one per core, for nothing.
+    """
+    graph = Graph()
+    graph.threads = 1
+    source = graph.add(
+        "abuffer",
+        sample_rate=str(from_hz),
+        sample_fmt="s16",
+        channel_layout="mono",
+        time_base=f"1/{from_hz}",
+    )
+    shape = graph.add("aformat", sample_rates=str(to_hz), sample_fmts="s16", channel_layouts="mono")
+    sink = graph.add("abuffersink")
+    source.link_to(shape)
+    shape.link_to(sink)
+    graph.configure()
+    return graph

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from psutil import Process
 
 from core.audio import Pcm
 from media.resample import LIVE_DELAY_MS, Resampler
@@ -68,3 +69,10 @@ def test_after_flush_a_new_stream_begins() -> None:
     resampler = Resampler(48000, 16000)
     pcm = tone(440, 4800, 48000)
     assert np.array_equal(stream(resampler, pcm, []), stream(resampler, pcm, []))
+
+
+def test_a_stream_needs_no_thread() -> None:
+    before = Process().num_threads()
+    resamplers = [Resampler(48_000, 16_000) for _ in range(4)]
+    assert all(len(one.push(tone(440, 960, 48_000))) for one in resamplers)
+    assert Process().num_threads() <= before
