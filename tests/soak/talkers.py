@@ -97,12 +97,14 @@ async def cancelling(scene: Scene, begin: int) -> None:
             await scene.turn(talker, next(said))
 
 
-async def vanishing(scene: Scene) -> None:
-    """Is cut off in the middle of a word, without a goodbye."""
+async def vanishing(scene: Scene, begin: int) -> None:
+    """After one turn is cut off in the middle of a word, without a goodbye."""
+    said = texts(begin)
     transports: Iterator[Transport] = cycle(("ws", "webrtc"))
     while scene.goes_on():
         with suppress(ConnectionLost):
             async with scene.call(next(transports)) as (talker, client):
+                await scene.turn(talker, next(said))
                 await _cut_while_speaking(talker, client)
                 scene.log.vanished += 1
 
@@ -120,13 +122,18 @@ async def _cut(client: RealtimeClient) -> None:
     """No packet leaves this end any more."""
     if isinstance(client, WebRtcClient):
         (sender,) = client.peer._pc.getSenders()
-        await sender.transport.transport._connection.close()
+        for protocol in sender.transport.transport._connection._protocols:
+            protocol.datagram_received = protocol.transport.sendto = _drop
     else:
         assert isinstance(client, WebSocketClient)
         connection = client._ws._response.connection
         assert connection is not None
         assert connection.transport is not None
         connection.transport.abort()
+
+
+def _drop(*_: object) -> None:
+    pass
 
 
 async def all_four(url: str, seconds: float, log: Log) -> None:
@@ -136,7 +143,7 @@ async def all_four(url: str, seconds: float, log: Log) -> None:
         lambda: polite(scene, "webrtc", 0),
         lambda: polite(scene, "ws", 2),
         lambda: cancelling(scene, 4),
-        lambda: vanishing(scene),
+        lambda: vanishing(scene, 3),
     ]
     async with asyncio.TaskGroup() as tasks:
         for person in people:

@@ -50,7 +50,7 @@ async def _soak(server: Running, log: Log, footprints: list[Footprint]) -> None:
     while loop.time() < ends_at or len(footprints) <= WARM_UP_ROUNDS:
         await all_four(server.url, ROUND_S, log)
         footprints.append(await quiet_footprint(server))
-        print(f"{log.calls} calls, {len(log.turns)} turns, {footprints[-1]}", flush=True)
+        print(f"{log.calls} calls, {len(log.turns)} turns, {footprints[-1]}")
 
 
 def _check_turns(log: Log) -> None:
