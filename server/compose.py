@@ -66,7 +66,8 @@ async def assemble(config: Config, metrics: Metrics) -> AsyncIterator[Parts]:
             clock,
             metrics,
             trace,
-            config.trace.transcripts,
+            traces_words=config.trace.transcripts,
+            logs_words=config.log.transcripts,
         )
         sessions = Sessions(surroundings, conversations, config.server.max_sessions)
         door = _realtime(config, sessions, metrics, home)

@@ -180,6 +180,9 @@ class LogConfig(Section, frozen=True):
         Literal["debug", "info", "warning", "error"], Meta(description="Least level that is shown.")
     ] = "info"
     json: Annotated[bool, Meta(description="One JSON object per line instead of text.")] = False
+    transcripts: Annotated[
+        bool, Meta(description="Log what was said and answered; off, because it is private.")
+    ] = False
 
 
 class TraceConfig(Section, frozen=True):

@@ -99,6 +99,28 @@ def test_a_session_is_ended_politely_when_the_server_stops(tmp_path: Path) -> No
         assert not [line for line in server.said if "Traceback" in line]
 
 
+@pytest.mark.parametrize("is_asked_for", [False, True])
+def test_words_are_in_log_and_trace_only_where_asked_for(
+    is_asked_for: bool, tmp_path: Path
+) -> None:
+    wish = str(is_asked_for).lower()
+    trace = tmp_path / "trace.jsonl"
+    settings = {
+        "EARSHOT_LOG__LEVEL": "debug",
+        "EARSHOT_LOG__TRANSCRIPTS": wish,
+        "EARSHOT_TRACE__PATH": str(trace),
+        "EARSHOT_TRACE__TRANSCRIPTS": wish,
+    }
+    with serving(tmp_path, settings=settings) as server:
+        talked = run(tmp_path, "talk", "--text", "turn on the kitchen light", "--url", server.url)
+        assert talked.returncode == 0, talked.stdout + talked.stderr
+        assert server.stop() == 0
+    assert trace.stat().st_mode & 0o777 == 0o600
+    for told in ("\n".join(server.said), trace.read_text()):
+        assert ("turned on" in told.lower()) == is_asked_for
+        assert is_asked_for or "kitchen" not in told.lower()
+
+
 def test_another_address_needs_the_key_which_is_printed_once(tmp_path: Path) -> None:
     with serving(tmp_path, "--host", "0.0.0.0") as server:
         shown = [line for line in server.said if "#key=" in line]
