@@ -2,8 +2,10 @@
 
 Order within a turn (docs/realtime.md): SpeechStarted, HypothesisChanged*, SpeechStopped,
 InputCommitted, ItemAdded, ItemDone, Transcribed | TranscriptionFailed, ResponseCreated,
-OutputItemAdded, (OutputText | OutputAudio)*, OutputItemDone, ResponseDone, TurnTraced.
-Playout events come when sound really starts and stops.
+OutputItemAdded, (OutputText | OutputAudio)*, OutputItemDone, ResponseDone. Without turn detection
+nobody is told when speech starts and stops. Responses never overlap; the next utterance may begin
+at any point. Playout events come when sound really starts and stops, TurnTraced with the first
+sound, or when a turn ends without.
 """
 
 from dataclasses import dataclass, field

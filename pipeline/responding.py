@@ -121,7 +121,7 @@ class Responding:
     def understood(self, turn: Turn, result: AsrResult) -> None:
         if result.text:
             self._language = result.language
-            self._put_aside()
+            self.put_aside()
             self._unanswered = turn
             self.decide()
         else:
@@ -143,11 +143,17 @@ class Responding:
             wanted, self._wanted = self._wanted, None
             self._answer(self._unanswered, wanted)
         elif not settings.answers or (detection and not detection.create_response):
-            self._put_aside()
+            self.put_aside()
         elif detection is None or self._unanswered is None:
             return  # push-to-talk: the client's response.create is still to come
         elif not (self._ear.is_speaking and detection.interrupt_response):
             self._answer(self._unanswered, ResponseRequest())
+
+    def put_aside(self) -> None:
+        """Words that get no answer of their own; the next answer knows them from the history."""
+        if self._unanswered is not None:
+            self._finish_turn(self._unanswered, "transcribed")
+            self._unanswered = None
 
     # What is played.
 
@@ -189,12 +195,6 @@ class Responding:
             return
         wanted, self._wanted = self._wanted, None
         self._enqueue(turn, wanted, refusal=error)
-
-    def _put_aside(self) -> None:
-        """Words that get no answer of their own; the next answer knows them from the history."""
-        if self._unanswered is not None:
-            self._finish_turn(self._unanswered, "transcribed")
-            self._unanswered = None
 
     def _answer(self, turn: Turn, request: ResponseRequest) -> None:
         self._unanswered = None

@@ -108,6 +108,7 @@ class Session:
         self.running = asyncio.Event()
         "Set once the tasks are there to take commands."
         self._closing = asyncio.Event()
+        self.settings = settings
         self.configure(settings)
 
     # What doors call.
@@ -159,6 +160,8 @@ class Session:
     def configure(self, settings: SessionSettings) -> None:
         """Raises RequestError; the former settings then stay."""
         self._engines.check(settings)
+        if self.settings.turn_detection is None and settings.turn_detection is not None:
+            self._responding.put_aside()
         self.settings = settings
         self._hearing.configure(settings.turn_detection)
 

@@ -1,7 +1,8 @@
 """Things that happen at the wrong moment: nothing is lost, told twice, or waited for in vain."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ from core.events import (
     TurnTraced,
 )
 from core.items import FunctionCallItem, MessageItem, TextPart
-from core.ports import ToolSpec
+from core.ports import ToolContext, ToolOutcome, ToolSpec
 from engines.base import Message, TextDelta, ToolCall
 from pipeline.answering import MAX_WAITING
 from pipeline.endpointer import MAX_UTTERANCE_MS, Edge, Endpointer
@@ -34,8 +35,20 @@ from pipeline.session import Session
 from pipeline.sessions import Sessions
 from pipeline.settings import ResponseRequest, SessionSettings, TurnDetection
 from pipeline.spoken import SpokenText
+from pipeline.tools import Toolbox
 from tests.loop import run_virtual
-from tests.pipeline.fakes import FRAME, EchoLlm, LevelAsr, LoudVad, World, collect, names, speak
+from tests.pipeline.fakes import (
+    FRAME,
+    Adder,
+    Counts,
+    EchoLlm,
+    LevelAsr,
+    LoudVad,
+    World,
+    collect,
+    names,
+    speak,
+)
 from tests.pipeline.test_session import ANSWER_TIME_MS, SILENCE, of, run_session
 
 PUSH_TO_TALK = SessionSettings(turn_detection=None)
@@ -277,6 +290,37 @@ def test_too_many_answers_wait_and_every_announcement_is_said() -> None:
     settings = SessionSettings(turn_detection=TurnDetection(interrupt_response=False))
     texts = [e.delta for e in of(OutputText, run_session(World(), scenario, settings))]
     assert [f"ring {n}" in texts for n in range(1, MAX_WAITING)] == [True] * (MAX_WAITING - 1)
+
+
+def test_words_that_nobody_asked_an_answer_for_get_none_when_turns_are_detected_again() -> None:
+    world = World()
+
+    async def scenario(session: Session) -> None:
+        await speak(session, (1000, 400))
+        session.commit_input()
+        await speak(session, (SILENCE, 500))
+        session.configure(SessionSettings())
+        await speak(session, (5000, 400), (SILENCE, 1000), (2000, 400), (SILENCE, 3000))
+
+    events = run_session(world, scenario, PUSH_TO_TALK)
+    assert [[m.text for m in asked] for asked in world.llm.asked] == [["one", "two"]]
+    assert [t.status for t in of(TurnTraced, events)] == ["transcribed", "rejected", "answered"]
+
+
+class Refuser(Adder):
+    async def call(
+        self, name: str, arguments: Mapping[str, Any], context: ToolContext
+    ) -> ToolOutcome:
+        raise RequestError("no such lamp", code="no_such_lamp")
+
+
+def test_a_tool_that_refuses_is_a_result_like_any_other() -> None:
+    async def main() -> None:
+        toolbox = Toolbox([Refuser()], Counts())
+        results = await toolbox.run([ToolCall("call_1", "add", {})], ToolContext("conv_1", "en"))
+        assert results == ['{"error": "no_such_lamp"}']
+
+    run_virtual(main())
 
 
 # What was heard of it.
