@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from contextlib import AsyncExitStack
 
 from core.errors import Conflict, EarshotError, NotFound, Overloaded
 from core.ids import new_id
@@ -9,6 +10,7 @@ from core.ports import Metrics
 from core.queues import Outbox
 from media.peer import CloseReason, Peer, PeerCallbacks, PeerSettings
 from signaling.realtime.connection import Connection, End
+from signaling.realtime.fields import params_below
 from signaling.realtime.ports import Guard, HomeSource, Session, Sessions
 from signaling.realtime.session import Terms
 
@@ -128,9 +130,12 @@ class Call:
         """Until the peer is gone or the session over; everything is freed then."""
         refusal: EarshotError | None = None
         try:
-            async with self._sessions.open(
+            opened = self._sessions.open(
                 terms.settings, paced_by="server", conversation_id=terms.conversation_id
-            ) as session:
+            )
+            async with AsyncExitStack() as stack:
+                with params_below("session"):
+                    session = await stack.enter_async_context(opened)
                 refusal = await self._answer(session, offer_sdp, terms, idle_timeout_s)
         except EarshotError as error:
             if self.answered.done():

@@ -23,6 +23,7 @@ from signaling.realtime.events import (
     ResponseCreate,
     SessionUpdate,
 )
+from signaling.realtime.fields import params_below
 from signaling.realtime.incoming import BadEvent
 from signaling.realtime.items import new_item
 from signaling.realtime.ports import HomeSource, Session
@@ -32,12 +33,6 @@ from signaling.realtime.translate import Translator, Transport
 from signaling.realtime.upload import Upload
 
 logger = logging.getLogger(__name__)
-
-_PARAMS = {
-    "unsupported_language": "session.audio.input.transcription.language",
-    "voice_not_found": "session.audio.output.voice",
-}
-"Where the session object holds what the session itself refused."
 
 
 class End(Enum):
@@ -172,7 +167,8 @@ class Connection:
     async def _update(self, event: SessionUpdate) -> None:
         terms = merged(self._translator.terms, event.session)
         check_unchanged(self._translator.terms, terms)
-        self._session.configure(terms.settings)
+        with params_below("session"):
+            self._session.configure(terms.settings)
         self._translator.terms = terms
         await self._send(self._translator.updated())
         self._follow_home()
@@ -203,7 +199,7 @@ class Connection:
                 error.code,
                 str(error),
                 kind="invalid_request_error" if is_theirs else "server_error",
-                param=_PARAMS.get(error.code, param),
+                param=param,
                 event_id=event_id,
             )
         )

@@ -1,7 +1,8 @@
 """Turns a wrong field into an error that says which one, what was wrong and what is allowed."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any, TypeVar
 
@@ -32,6 +33,17 @@ def checked(raw: Any, wanted: type[T], *, prefix: str = "") -> T:
         return msgspec.convert(raw, wanted)
     except msgspec.ValidationError as exc:
         raise _error(str(exc), raw, wanted, prefix) from None
+
+
+@contextmanager
+def params_below(prefix: str) -> Iterator[None]:
+    """RequestErrors raised inside name their `param` from the outermost object on."""
+    try:
+        yield
+    except RequestError as error:
+        if error.param is not None:
+            error.param = f"{prefix}.{error.param}"
+        raise
 
 
 def _error(text: str, raw: Any, wanted: type, prefix: str) -> RequestError:

@@ -100,7 +100,9 @@ def test_an_update_is_applied_and_shown() -> None:
 
 def test_a_refused_update_changes_nothing() -> None:
     client = Client()
-    client.session.refuses = RequestError("not heard", code="unsupported_language")
+    client.session.refuses = RequestError(
+        "not heard", code="unsupported_language", param="audio.input.transcription.language"
+    )
     german = {"audio": {"input": {"transcription": {"language": "xx"}}}, "type": "realtime"}
     error, updated = converse(
         client,
