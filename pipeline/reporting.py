@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 from core.events import OutputItemDone, SessionEvent, Transcribed
 from core.items import MessageItem
-from core.ports import Clock, Metrics, TraceSink
 from core.queues import Outbox
+from pipeline.surroundings import Surroundings
 from pipeline.trace import Trace
 from pipeline.turn import Turn, TurnStatus
 
@@ -25,20 +25,16 @@ class Reporting:
     def __init__(
         self,
         session_id: str,
-        clock: Clock,
-        metrics: Metrics,
-        sink: TraceSink | None,
-        *,
-        traces_words: bool,
-        logs_words: bool,
+        surroundings: Surroundings,
         on_change: Callable[[], None],
     ) -> None:
         self.events: Outbox[SessionEvent] = Outbox(MAX_EVENTS)
-        self._metrics, self._on_change = metrics, on_change
-        self._logs_words = logs_words
+        self._metrics, self._on_change = surroundings.metrics, on_change
+        self._logs_words = surroundings.logs_words
         self._trace: Trace | None = None
-        if sink is not None:
-            self._trace = Trace(sink, session_id, clock, words=traces_words)
+        if (sink := surroundings.trace) is not None:
+            words = surroundings.traces_words
+            self._trace = Trace(sink, session_id, surroundings.clock, words=words)
 
     def emit(self, event: SessionEvent) -> None:
         if self._trace is not None:

@@ -8,19 +8,18 @@ from core.errors import Conflict, EarshotError, RequestError
 from core.events import (
     ItemTruncated,
     OutputAudio,
-    SessionEvent,
 )
 from core.ids import new_id
-from core.ports import Clock, ToolContext
+from core.ports import ToolContext
 from engines.base import AsrResult
 from pipeline.answer import Answer, AnswerPlan
 from pipeline.answering import Answering
 from pipeline.conversation import Conversation
-from pipeline.engines import EngineSet
 from pipeline.playout import Playout
+from pipeline.reporting import Reporting
 from pipeline.settings import ResponseRequest, SessionSettings
-from pipeline.tools import Toolbox
-from pipeline.turn import Mark, Turn, TurnStatus
+from pipeline.surroundings import Surroundings
+from pipeline.turn import Mark, Turn
 
 
 class Ear(Protocol):
@@ -39,21 +38,19 @@ class Responding:
     def __init__(
         self,
         conversation: Conversation,
-        engines: EngineSet,
-        toolbox: Toolbox,
+        surroundings: Surroundings,
         playout: Playout,
         ear: Ear,
         settings: Callable[[], SessionSettings],
-        clock: Clock,
-        emit: Callable[[SessionEvent], None],
-        finish_turn: Callable[[Turn, TurnStatus], None],
+        reporting: Reporting,
         on_idle: Callable[[], None],
     ) -> None:
         self.answering = Answering(on_idle)
         self._conversation, self._history = conversation, conversation.history
-        self._engines, self._toolbox, self._playout = engines, toolbox, playout
-        self._ear, self._settings, self._clock = ear, settings, clock
-        self._emit, self._finish_turn = emit, finish_turn
+        self._engines, self._toolbox = surroundings.engines, surroundings.toolbox
+        self._playout, self._ear, self._settings = playout, ear, settings
+        self._clock = surroundings.clock
+        self._emit, self._finish_turn = reporting.emit, reporting.finish_turn
         self._wanted: ResponseRequest | None = None
         "A response that waits for the words of the audio that was just committed."
         self._unanswered: Turn | None = None

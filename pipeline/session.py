@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from dataclasses import dataclass
 from typing import NoReturn
 
 from core.audio import AudioFrame, Pcm
@@ -16,38 +15,22 @@ from core.events import (
 )
 from core.ids import new_id
 from core.items import Item
-from core.ports import Clock, Metrics, TraceSink
 from core.queues import DropOldest
 from engines.base import AsrResult
 from pipeline.conversation import Conversation
-from pipeline.engines import EngineSet
 from pipeline.hearing import Hearing
 from pipeline.listening import Listening
 from pipeline.playout import PacedBy, Playout
 from pipeline.reporting import Reporting
 from pipeline.responding import Responding
 from pipeline.settings import ResponseRequest, SessionSettings
-from pipeline.tools import Toolbox
+from pipeline.surroundings import Surroundings
 from pipeline.turn import Turn
 
 logger = logging.getLogger(__name__)
 
 MAX_LIVE_FRAMES = 50
 "One second of 20 ms frames: what is older has lost its moment."
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What sessions share: stateless model calls, tools, clock, metrics."""
-
-    engines: EngineSet
-    toolbox: Toolbox
-    clock: Clock
-    metrics: Metrics
-    trace: TraceSink | None = None
-    traces_words: bool = False
-    logs_words: bool = False
-    "Whether the logger `transcripts` gets what was heard and said; private, so off by itself."
 
 
 class _Closed(Exception):
@@ -70,15 +53,7 @@ class Session:
         self._metrics, self._conversation = surroundings.metrics, conversation
         self._changed = asyncio.Event()
         "Set by every event: what a drain waits for may be over."
-        self._reporting = Reporting(
-            self.id,
-            self._clock,
-            self._metrics,
-            surroundings.trace,
-            traces_words=surroundings.traces_words,
-            logs_words=surroundings.logs_words,
-            on_change=self._changed.set,
-        )
+        self._reporting = Reporting(self.id, surroundings, self._changed.set)
         self.events, self._emit = self._reporting.events, self._reporting.emit
         self._frames: DropOldest[AudioFrame] = DropOldest(MAX_LIVE_FRAMES)
         self._hearing = Hearing(self._engines.vad.open())
@@ -94,14 +69,11 @@ class Session:
         self._playout = Playout(paced_by, self, self._deliver, self._reporting.room)
         self._responding = Responding(
             conversation,
-            self._engines,
-            surroundings.toolbox,
+            surroundings,
             self._playout,
             self._listening,
             lambda: self.settings,
-            self._clock,
-            self._emit,
-            self._reporting.finish_turn,
+            self._reporting,
             self._changed.set,
         )
         self._tasks: asyncio.TaskGroup | None = None

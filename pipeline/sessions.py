@@ -8,8 +8,9 @@ from contextlib import asynccontextmanager
 from core.errors import Overloaded
 from pipeline.conversation import Conversations
 from pipeline.playout import PacedBy
-from pipeline.session import Session, Surroundings
+from pipeline.session import Session
 from pipeline.settings import SessionSettings
+from pipeline.surroundings import Surroundings
 
 logger = logging.getLogger(__name__)
 

@@ -10,10 +10,10 @@ from core.http import Route
 from core.ports import Clock, Metrics, ToolProvider
 from pipeline.conversation import Conversations
 from pipeline.home import Home, default_home
-from pipeline.session import Surroundings
 from pipeline.sessions import Sessions
 from pipeline.settings import SessionSettings
 from pipeline.skills import ClockTools, HomeTools, ListTools, Timers, TimerTools
+from pipeline.surroundings import Surroundings
 from pipeline.tools import Toolbox
 from server.config import Config
 from server.edge import Contained

@@ -25,7 +25,8 @@ from engines.base import (
 )
 from pipeline.conversation import Conversations
 from pipeline.engines import EngineSet
-from pipeline.session import Session, Surroundings
+from pipeline.session import Session
+from pipeline.surroundings import Surroundings
 from pipeline.tools import Toolbox
 from serving.scheduler import Priority
 

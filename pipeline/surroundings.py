@@ -1,0 +1,21 @@
+"""What all sessions of a server share."""
+
+from dataclasses import dataclass
+
+from core.ports import Clock, Metrics, TraceSink
+from pipeline.engines import EngineSet
+from pipeline.tools import Toolbox
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """Stateless model calls, tools, clock, metrics; nothing of any one session."""
+
+    engines: EngineSet
+    toolbox: Toolbox
+    clock: Clock
+    metrics: Metrics
+    trace: TraceSink | None = None
+    traces_words: bool = False
+    logs_words: bool = False
+    "Whether the logger `transcripts` gets what was heard and said; private, so off by itself."
