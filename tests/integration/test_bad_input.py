@@ -1,0 +1,192 @@
+"""Every kind of bad input at every door: its documented code, and a server that lives on."""
+
+import re
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import ClientWebSocketResponse
+
+from core.errors import ConfigError
+from server.config_load import load
+from signaling.routes import routes
+from tests.server.http import error_of
+from tests.shared import ROOT
+from tests.signaling.callers import CALLS, SDP, Caller, form, talking
+from tests.signaling.servers import Server, against
+
+Refusal = tuple[int, str, str | None]
+"Status, code, `param`."
+
+MEGABYTE = "x" * 1_000_000
+WRONG_RATE = {"audio": {"input": {"format": {"type": "audio/pcm", "rate": 16_000}}}}
+BAD_LANGUAGE = {"audio": {"input": {"transcription": {"language": "xx"}}}}
+LANGUAGE = "session.audio.input.transcription.language"
+RATE = "session.audio.input.format.rate"
+
+
+async def refusal_of(response: Any) -> Refusal:
+    error = await error_of(response)
+    return response.status, error["code"], error["param"]
+
+
+def offers(make: Callable[[str], str]) -> Callable[[Server], Awaitable[Refusal]]:
+    """Send what `make` makes of a good offer."""
+
+    async def act(server: Server) -> Refusal:
+        caller = Caller()
+        sdp = make(await caller.peer.offer())
+        refused = await refusal_of(await server.client.post(CALLS, data=sdp, headers=SDP))
+        await caller.peer.close()
+        return refused
+
+    return act
+
+
+def wants(**session: Any) -> Callable[[Server], Awaitable[Refusal]]:
+    """Send a good offer with a session object that cannot be."""
+
+    async def act(server: Server) -> Refusal:
+        caller = Caller()
+        body = form(await caller.peer.offer(), {"type": "realtime", **session})
+        refused = await refusal_of(await server.client.post(CALLS, data=body))
+        await caller.peer.close()
+        return refused
+
+    return act
+
+
+def posts(path: str) -> Callable[[Server], Awaitable[Refusal]]:
+    async def act(server: Server) -> Refusal:
+        return await refusal_of(await server.client.post(f"{CALLS}{path}", data="v=0", headers=SDP))
+
+    return act
+
+
+def offers_again(*, is_closed: bool) -> Callable[[Server], Awaitable[Refusal]]:
+    async def act(server: Server) -> Refusal:
+        async with talking(server) as caller:
+            path = f"{CALLS}/{caller.call_id}"
+            if is_closed:
+                await server.client.post(f"{path}/hangup")
+            return await refusal_of(await server.client.post(path, data="v=0", headers=SDP))
+
+    return act
+
+
+OVER_HTTP: list[tuple[str, Callable[[Server], Awaitable[Refusal]], Refusal]] = [
+    ("not SDP", offers(lambda _: "hello"), (400, "invalid_sdp", None)),
+    (
+        "SDP without audio",
+        offers(lambda sdp: sdp[: sdp.index("m=audio")]),
+        (400, "sdp_without_audio", None),
+    ),
+    ("1 MB of SDP", offers(lambda _: MEGABYTE), (413, "too_large", None)),
+    (
+        "a second offer on a closed call",
+        offers_again(is_closed=True),
+        (404, "call_not_found", None),
+    ),
+    (
+        "a second offer on a living call",
+        offers_again(is_closed=False),
+        (409, "call_already_answered", None),
+    ),
+    ("unknown call", posts("/rtc_unknown"), (404, "call_not_found", None)),
+    ("hanging up an unknown call", posts("/rtc_unknown/hangup"), (404, "call_not_found", None)),
+    ("wrong field", wants(voise="x"), (400, "unknown_parameter", "session.voise")),
+    ("audio of the wrong rate", wants(**WRONG_RATE), (400, "invalid_value", RATE)),
+    ("bad language", wants(**BAD_LANGUAGE), (400, "unsupported_language", LANGUAGE)),
+]
+
+Sent = str | dict[str, Any]
+
+
+def update(**session: Any) -> Sent:
+    return {"type": "session.update", "session": {"type": "realtime", **session}}
+
+
+AS_EVENTS: list[tuple[str, Sent, str, str | None]] = [
+    ("not JSON", "{", "invalid_json", None),
+    ("JSON, but no object", "[]", "invalid_json", None),
+    ("unknown type", {"type": "session.destroy"}, "unknown_event_type", "type"),
+    ("wrong field", update(voise="x"), "unknown_parameter", "session.voise"),
+    ("wrong type", update(instructions=5), "invalid_type", "session.instructions"),
+    ("1 MB long", update(instructions=MEGABYTE), "event_too_large", None),
+    ("audio of the wrong rate", update(**WRONG_RATE), "invalid_value", RATE),
+    ("bad language", update(**BAD_LANGUAGE), "unsupported_language", LANGUAGE),
+]
+
+
+def documented() -> set[str]:
+    """Every code in the table of errors."""
+    page = (ROOT / "docs" / "realtime.md").read_text()
+    table = page.partition("## Errors")[2].partition("\n## ")[0]
+    rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    return {code for row in rows for code in re.findall(r"`([a-z_]+)`", row)}
+
+
+@pytest.mark.parametrize(
+    ("act", "refusal"), [row[1:] for row in OVER_HTTP], ids=[row[0] for row in OVER_HTTP]
+)
+def test_over_http(act: Callable[[Server], Awaitable[Refusal]], refusal: Refusal) -> None:
+    async def scene(server: Server) -> None:
+        assert await act(server) == refusal
+        assert refusal[1] in documented()
+        await server.all_left()
+        async with talking(server):
+            assert server.sessions.count == 1
+
+    against(scene)
+
+
+async def _refused(ws: ClientWebSocketResponse, sent: Sent) -> dict[str, Any]:
+    await (ws.send_str(sent) if isinstance(sent, str) else ws.send_json(sent))
+    answer: dict[str, Any] = await ws.receive_json()
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("sent", "code", "param"), [row[1:] for row in AS_EVENTS], ids=[row[0] for row in AS_EVENTS]
+)
+def test_as_an_event(sent: Sent, code: str, param: str | None) -> None:
+    async def over_websocket(server: Server) -> None:
+        async with server.client.ws_connect("/v1/realtime") as ws:
+            await ws.receive_json()
+            refused = await _refused(ws, sent)
+            assert (refused["type"], refused["error"]["code"]) == ("error", code)
+            assert refused["error"]["param"] == param
+            lives = await _refused(ws, update(instructions="still here"))
+            assert lives["session"]["instructions"] == "still here"
+
+    async def over_webrtc(server: Server) -> None:
+        async with talking(server) as caller:
+            if isinstance(sent, str):
+                caller.peer.send(sent)
+            else:
+                caller.send(**sent)
+            refused = (await caller.expect("error"))[-1]
+            assert (refused["error"]["code"], refused["error"]["param"]) == (code, param)
+            caller.send(type="session.update", session={"type": "realtime"})
+            await caller.expect("session.updated")
+
+    assert code in documented()
+    against(over_websocket)
+    if len(str(sent)) < len(MEGABYTE):  # a stock client's channel sends no more than 64 kB
+        against(over_webrtc)
+
+
+def test_every_code_that_the_api_names_is_documented() -> None:
+    async def scene(server: Server) -> None:
+        named = {code for route in routes(server.door) for code in route.error_codes}
+        assert not named - documented()
+
+    against(scene)
+
+
+def test_a_typo_in_the_settings(tmp_path: Path) -> None:
+    file = tmp_path / "earshot.toml"
+    file.write_text("[turn]\nsilence_msec = 400\n")
+    with pytest.raises(ConfigError, match=r"config\.turn: unknown key 'silence_msec'"):
+        load({}, file=file)
