@@ -17,7 +17,7 @@ ARGS ?=
 bin := $(VENV)/bin
 install := VENV='$(VENV)' PYTHON='$(PYTHON)'
 
-.PHONY: help install install-dev run check test test-real soak bench clean
+.PHONY: help install install-dev run check unit test test-real soak bench clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -40,6 +40,9 @@ check: install-dev ## Lint, format, types, layers, sizes, scripts, Dockerfile
 	$(bin)/shellcheck scripts/*.sh .ci/run
 	$(bin)/hadolint Dockerfile
 	$(bin)/python -m pytest tests/repo/test_size.py
+
+unit: install-dev ## The fast tests; fails when they take more than 10 s of processor time
+	$(bin)/python -m pytest -m unit $(ARGS)
 
 test: install-dev ## Every test but the slow ones; a missing Chromium skips the page's tests
 	$(bin)/python -m pytest $(ARGS)

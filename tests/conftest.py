@@ -1,11 +1,17 @@
-"""Skips: fine on a laptop, not in CI, where a part that went missing must be noticed."""
+"""Skips: fine on a laptop, not in CI, where a part that went missing must be noticed.
+
+Unit tests: which they are, and that they stay what they are.
+"""
 
 import os
+import time
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 
 from tests.shared import NEEDS_SHARED
+from tests.tiers import is_unit, shut_in, too_slow
 
 NEEDS_GPU = "needs a GPU"
 "How a skip reason starts when there is no GPU; CI machines have none."
@@ -49,3 +55,37 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
     if refused := _refused(report):
         report.outcome, report.longrepr = "failed", refused
     return report
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """`make unit` does not even import the others."""
+    is_other = config.option.markexpr == "unit" and not is_unit(collection_path)
+    return True if is_other else None
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m chooses
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if is_unit(item.path) and not any(map(item.get_closest_marker, ("real", "soak"))):
+            item.add_marker("unit")
+
+
+@pytest.fixture(autouse=True)
+def _unit_tests_are_shut_in(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if request.node.get_closest_marker("unit"):
+        shut_in(monkeypatch)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
+    """`make unit` fails when the unit tests have become slow."""
+    began_s, began_cpu_s = time.monotonic(), time.process_time()
+    result = yield
+    if session.config.option.markexpr == "unit" and not session.config.option.collectonly:
+        cpu_s, wall_s = time.process_time() - began_cpu_s, time.monotonic() - began_s
+        print(f"\n{session.testscollected} unit tests, {cpu_s:.1f} s of processor time")
+        if problem := too_slow(cpu_s, wall_s):
+            raise session.Failed(problem)
+    return result

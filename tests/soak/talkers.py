@@ -123,7 +123,8 @@ async def _cut(client: RealtimeClient) -> None:
     if isinstance(client, WebRtcClient):
         (sender,) = client.peer._pc.getSenders()
         for protocol in sender.transport.transport._connection._protocols:
-            protocol.datagram_received = protocol.transport.sendto = _drop
+            for target, name in ((protocol, "datagram_received"), (protocol.transport, "sendto")):
+                setattr(target, name, _drop)
     else:
         assert isinstance(client, WebSocketClient)
         connection = client._ws._response.connection

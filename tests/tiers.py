@@ -1,0 +1,85 @@
+"""Which tests are unit tests: no process, no socket, no browser, no model, and fast.
+
+Whatever is not listed here is one, and is held to it: see `conftest.py`.
+"""
+
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.shared import ROOT
+
+NOT_UNIT = (
+    "bench/test_pull.py",
+    "bench/test_talk.py",
+    "bench/test_talk_mic.py",
+    "bench/test_talk_to_server.py",
+    "e2e",
+    "engines/test_contract.py",
+    "engines/test_espeak.py",
+    "engines/test_faster_whisper.py",
+    "engines/test_intents.py",
+    "engines/test_intents_languages.py",
+    "engines/test_intents_phrases.py",
+    "engines/test_pocketsphinx.py",
+    "engines/test_pocketsphinx_recordings.py",
+    "engines/test_registry.py",
+    "engines/test_vad.py",
+    "engines/test_whisper_accuracy.py",
+    "engines/test_worker.py",
+    "fuzz",
+    "integration",
+    "media/test_ice.py",
+    "media/test_loopback_jitter.py",
+    "media/test_peer.py",
+    "repo",
+    "server/test_edge.py",
+    "server/test_health.py",
+    "server/test_listeners.py",
+    "server/test_serve.py",
+    "serving/test_process.py",
+    "signaling/test_calls.py",
+    "signaling/test_offers.py",
+    "signaling/test_stock_client.py",
+    "signaling/test_websocket.py",
+    "soak",
+    "web/test_conversation.py",
+    "web/test_engines.py",
+    "web/test_home.py",
+    "web/test_page.py",
+    "web/test_page_live.py",
+)
+
+UNIT_CPU_S = 10.0
+"Of processor time for all unit tests: what else the machine does counts little."
+
+UNIT_S = 30.0
+"By the clock, on a busy machine; a test that waits shows here."
+
+
+def is_unit(file: Path) -> bool:
+    """Whether the tests of this file are unit tests."""
+    tests, place = ROOT / "tests", (file, *file.parents)
+    return tests in place and not any(tests / one in place for one in NOT_UNIT)
+
+
+def shut_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any process or socket fails the test."""
+
+    def refuse(*_: object, **__: object) -> None:
+        pytest.fail("a unit test uses no process and no socket; else list it in tests/tiers.py")
+
+    monkeypatch.setattr(subprocess.Popen, "__init__", refuse)
+    for name in ("bind", "connect", "listen"):
+        monkeypatch.setattr(socket.socket, name, refuse)
+
+
+def too_slow(cpu_s: float, wall_s: float) -> str:
+    """What is wrong with such a run of all unit tests; empty when nothing is."""
+    if cpu_s > UNIT_CPU_S:
+        return f"the unit tests took {cpu_s:.1f} s of processor time; the limit is {UNIT_CPU_S:g} s"
+    if wall_s > UNIT_S:
+        return f"the unit tests took {wall_s:.1f} s; the limit is {UNIT_S:g} s"
+    return ""
