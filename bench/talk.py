@@ -65,7 +65,7 @@ def add_connection(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--transport", choices=("webrtc", "ws"), default="webrtc", help="default %(default)s"
     )
-    parser.add_argument("--key", help=f"the server's key; default ${KEY_VARIABLES[0]}")
+    parser.add_argument("--key", help=f"the server's key; default ${' or $'.join(KEY_VARIABLES)}")
     parser.add_argument(
         "--insecure", action="store_true", help="take any certificate, for a self-made one"
     )

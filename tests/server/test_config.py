@@ -202,5 +202,6 @@ def test_every_setting_has_a_sentence_that_is_shown(
     settings = list(setting_paths())
     sentences = [line for line in shown.splitlines() if line.endswith("; default)")]
     assert len(sentences) == len(settings) > 25
+    assert "(off, auto or CERT.pem:KEY.pem; default)" in shown
     assert all(line[2].isupper() or line[2].islower() for line in sentences)
     assert not [line for line in sentences if line.startswith("#  (")]
