@@ -1,4 +1,4 @@
-"""Hours of calls on one server: every turn is answered rightly, and nothing is left behind."""
+"""Call after call on one server: every turn is answered rightly, and nothing is left behind."""
 
 import asyncio
 import os
