@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import TextIO
 
 import msgspec
+from aiohttp.http_exceptions import HttpProcessingError
 
 from server.config import LogConfig
 
@@ -31,6 +32,7 @@ def set_up(config: LogConfig, *, secrets: Iterable[str] = (), stream: TextIO | N
     """Send every logger to `stream` (standard error), once, as configured."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.addFilter(_add_request_id)
+    handler.addFilter(_shorten_malformed)
     known = [secret for secret in secrets if secret]
     handler.setFormatter(JsonFormatter(known) if config.json else TextFormatter(known))
     logging.basicConfig(level=config.level.upper(), handlers=[handler], force=True)
@@ -53,6 +55,16 @@ def one_line(text: str) -> str:
 
 def _add_request_id(record: logging.LogRecord) -> bool:
     record.request_id = request_id.get()
+    return True
+
+
+def _shorten_malformed(record: logging.LogRecord) -> bool:
+    """What is no HTTP gets one line from aiohttp too, without the bytes: they may be a cookie."""
+    error = record.exc_info[1] if record.exc_info else None
+    if isinstance(error, HttpProcessingError):
+        record.levelno, record.levelname = logging.INFO, "INFO"
+        record.msg, record.args = "no HTTP request: %s", (type(error).__name__,)
+        record.exc_info = record.exc_text = None
     return True
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 import pytest
+from aiohttp.http_exceptions import LineTooLong
 
 from server.config import LogConfig
 from server.logs import redact, request_id, set_up
@@ -73,6 +74,18 @@ def test_a_caller_cannot_forge_a_line(char: str, is_json: bool) -> None:
     set_up(LogConfig(json=is_json), stream=out)
     logging.getLogger("test").info("GET /%s -> 200", f"x{char}12:00 ERROR")
     assert char not in out.getvalue().removesuffix("\n")
+
+
+def test_what_is_no_http_is_one_line_without_its_bytes() -> None:
+    out = io.StringIO()
+
+    set_up(LogConfig(), stream=out)
+    try:
+        raise LineTooLong(b"Cookie: secret", 8190)
+    except LineTooLong:
+        logging.getLogger("aiohttp.server").exception("Error handling request from %s", "1.2.3.4")
+    (line,) = out.getvalue().splitlines()
+    assert line.endswith("INFO    aiohttp.server: no HTTP request: LineTooLong")
 
 
 @pytest.mark.parametrize(
