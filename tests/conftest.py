@@ -4,6 +4,7 @@ Unit tests: which they are, and that they stay what they are.
 """
 
 import os
+import signal
 import time
 from collections.abc import Generator
 from pathlib import Path
@@ -17,6 +18,12 @@ NEEDS_GPU = "needs a GPU"
 "How a skip reason starts when there is no GPU; CI machines have none."
 
 _ALLOWED_IN_CI = (NEEDS_SHARED, NEEDS_GPU)
+
+
+def pytest_configure() -> None:
+    """A shell lets what it starts in the background ignore Ctrl-C; the tests of Ctrl-C need it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _strict() -> bool:
