@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from bench.utterances import utterances
 from bench.words import quantile, spoken_words, word_errors
 from core.audio import ASR_RATE_HZ, Pcm
 from core.ports import ToolContext, ToolSpec
@@ -119,9 +120,22 @@ def free_speech(model: AsrModel, data: Path) -> Iterator[Heard]:
             yield hear(model, path.name, said, decode_file(path))
 
 
+def recordings_of_noise(data: Path) -> list[Path]:
+    return sorted(path for pattern in NOISE for path in data.glob(pattern))
+
+
+def live_noises(model: AsrModel, data: Path) -> Iterator[tuple[str, AsrResult]]:
+    """What the default voice activity detection takes for speech in them, as a session hears it."""
+    vad = load("vad", "gated", {})
+    for path in recordings_of_noise(data):
+        for number, pcm in enumerate(utterances(vad, decode_file(path))):
+            name = f"{path.name} utterance {number}"
+            yield name, hear_whole(model, name, pcm)
+
+
 def noises(model: AsrModel, data: Path) -> Iterator[tuple[str, AsrResult]]:
     """Each recording without speech: whole, and in pieces."""
-    for path in sorted(path for pattern in NOISE for path in data.glob(pattern)):
+    for path in recordings_of_noise(data):
         pcm = decode_file(path)
         yield path.name, hear_whole(model, path.name, pcm)
         cut = CUT_S * ASR_RATE_HZ
@@ -205,12 +219,14 @@ def report(args: argparse.Namespace, model: AsrModel, specs: Sequence[ToolSpec])
         table(rows)
         show(args, (heard for heard in spoken if heard not in right))
     if args.only in (None, "noise"):
-        quiet = list(noises(model, args.data))
-        answered = [(name, result) for name, result in quiet if result.text]
+        quiet, live = list(noises(model, args.data)), list(live_noises(model, args.data))
+        answered = [(name, result) for name, result in (*quiet, *live) if result.text]
         table(
             [
                 ("noise: recordings and 3 s pieces", f"{len(quiet)}"),
-                ("noise: answered", f"{len(answered)}"),
+                ("noise: answered", f"{sum(bool(result.text) for _, result in quiet)}"),
+                ("noise: utterances after voice activity detection", f"{len(live)}"),
+                ("noise: answered of these", f"{sum(bool(result.text) for _, result in live)}"),
             ]
         )
         for name, result in answered if args.show else ():
