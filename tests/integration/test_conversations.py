@@ -124,17 +124,19 @@ def test_lost_packets_cost_little(
 
 
 def test_a_recogniser_killed_while_one_speaks_costs_nothing(server: Running) -> None:
+    text = "how much time is left on the pasta timer please"
+
     async def main() -> tuple[Report, Report]:
         async with talker(server) as (one, _):
             async with asyncio.TaskGroup() as tasks:
-                speaking = tasks.create_task(one.say(clip("how much time is left on the pasta timer please")))
+                speaking = tasks.create_task(one.say(clip(text)))
                 while not one._log.stable:
                     await one._change()
                 worker_of(server).kill()
             return speaking.result(), await one.say(clip("turn off the kitchen lights"))
 
     broken, after = asyncio.run(main())
-    assert broken.transcript == "how much time is left on the pasta timer please"
+    assert broken.transcript == text
     assert after.transcript == "turn off the kitchen lights"
     assert after.status == "answered"
 
