@@ -23,6 +23,8 @@ class Conversation:
     history: History = field(default_factory=History)
     speakers: list[Speaker] = field(default_factory=list[Speaker])
     "Sessions connected to it, the newest last."
+    language: str | None = None
+    "Spoken in it last: what is said unasked, or over a connection that names none, is in it too."
 
 
 class Conversations:

@@ -55,8 +55,6 @@ class Responding:
         "A response that waits for the words of the audio that was just committed."
         self._unanswered: Turn | None = None
         "Words without an answer yet: the client has to ask for it, or the user goes on speaking."
-        self._language: str | None = None
-        "In which the user was heard last: what is said unasked is said in it, too."
 
     # What clients ask for.
 
@@ -117,7 +115,7 @@ class Responding:
 
     def understood(self, turn: Turn, result: AsrResult) -> None:
         if result.text:
-            self._language = result.language
+            self._conversation.language = result.language
             self.put_aside()
             self._unanswered = turn
             self.decide()
@@ -220,7 +218,8 @@ class Responding:
     ) -> Answer:
         """Settings count at the moment when the answer begins."""
         settings, engines = self._settings(), self._engines
-        language = settings.language or self._language or engines.default_language
+        language = settings.language or self._conversation.language or engines.default_language
+        self._conversation.language = language
         plan = AnswerPlan(
             turn=turn,
             modality=request.modality or settings.modality,

@@ -120,12 +120,14 @@ class EchoLlm:
         self.word_s, self.ending = word_s, ending
         self.closed_early = 0
         self.asked: list[list[Message]] = []
+        self.languages_asked: list[str] = []
         self.fails = False
 
     async def reply(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec], *, language: str
     ) -> AsyncGenerator[TextDelta | ToolCall, None]:
         self.asked.append(list(messages))
+        self.languages_asked.append(language)
         last = messages[-1] if messages else Message("user", "nothing")
         if self.fails:
             raise EngineError("llm", "echo", "fails on purpose")

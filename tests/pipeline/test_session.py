@@ -25,6 +25,7 @@ from core.events import (
     TranscriptionFailed,
     TurnTraced,
 )
+from core.ids import new_id
 from core.items import MessageItem, TextPart
 from pipeline.playout import PacedBy
 from pipeline.session import Session
@@ -344,6 +345,26 @@ def test_a_conversation_outlives_its_connection() -> None:
 
     run_virtual(main())
     assert [m.text for m in world.llm.asked[0]] == ["one", "two"]
+
+
+def test_a_conversation_goes_on_in_its_language() -> None:
+    world = World()
+
+    async def main() -> None:
+        sessions = Sessions(world.surroundings(), world.conversations, max_sessions=1)
+        conversation_id = None
+        for language in (None, "de", None):
+            settings = SessionSettings(modality="text", language=language)
+            async with sessions.open(
+                settings, paced_by="client", conversation_id=conversation_id
+            ) as session:
+                conversation_id = session.conversation_id
+                session.add_item(MessageItem(new_id("item"), "user", (TextPart("one"),)))
+                session.create_response(ResponseRequest())
+                await asyncio.sleep(1)
+
+    run_virtual(main())
+    assert world.llm.languages_asked == ["en", "de", "de"]
 
 
 def test_ten_sessions_at_once_do_not_cross() -> None:
