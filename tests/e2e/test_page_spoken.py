@@ -48,8 +48,12 @@ def test_turn_on_the_kitchen_lights(server: Running, tmp_path: Path) -> None:
         expect(page.get_by_test_id("live-stable")).to_contain_text("turn on")
         before = energy(page)
         turn = page.get_by_test_id("turn").first
-        expect(turn.get_by_test_id("said")).to_contain_text("turn on the kitchen lights")
-        expect(turn.get_by_test_id("reply")).to_contain_text("Turned on the kitchen lights")
+        expect(turn.get_by_test_id("said")).to_contain_text(
+            re.compile("turn on the kitchen lights?")
+        )
+        expect(turn.get_by_test_id("reply")).to_contain_text(
+            re.compile("Turned on the kitchen lights?")
+        )
         expect(lamp).to_have_attribute("data-state", "on")
         is_in(page, "speaking")
         is_in(page, "listening")
@@ -93,8 +97,10 @@ def test_speaking_over_the_answer_stops_it(server: Running, tmp_path: Path) -> N
         assert "I can switch lights" in heard
         assert "tell the time" not in heard  # the end of the answer, which nobody heard
         second = page.get_by_test_id("turn").nth(1)
-        expect(second.get_by_test_id("said")).to_contain_text("turn off the kitchen lights")
-        expect(second.get_by_test_id("reply")).to_contain_text("kitchen lights")
+        expect(second.get_by_test_id("said")).to_contain_text(
+            re.compile("turn off the kitchen lights?")
+        )
+        expect(second.get_by_test_id("reply")).to_contain_text(re.compile("kitchen lights?"))
 
 
 def test_a_human_voice(server: Running, tmp_path: Path) -> None:
