@@ -123,6 +123,17 @@ class EngineConfig(Section, frozen=True):
 class AsrConfig(EngineConfig, frozen=True):
     """Speech recognition; sessions may choose among several."""
 
+    workers: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=64,
+            description=(
+                "Processes that run the chosen engine; each takes its own memory. 0: as suits it."
+            ),
+        ),
+    ] = 0
+
     also: Annotated[
         Names,
         Meta(description="Further engines that sessions may ask for; each takes its own memory."),

@@ -17,7 +17,7 @@ from pipeline.settings import DEFAULT
 from pipeline.tools import Toolbox
 from server.config import Config
 from server.survey import Survey, choose_one, choose_recognisers, survey
-from serving.choose import KINDS, Choice
+from serving.choose import KINDS, Choice, worker_count
 from serving.pools.process import ProcessWorker
 from serving.scheduler import AsrScheduler, Priority
 from web.engines import EngineChoice, EngineOffer, EnginesReport
@@ -122,8 +122,14 @@ async def running(
     choices = {kind: choose_one(config, kind, found) for kind in KINDS}
     for choice in (*recognisers[1:], *choices.values()):
         logger.info("%s: %s (%s)", choice.kind, choice.name, choice.why)
-    workers = [ProcessWorker("asr", c.name, _asr_options(c, toolbox), metrics) for c in recognisers]
-    schedulers = [AsrScheduler([worker], clock, metrics) for worker in workers]
+    pools = [
+        [
+            ProcessWorker("asr", c.name, _asr_options(c, toolbox), metrics, index)
+            for index in range(_worker_count(config, c, choices["asr"], found))
+        ]
+        for c in recognisers
+    ]
+    schedulers = [AsrScheduler(pool, clock, metrics) for pool in pools]
     async with asyncio.TaskGroup() as tasks:
         serving = [tasks.create_task(one.run(), name="asr") for one in schedulers]
         vad, llm, tts, infos = await asyncio.gather(
@@ -137,9 +143,17 @@ async def running(
             for choice, info, scheduler in zip(recognisers, infos, schedulers, strict=True)
         }
         serving.append(tasks.create_task(_warm_others(llm, config.language, toolbox), name="warm"))
+        workers = [worker for pool in pools for worker in pool]
         yield Engines(vad, asr, llm, tts, choices, workers, found)
         for task in serving:
             task.cancel()
+
+
+def _worker_count(config: Config, choice: Choice, chosen: Choice, found: Survey) -> int:
+    """The configured number is the chosen engine's; others are there for comparison."""
+    if choice.name != chosen.name:
+        return 1
+    return config.asr.workers or worker_count(choice.name, found.hardware)
 
 
 async def _warm_others(llm: Llm, language: str, toolbox: Toolbox) -> None:

@@ -31,6 +31,9 @@ WHISPER_FILES = ("config.json", "model.bin", "tokenizer.json")
 FIXTURES = ("whisper-nano",)
 "Knows two hundred words of one synthetic voice: for tests, whoever puts it where."
 
+ONE_AT_A_TIME = ("pocketsphinx",)
+"Recognisers of one thread."
+
 GPU_GB = 6.0
 "From here on a GPU holds the largest Whisper beside everything else."
 
@@ -144,3 +147,12 @@ def _room(hardware: Hardware) -> tuple[float, str]:
     if hardware.cores >= 4 and hardware.memory_gb >= 4:
         return 200.0, machine  # base
     return 100.0, machine  # tiny
+
+
+def worker_count(name: str, hardware: Hardware) -> int:
+    """Processes for a recogniser, where nothing is configured.
+
+    PocketSphinx decodes one utterance at a time, and what is no command for seconds; a second
+    process keeps that from the other sessions. Whisper uses all cores from one process.
+    """
+    return min(2, hardware.cores) if name in ONE_AT_A_TIME else 1

@@ -7,6 +7,7 @@ priority first, up to the model's batch size.
 import asyncio
 import heapq
 import logging
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -63,6 +64,10 @@ class AsrScheduler:
         self._clock, self._metrics = clock, metrics
         self._queues: list[list[_Waiting]] = [[] for _ in workers]
         self._wake = [asyncio.Event() for _ in workers]
+        self._running = [0 for _ in workers]
+        "Requests that each worker has taken."
+        self._homes: dict[str, int] = {}
+        "Utterance -> the worker that keeps its decoder state; until it is final or forgotten."
         self._order = 0
         self._info: AsrInfo | None = None
 
@@ -99,7 +104,7 @@ class AsrScheduler:
         """
         if self.waiting >= MAX_WAITING:
             self._make_room(priority)
-        index = self._index_of(item.utterance)
+        index = self._home_of(item.utterance)
         self._order += 1
         answer: asyncio.Future[AsrResult] = asyncio.get_running_loop().create_future()
         waiting = _Waiting(priority, self._order, item, answer, self._clock.now())
@@ -107,7 +112,10 @@ class AsrScheduler:
         self._wake[index].set()
         try:
             async with asyncio.timeout(DEADLINE_S):
-                return await answer
+                result = await answer
+            if item.is_final:
+                self._homes.pop(item.utterance, None)
+            return result
         except TimeoutError:
             why = f"no answer in {DEADLINE_S:.0f} s"
             raise EngineTimeout("asr", self.info.name, why) from None
@@ -118,7 +126,9 @@ class AsrScheduler:
 
     def forget(self, utterance: str) -> None:
         """The utterance came to nothing: free what a worker keeps for it."""
-        self._workers[self._index_of(utterance)].forget(utterance)
+        index = self._homes.pop(utterance, None)
+        if index is not None:
+            self._workers[index].forget(utterance)
 
     def _make_room(self, priority: Priority) -> None:
         """Refuse the newcomer, or what is less urgent: partials are the first thing to go."""
@@ -136,9 +146,18 @@ class AsrScheduler:
         if not last.answer.done():
             last.answer.set_exception(busy)
 
-    def _index_of(self, utterance: str) -> int:
-        """An utterance stays with one worker, which may keep its decoder state."""
-        return hash(utterance) % len(self._workers)
+    def _home_of(self, utterance: str) -> int:
+        """An utterance stays with one worker; a new one goes where least is to do, so that one
+        session's long decode does not make the others wait."""
+        index = self._homes.get(utterance)
+        if index is None:
+            open_ = Counter(self._homes.values())
+            index = min(range(len(self._workers)), key=lambda i: (self._load(i), open_[i]))
+            self._homes[utterance] = index
+        return index
+
+    def _load(self, index: int) -> int:
+        return len(self._queues[index]) + self._running[index]
 
     async def _serve(self, index: int) -> None:
         worker = self._workers[index]
@@ -150,6 +169,7 @@ class AsrScheduler:
                 self._metrics.observe("earshot_asr_queue_seconds", now - waiting.since)
             self._metrics.count("earshot_asr_batches")
             self._metrics.count("earshot_asr_items", len(batch))
+            self._running[index] = len(batch)
             try:
                 results = await worker.decode([waiting.item for waiting in batch])
             except EngineError as exc:
@@ -159,6 +179,8 @@ class AsrScheduler:
                     if not waiting.answer.done():
                         waiting.answer.set_exception(exc)
                 continue
+            finally:
+                self._running[index] = 0
             self._metrics.observe("earshot_asr_compute_seconds", self._clock.now() - now)
             for waiting, result in zip(batch, results, strict=True):
                 if not waiting.answer.done():

@@ -145,7 +145,8 @@ def test_a_recogniser_killed_while_one_speaks_costs_nothing(server: Running) -> 
                 speaking = tasks.create_task(one.say(clip(text)))
                 while not one._log.stable:
                     await one._change()
-                worker_of(server).kill()
+                for worker in workers_of(server):
+                    worker.kill()
             return speaking.result(), await one.say(clip("turn off the kitchen lights"))
 
     broken, after = asyncio.run(main())
@@ -178,10 +179,12 @@ def test_a_recogniser_killed_at_its_work_costs_one_turn(server: Running) -> None
 
             await socket.send_json({"type": "session.update", "session": manual})
             await until("session.updated")
-            worker = worker_of(server)
-            worker.suspend()
+            workers = workers_of(server)
+            for worker in workers:
+                worker.suspend()
             await commit(short)
-            worker.kill()
+            for worker in workers:
+                worker.kill()
             words = "conversation.item.input_audio_transcription"
             told = await until("error", f"{words}.failed", f"{words}.completed")
             assert (told["type"], told["error"]["code"]) == (f"{words}.failed", "engine_crashed")
@@ -195,12 +198,13 @@ def encoded(pcm: Pcm) -> str:
     return base64.b64encode(pcm.astype("<i2").tobytes()).decode()
 
 
-def worker_of(server: Running) -> psutil.Process:
-    """The recogniser's process, once it is there and ready."""
+def workers_of(server: Running) -> list[psutil.Process]:
+    """The recogniser's processes, once they are there and ready."""
     with urlopen(f"{server.url}/health") as health:
         assert health.status == 200
-    (worker,) = psutil.Process(server.process.pid).children()
-    return worker
+    workers: list[psutil.Process] = psutil.Process(server.process.pid).children()
+    assert workers
+    return workers
 
 
 def test_a_vanished_client_frees_its_session(server: Running) -> None:

@@ -65,7 +65,7 @@ def test_sessions_may_choose_among_recognisers_and_a_killed_one_comes_back(tmp_p
             "pocketsphinx",
         }
         workers = psutil.Process(server.process.pid).children()
-        assert len(workers) == 2
+        assert len(workers) == 2  # one each: Whisper has all cores, the other is for comparison
         for worker in workers:
             worker.kill()
             psutil.wait_procs([worker], timeout=10)

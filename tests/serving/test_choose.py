@@ -7,7 +7,15 @@ import pytest
 
 from core.errors import EngineMissing
 from engines.registry import Available
-from serving.choose import WHISPER_FILES, Wanted, Weights, choose, find_whisper
+from serving.choose import (
+    WHISPER,
+    WHISPER_FILES,
+    Wanted,
+    Weights,
+    choose,
+    find_whisper,
+    worker_count,
+)
 from serving.hardware import Gpu, Hardware, parse_gpus
 
 TINY = Weights(Path("m/faster-whisper-tiny"), 75)
@@ -99,3 +107,11 @@ def test_only_whole_models_of_the_folder_count(tmp_path: Path) -> None:
 def test_gpus_are_read_from_the_drivers_lines() -> None:
     listed = "NVIDIA H200, 143771, 143000, 9.0\nbroken line\nX, [N/A], [N/A], 7.5\n"
     assert parse_gpus(listed) == (Gpu("NVIDIA H200", 143771 / 1024, 143000 / 1024, "9.0"),)
+
+
+@pytest.mark.parametrize(
+    ("name", "cores", "count"),
+    [("pocketsphinx", 1, 1), ("pocketsphinx", 2, 2), ("pocketsphinx", 64, 2), (WHISPER, 64, 1)],
+)
+def test_recognisers_of_one_thread_get_a_second_process(name: str, cores: int, count: int) -> None:
+    assert worker_count(name, Hardware(cores, 16.0)) == count

@@ -110,6 +110,34 @@ def test_cancelling_gives_the_place_up() -> None:
     assert worker.batches == [["running"], ["next"]]
 
 
+def test_a_new_utterance_goes_where_least_is_to_do_and_stays_there() -> None:
+    workers = [Worker(max_batch=1), Worker(max_batch=1)]
+
+    async def main() -> None:
+        scheduler = AsrScheduler(workers, LoopClock(), Counts())
+        async with asyncio.TaskGroup() as tasks:
+            serving = tasks.create_task(scheduler.run())
+            await scheduler.ready()
+            long = tasks.create_task(scheduler.decode(item("long"), Priority.FINAL))
+            await asyncio.sleep(0.01)
+            for _ in range(3):  # partials of one utterance, beside the long decode
+                part = AsrItem("spoken", np.zeros(160, np.int16), is_final=False)
+                await scheduler.decode(part, Priority.PARTIAL)
+            await long
+            await scheduler.decode(item("spoken"), Priority.FINAL)
+            scheduler.forget("spoken")
+            open_ = AsrItem("open", np.zeros(160, np.int16), is_final=False)
+            await scheduler.decode(open_, Priority.PARTIAL)
+            scheduler.forget("open")
+            scheduler.forget("open")
+            serving.cancel()
+
+    run_virtual(main())
+    assert workers[0].batches[0] == ["long"]
+    assert workers[1].batches == [["spoken"]] * 4
+    assert workers[0].forgotten + workers[1].forgotten == ["open"]  # a final one is forgotten
+
+
 def test_a_crash_fails_its_batch_only() -> None:
     worker = Worker(max_batch=2)
     worker.crashes = 1
