@@ -68,12 +68,13 @@ class Engines:
     llm: Llm
     tts: Tts
     choices: Mapping[Kind, Choice]
-    _workers: Sequence[ProcessWorker] = field(repr=False)
+    _pools: Sequence[Sequence[ProcessWorker]] = field(repr=False)
+    "Each recogniser's workers."
     _survey: Survey = field(repr=False)
 
     def is_loaded(self) -> bool:
         """Whether every model is there now; a crashed one comes back."""
-        return all(worker.is_ready for worker in self._workers)
+        return all(any(worker.is_ready for worker in pool) for pool in self._pools)
 
     def names(self) -> Mapping[str, str]:
         """Kind -> the engine that serves it."""
@@ -143,8 +144,7 @@ async def running(
             for choice, info, scheduler in zip(recognisers, infos, schedulers, strict=True)
         }
         serving.append(tasks.create_task(_warm_others(llm, config.language, toolbox), name="warm"))
-        workers = [worker for pool in pools for worker in pool]
-        yield Engines(vad, asr, llm, tts, choices, workers, found)
+        yield Engines(vad, asr, llm, tts, choices, pools, found)
         for task in serving:
             task.cancel()
 

@@ -38,6 +38,9 @@ class Priority(IntEnum):
 class AsrWorker(Protocol):
     """A place where the model runs: `pools.process.ProcessWorker`, later others."""
 
+    @property
+    def is_ready(self) -> bool: ...
+
     async def run(self) -> None: ...
 
     async def ready(self) -> AsrInfo: ...
@@ -86,15 +89,14 @@ class AsrScheduler:
     async def run(self) -> None:
         """Serve until cancelled. Raises EngineMissing when the model cannot be loaded at all."""
         async with asyncio.TaskGroup() as tasks:
-            for index, worker in enumerate(self._workers):
-                tasks.create_task(worker.run(), name=f"asr-worker-{index}")
+            for index in range(len(self._workers)):
+                tasks.create_task(self._run_worker(index), name=f"asr-worker-{index}")
                 tasks.create_task(self._serve(index), name=f"asr-serve-{index}")
 
     async def ready(self) -> AsrInfo:
-        """Wait until every worker has loaded the model."""
-        infos = [await worker.ready() for worker in self._workers]
-        self._info = infos[0]
-        return infos[0]
+        """Wait until the model is loaded; further workers join when they have it, too."""
+        self._info = await self._workers[0].ready()
+        return self._info
 
     async def decode(self, item: AsrItem, priority: Priority) -> AsrResult:
         """One item, when its turn comes. Cancelling the call gives its place up.
@@ -152,12 +154,21 @@ class AsrScheduler:
         index = self._homes.get(utterance)
         if index is None:
             open_ = Counter(self._homes.values())
-            index = min(range(len(self._workers)), key=lambda i: (self._load(i), open_[i]))
+            index = min(
+                range(len(self._workers)),
+                key=lambda i: (not self._workers[i].is_ready, self._load(i), open_[i]),
+            )
             self._homes[utterance] = index
         return index
 
     def _load(self, index: int) -> int:
         return len(self._queues[index]) + self._running[index]
+
+    async def _run_worker(self, index: int) -> None:
+        """The first loads alone: on few cores side by side would make everybody wait longer."""
+        if index > 0:
+            await self._workers[0].ready()
+        await self._workers[index].run()
 
     async def _serve(self, index: int) -> None:
         worker = self._workers[index]

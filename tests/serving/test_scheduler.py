@@ -22,6 +22,11 @@ class Worker:
         self.crashes = 0
         self.forgotten: list[str] = []
         self.missing = False
+        self.is_down = False
+
+    @property
+    def is_ready(self) -> bool:
+        return not (self.missing or self.is_down)
 
     async def run(self) -> None:
         if self.missing:
@@ -136,6 +141,24 @@ def test_a_new_utterance_goes_where_least_is_to_do_and_stays_there() -> None:
     assert workers[0].batches[0] == ["long"]
     assert workers[1].batches == [["spoken"]] * 4
     assert workers[0].forgotten + workers[1].forgotten == ["open"]  # a final one is forgotten
+
+
+def test_a_worker_that_is_not_there_gets_nothing_new() -> None:
+    workers = [Worker(max_batch=1), Worker(max_batch=1)]
+
+    async def main() -> None:
+        scheduler = AsrScheduler(workers, LoopClock(), Counts())
+        async with asyncio.TaskGroup() as tasks:
+            serving = tasks.create_task(scheduler.run())
+            await scheduler.ready()
+            workers[1].is_down = True
+            await asyncio.gather(
+                *(scheduler.decode(item(name), Priority.FINAL) for name in ("a", "b"))
+            )
+            serving.cancel()
+
+    run_virtual(main())
+    assert workers[0].batches == [["a"], ["b"]]
 
 
 def test_a_crash_fails_its_batch_only() -> None:
