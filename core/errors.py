@@ -10,9 +10,11 @@ EarshotError
 │   ├── Conflict           right request, wrong moment
 │   └── TooLarge           above a named limit
 ├── Overloaded             no room now; carries when to come back
+│   └── Superseded         no room came before a newer request of the same utterance did
 └── EngineError            an engine failed; the turn is lost, the session lives
     ├── EngineMissing      not installed, or its weights are not there
     ├── EngineCrashed      its worker process died or hung; it is being restarted
+    ├── EngineUnreachable  nobody answers where it is served, or the connection broke
     └── EngineTimeout      no answer within its deadline
 """
 
@@ -77,6 +79,13 @@ class Overloaded(EarshotError):
         self.retry_after_s = retry_after_s
 
 
+class Superseded(Overloaded):
+    """Nothing to try again: the newer request covers it."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, retry_after_s=0, code="superseded")
+
+
 class EngineError(EarshotError):
     """`stage` is vad, asr, llm, tts or tool; `engine` its configured name."""
 
@@ -84,7 +93,7 @@ class EngineError(EarshotError):
 
     def __init__(self, stage: str, engine: str, detail: str = "failed") -> None:
         super().__init__(f"{stage} engine {engine!r}: {detail}")
-        self.stage, self.engine = stage, engine
+        self.stage, self.engine, self.detail = stage, engine, detail
 
 
 class EngineMissing(EngineError):
@@ -96,6 +105,20 @@ class EngineCrashed(EngineError):
     retryable = True
 
 
+class EngineUnreachable(EngineError):
+    code = "engine_unreachable"
+    retryable = True
+
+
 class EngineTimeout(EngineError):
     code = "engine_timeout"
     retryable = True
+
+
+def first_error(group: BaseExceptionGroup[EarshotError]) -> EarshotError:
+    """The first error of a group: later ones are its echo."""
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    assert isinstance(error, EarshotError)
+    return error

@@ -8,6 +8,7 @@ at any point. Playout events come when sound really starts and stops, TurnTraced
 sound, or when a turn ends without.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -15,8 +16,9 @@ from core.audio import Pcm
 from core.items import Item
 
 Modality = Literal["text", "audio"]
-ResponseStatus = Literal["in_progress", "completed", "cancelled", "failed"]
+ResponseStatus = Literal["in_progress", "completed", "cancelled", "failed", "incomplete"]
 CancelReason = Literal["turn_detected", "client_cancelled"]
+CutReason = CancelReason | Literal["max_output_tokens"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,16 @@ class InputCommitted:
 
 
 @dataclass(frozen=True, slots=True)
+class TimeoutTriggered:
+    """The user said nothing for so long that the assistant goes on."""
+
+    item_id: str
+    "The empty item that stands for the silence."
+    audio_start_ms: int
+    audio_end_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class InputCleared:
     pass
 
@@ -70,6 +82,18 @@ class ItemTruncated:
 
 
 @dataclass(frozen=True, slots=True)
+class ItemDeleted:
+    item_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ItemRetrieved:
+    """A client asked what it is now."""
+
+    item: Item
+
+
+@dataclass(frozen=True, slots=True)
 class HypothesisChanged:
     """Words while they are spoken. `stable` only grows; `unstable` may change."""
 
@@ -87,6 +111,8 @@ class Transcribed:
     "Empty when it was noise."
     audio_s: float
     language: str
+    logprobs: tuple[tuple[bytes, float], ...] | None = None
+    "The tokens' texts and log probabilities, when asked for and known."
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +131,25 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
+class ResponseTerms:
+    """What was asked of one response, as its events repeat it."""
+
+    in_conversation: bool = True
+    "False: out of band; its items are not added to the conversation."
+    metadata: Mapping[str, str] | None = None
+    max_output_tokens: int | None = None
+    voice: str | None = None
+    "None: the session's."
+
+
+AS_USUAL = ResponseTerms()
+
+
+@dataclass(frozen=True, slots=True)
 class ResponseCreated:
     response_id: str
     modality: Modality
+    terms: ResponseTerms = AS_USUAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,10 +197,11 @@ class ResponseDone:
     status: ResponseStatus
     modality: Modality
     output: tuple[Item, ...] = ()
-    reason: CancelReason | None = None
+    reason: CutReason | None = None
     error_code: str | None = None
     error_message: str | None = None
     usage: Usage = field(default_factory=Usage)
+    terms: ResponseTerms = AS_USUAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +226,8 @@ class StageSpan:
     stage: Literal["endpoint_wait", "asr", "llm", "tts", "playout"]
     start_ms: float
     end_ms: float
+    is_speculative: bool = False
+    "It began before the turn was over."
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +241,8 @@ class TurnTraced:
     stages: tuple[StageSpan, ...]
     response_latency_ms: float | None
     "End of speech to first sound (or first text): the number we sell."
+    marks: Mapping[str, float] = field(default_factory=dict[str, float])
+    "Moment (`pipeline.turn.Mark`) -> ms from the end of speech."
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,10 +258,13 @@ SessionEvent = (
     | SpeechStopped
     | SpeechDiscarded
     | InputCommitted
+    | TimeoutTriggered
     | InputCleared
     | ItemAdded
     | ItemDone
     | ItemTruncated
+    | ItemDeleted
+    | ItemRetrieved
     | HypothesisChanged
     | Transcribed
     | TranscriptionFailed

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
 JSON = "application/json"
 
@@ -42,3 +42,7 @@ class Route:
     "Stable codes this operation may answer with, beside those of every operation."
     is_public: bool = False
     "True: answered without a key."
+    admits: Callable[[str], bool] | None = None
+    "Whether this bearer token opens it, beside the server's key; None: none does."
+    max_body_bytes: int | None = None
+    "Largest body by its Content-Length; None: the server's own limit."

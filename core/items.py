@@ -52,4 +52,11 @@ class FunctionOutputItem:
     output: str
 
 
+@dataclass(frozen=True, slots=True)
+class ItemReference:
+    """Stands for an item that the conversation has."""
+
+    id: str
+
+
 Item = MessageItem | FunctionCallItem | FunctionOutputItem

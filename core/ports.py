@@ -60,16 +60,27 @@ class ToolSpec:
     "JSON Schema of the arguments; `enum`s carry the names that exist (areas, devices)."
     is_read_only: bool = False
     "May run before the turn is confirmed."
+    timeout_s: float | None = None
+    "How long a call may take; None: as long as tools do."
+    checks_arguments: bool = False
+    "Its provider checks them itself: more leniently than the schema, or with codes of its own."
+    fallback_name: str = ""
+    "What it is called when another tool has its name already; empty: the other one hides it."
 
 
 class ToolProvider(Protocol):
     """A source of tools: built-in skills, Home Assistant, a device's own, an MCP server."""
 
-    def tools(self, context: ToolContext) -> Sequence[ToolSpec]: ...
+    def tools(self, context: ToolContext) -> Sequence[ToolSpec]:
+        """Asked every turn: the same object as before says that nothing has changed."""
+        ...
 
     async def call(
         self, name: str, arguments: Mapping[str, Any], context: ToolContext
-    ) -> ToolOutcome: ...
+    ) -> ToolOutcome:
+        """`name` as in the spec. Cancelled when the user interrupts or it takes too long. Raises
+        EarshotError: its code and message become the result."""
+        ...
 
 
 class Announcer(Protocol):

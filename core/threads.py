@@ -1,0 +1,34 @@
+"""Blocking calls beside the event loop."""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+async def in_thread(call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    """As `asyncio.to_thread`, but never ends before the call: what it uses may then be closed.
+
+    Cancelling takes as long as the call; give it short ones.
+    """
+    loop = asyncio.get_running_loop()
+    running = loop.run_in_executor(None, partial(call, *args, **kwargs))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await _ended(running)
+        raise
+
+
+async def _ended(running: asyncio.Future[T]) -> None:
+    """Wait, whatever happens; how it ends is nobody's business any more."""
+    while not running.done():
+        try:
+            await asyncio.wait([running])
+        except asyncio.CancelledError:
+            continue
+    if not running.cancelled():
+        running.exception()
