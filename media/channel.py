@@ -1,4 +1,4 @@
-"""The data channel `oai-events`: text both ways, with a bound on what a slow peer may pile up."""
+"""The data channel for events: text both ways, with a bound on what a slow peer may pile up."""
 
 from collections.abc import Callable
 
@@ -29,17 +29,19 @@ class EventChannel:
         on_lagging: Callable[[], None],
         on_too_large: Callable[[], None],
         max_buffered_bytes: int = MAX_BUFFERED_BYTES,
+        label: str = CHANNEL_LABEL,
     ) -> None:
         self._on_open, self._on_message = on_open, on_message
         self._on_closed, self._on_lagging = on_closed, on_lagging
         self._on_too_large = on_too_large
         self._max_buffered_bytes = max_buffered_bytes
+        self._label = label
         self._channel: RTCDataChannel | None = None
         self._early: list[str] = []
 
     def attach(self, channel: RTCDataChannel) -> None:
-        """Use this channel. Another label, or a second channel, is closed."""
-        if channel.label != CHANNEL_LABEL or self._channel is not None:
+        """Use this channel. Another label (of ours, "" is any), or a second one, is closed."""
+        if (self._label and channel.label != self._label) or self._channel is not None:
             channel.close()
             return
         self._channel = channel

@@ -1,4 +1,8 @@
-"""Jitter buffer for live audio: it gives up on a late packet instead of waiting for it."""
+"""Reorders live audio: it gives up on a late packet instead of waiting for it.
+
+Whoever listens to it is a recogniser, or a player with a buffer of its own: nobody needs packets
+at even intervals, so none is held that is next in order.
+"""
 
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -27,11 +31,11 @@ class JitterStats:
 
 
 class JitterBuffer(Generic[T]):
-    """Holds up to `depth` packets. One packet in, at most one out, in order.
+    """Holds up to `depth` packets, and only those behind a gap.
 
-    So the delay is `depth` packets, always: a loss costs the lost packet and nothing else. It has
-    no clock: packets held wait for the next arrival, so n losses in a row make them n packets
-    late, once.
+    Without loss it delays nothing; a lost packet delays those behind it until `depth` of them are
+    there, once. It has no clock: packets held wait for the next arrival, so that n losses in a row
+    cost n packets' time.
     """
 
     def __init__(self, depth: int) -> None:
@@ -45,8 +49,8 @@ class JitterBuffer(Generic[T]):
     def __len__(self) -> int:
         return len(self._held)
 
-    def push(self, sequence_number: int, packet: T) -> T | None:
-        """Take the packet; return the one that is due, if any."""
+    def push(self, sequence_number: int, packet: T) -> list[T]:
+        """Take the packet; return those that are due, in order."""
         if self._next is None:
             self._restart(sequence_number)
         elif sequence_number == self._suspect:
@@ -55,17 +59,21 @@ class JitterBuffer(Generic[T]):
         elif not self._is_near(sequence_number):  # one stray packet is not yet a restart
             self._suspect = (sequence_number + 1) & 0xFFFF
             self.stats.late += 1
-            return None
+            return []
         elif distance(sequence_number, self._next) < 0 or sequence_number in self._held:
             self.stats.late += 1
-            return None
+            return []
         self._suspect = None
         if distance(sequence_number, self._newest) < 0:
             self.stats.reordered += 1
         else:
             self._newest = sequence_number
         self._held[sequence_number] = packet
-        return self._due()
+        return self._due(self._depth)
+
+    def drain(self) -> list[T]:
+        """All that is held, in order: the sender paused, so no arrival will release it."""
+        return self._due(0)
 
     def _restart(self, sequence_number: int) -> None:
         self._held.clear()
@@ -74,14 +82,20 @@ class JitterBuffer(Generic[T]):
     def _is_near(self, sequence_number: int) -> bool:
         return -MAX_MISORDER <= distance(sequence_number, self._newest) <= MAX_DROPOUT
 
-    def _due(self) -> T | None:
-        if len(self._held) <= self._depth or self._next is None:
-            return None
-        origin = self._next
-        following = min(self._held, key=lambda held: distance(held, origin))
-        self.stats.lost += distance(following, origin)
-        self._next = (following + 1) & 0xFFFF
-        return self._held.pop(following)
+    def _due(self, depth: int) -> list[T]:
+        """What is next in order; then, as long as more than `depth` wait, what is behind a gap."""
+        due: list[T] = []
+        while self._held and self._next is not None:
+            if self._next not in self._held:
+                if len(self._held) <= depth:
+                    break
+                origin = self._next
+                following = min(self._held, key=lambda held: distance(held, origin))
+                self.stats.lost += distance(following, origin)
+                self._next = following
+            due.append(self._held.pop(self._next))
+            self._next = (self._next + 1) & 0xFFFF
+        return due
 
 
 def distance(a: int, b: int) -> int:

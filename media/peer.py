@@ -10,79 +10,33 @@ aiortc starts tasks of its own; `run` (or `close`) ends them all within CLOSE_TI
 
 import asyncio
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from enum import StrEnum
-from types import TracebackType
+from collections.abc import Callable, Iterable
 
-from aiortc import RTCPeerConnection, RTCRtpSender, RTCRtpTransceiver, RTCSessionDescription
+from aiortc import (
+    RTCIceTransport,
+    RTCPeerConnection,
+    RTCRtpSender,
+    RTCRtpTransceiver,
+    RTCSessionDescription,
+)
 from aiortc.exceptions import InternalError, InvalidStateError, OperationError
 
-from core.audio import ASR_RATE_HZ, AudioFrame
+from core.audio import AudioFrame
 from core.errors import Conflict, RequestError
-from media.channel import CHANNEL_LABEL, MAX_BUFFERED_BYTES, EventChannel
-from media.ice import IceSettings, fall_back_to_loopback
-from media.opus import OPUS_RATE_HZ, OpusSettings
+from media.channel import EventChannel
+from media.guarded import Guard
+from media.ice_candidates import candidates_in, read_candidate
+from media.ice_gather import gather_with, has_ended
+from media.peer_settings import CloseReason, PeerCallbacks, PeerSettings
 from media.sdp import SDP_ERRORS, checked_sdp
 from media.tracks import SourceTrack, TrackSource, tap
+
+__all__ = ["CloseReason", "Peer", "PeerCallbacks", "PeerSettings"]
 
 logger = logging.getLogger(__name__)
 
 CLOSE_TIMEOUT_S = 5
 "aiortc closes in milliseconds; only an unreachable TURN server can hold it up."
-
-
-class CloseReason(StrEnum):
-    CLOSED = "closed"
-    "We closed it."
-    REMOTE_CLOSED = "remote_closed"
-    CONNECT_TIMEOUT = "connect_timeout"
-    CONNECT_FAILED = "connect_failed"
-    "ICE or DTLS failed."
-    CONNECTION_LOST = "connection_lost"
-    "Nothing came for vanished_timeout_s, or ICE consent expired."
-    LAGGING = "lagging"
-    "It did not take our events."
-    EVENT_TOO_LARGE = "event_too_large"
-    "We had an event above what it takes (256 KiB in browsers), and may not lose one."
-
-
-@dataclass(frozen=True, slots=True)
-class PeerSettings:
-    ice: IceSettings = field(default_factory=IceSettings)
-    opus: OpusSettings = field(default_factory=OpusSettings)
-    playout_rate_hz: int = OPUS_RATE_HZ
-    "Rate of the frames that `pull` returns: 8, 12, 16, 24 or 48 kHz, as Opus takes them."
-    listen_rate_hz: int = ASR_RATE_HZ
-    "Rate of the frames given to `on_frame`."
-    jitter_depth: int = 1
-    "Packets held back so that reordered ones fit in; each costs 20 ms."
-    connect_timeout_s: float = 15
-    "From `run` until media flows. Browsers give up ICE after 15 s."
-    vanished_timeout_s: float = 15
-    "A living peer sends at least RTCP every 5 s, muted or not."
-    max_buffered_bytes: int = MAX_BUFFERED_BYTES
-
-
-def _nothing() -> None:
-    pass
-
-
-@dataclass(frozen=True, slots=True)
-class PeerCallbacks:
-    """Called in the event loop; none may block. An exception in one ends the peer (see `run`)."""
-
-    pull: Callable[[], AudioFrame | None]
-    "Once per 20 ms: the next 20 ms to play, mono at playout_rate_hz; None plays silence."
-    on_frame: Callable[[AudioFrame], None]
-    "Received audio, mono at listen_rate_hz, exactly 20 ms each, `start` without gaps."
-    on_message: Callable[[str | bytes], None]
-    on_open: Callable[[], None] = _nothing
-    "The event channel is open. A peer that brings no channel never calls it."
-    on_connected: Callable[[], None] = _nothing
-    "Media flows."
-    on_closed: Callable[[CloseReason], None] = lambda reason: None
-    "Once, when everything is freed."
 
 
 class Peer:
@@ -96,10 +50,11 @@ class Peer:
         self._channel = EventChannel(
             on_open=self._guarded(callbacks.on_open),
             on_message=self._on_message,
-            on_closed=lambda: self.stop(CloseReason.REMOTE_CLOSED),
+            on_closed=self._left,
             on_lagging=lambda: self.stop(CloseReason.LAGGING),
             on_too_large=lambda: self.stop(CloseReason.EVENT_TOO_LARGE),
             max_buffered_bytes=settings.max_buffered_bytes,
+            label=settings.channel_label,
         )
         self._pc.on("datachannel", self._channel.attach)
         self.source = TrackSource(settings.jitter_depth, settings.listen_rate_hz)
@@ -117,6 +72,10 @@ class Peer:
         """Why it is over; None while it lives."""
         return self._reason
 
+    @property
+    def ice(self) -> RTCIceTransport:
+        return self._audio.receiver.transport.transport
+
     async def answer(self, offer_sdp: str) -> str:
         """Take an offer; return the answer, candidates included.
 
@@ -133,12 +92,21 @@ class Peer:
 
     async def offer(self) -> str:
         """The offer of one audio section and the event channel, candidates included."""
-        self._channel.attach(self._pc.createDataChannel(CHANNEL_LABEL))
+        self._channel.attach(self._pc.createDataChannel(self.settings.channel_label))
         return await self._set_local()
 
     async def accept(self, answer_sdp: str) -> None:
         """Take the answer to our offer. Raises like `answer`."""
         await self._set_remote(answer_sdp, "answer")
+
+    async def add_candidates(self, candidates: Iterable[str]) -> None:
+        """Take what the peer found after its offer, as `candidate:...` lines of SDP, if of use.
+
+        Raises RequestError for one that cannot be read; none of them is taken then.
+        """
+        for candidate in [read_candidate(line) for line in candidates]:
+            if candidate is not None:
+                await self.ice.addRemoteCandidate(candidate)
 
     async def run(self) -> CloseReason:
         """Watch the connection until it is over, then free everything.
@@ -187,15 +155,11 @@ class Peer:
             self._callbacks.on_closed(self._reason)
 
     def _add_audio(self) -> RTCRtpTransceiver:
-        audio = self._pc.addTransceiver(self._track, direction="sendrecv")
-        audio.setCodecPreferences(
-            [
-                codec
-                for codec in RTCRtpSender.getCapabilities("audio").codecs
-                if codec.mimeType.lower() == "audio/opus"
-            ]
-        )
-        fall_back_to_loopback(audio.receiver.transport.transport.iceGatherer)
+        direction = "sendrecv" if self.settings.plays else "recvonly"
+        audio = self._pc.addTransceiver(self._track, direction=direction)
+        codecs = RTCRtpSender.getCapabilities("audio").codecs
+        audio.setCodecPreferences([one for one in codecs if one.mimeType.lower() == "audio/opus"])
+        gather_with(audio.receiver.transport.transport.iceGatherer, self.settings.ice)
         tap(audio.receiver, self._on_packet)
         return audio
 
@@ -203,6 +167,8 @@ class Peer:
         try:
             checked = checked_sdp(sdp)
             await self._pc.setRemoteDescription(RTCSessionDescription(checked, kind))
+            for candidate in candidates_in(sdp):
+                await self.ice.addRemoteCandidate(candidate)
         except InvalidStateError as exc:
             raise Conflict(f"this call takes no {kind} now", code="call_not_open") from exc
         except (InternalError, OperationError, *SDP_ERRORS) as exc:
@@ -255,28 +221,34 @@ class Peer:
                 was_up = self._decided.is_set()
                 self.stop(CloseReason.CONNECTION_LOST if was_up else CloseReason.CONNECT_FAILED)
             case "closed":
-                self.stop(CloseReason.REMOTE_CLOSED)
+                self._left()
+
+    def _left(self) -> None:
+        """It closed the connection, or ICE has given it up."""
+        is_lost = has_ended(self.ice.iceGatherer)
+        self.stop(CloseReason.CONNECTION_LOST if is_lost else CloseReason.REMOTE_CLOSED)
 
     def _on_packet(self, sequence_number: int, timestamp: int, payload: bytes) -> None:
-        with _Guard(self._fail):
+        with Guard(self._fail):
+            self._track.follow()
             for frame in self.source.push(sequence_number, timestamp, payload):
                 if not self._over.is_set():
                     self._callbacks.on_frame(frame)
 
     def _on_message(self, message: str | bytes) -> None:
-        with _Guard(self._fail):
+        with Guard(self._fail):
             if not self._over.is_set():
                 self._callbacks.on_message(message)
 
     def _pull(self) -> AudioFrame | None:
-        with _Guard(self._fail):
+        with Guard(self._fail):
             frame = None if self._over.is_set() else self._callbacks.pull()
             return None if frame is None else self._track.checked(frame)
         return None
 
     def _guarded(self, callback: Callable[[], None]) -> Callable[[], None]:
         def call() -> None:
-            with _Guard(self._fail):
+            with Guard(self._fail):
                 callback()
 
         return call
@@ -284,21 +256,3 @@ class Peer:
     def _fail(self, failure: Exception) -> None:
         self._failure = self._failure or failure
         self.stop()
-
-
-class _Guard:
-    """Takes an exception of our callbacks out of aiortc's tasks, where it would only be logged."""
-
-    def __init__(self, fail: Callable[[Exception], None]) -> None:
-        self._fail = fail
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
-    ) -> bool:
-        if not isinstance(exc, Exception):
-            return False
-        self._fail(exc)
-        return True

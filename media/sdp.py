@@ -23,10 +23,10 @@ def checked_sdp(sdp: str) -> str:
 
     Raises TooLarge, or RequestError with code invalid_sdp, sdp_without_audio or sdp_without_opus.
 
-    Host names (`.local`, by which browsers hide addresses) are taken out, because resolving them
-    delays the answer by a second; the peer's own checks tell us where it is. And so is the end of
-    candidates: without it, ICE waits for those checks until our timeout. A section that says no
-    direction is sendrecv (RFC 8866 section 6.7); aiortc has to be told.
+    Candidates are taken out, because aiortc reads those of the last section, which with max-bundle
+    has none: see `media.ice_candidates.candidates_in`. And so is their end: without it, ICE waits
+    for the peer's own checks until our timeout. A section that says no direction is sendrecv
+    (RFC 8866 section 6.7); aiortc has to be told.
     """
     if len(sdp) > MAX_SDP_BYTES:
         raise TooLarge(f"SDP of {len(sdp)} bytes, limit {MAX_SDP_BYTES}", code="sdp_too_large")
@@ -53,10 +53,7 @@ def _with_directions(lines: list[str]) -> Iterator[str]:
 
 
 def _is_dropped(line: str) -> bool:
-    if line.startswith("a=candidate:"):
-        fields = line.split()
-        return len(fields) > 4 and fields[4].endswith(".local")
-    return line.startswith("a=end-of-candidates")
+    return line.startswith(("a=candidate:", "a=end-of-candidates"))
 
 
 def _parsed(sdp: str) -> SessionDescription:

@@ -30,6 +30,11 @@ _JITTER_BUFFER = "_RTCRtpReceiver__jitter_buffer"
 _MAX_CONCEALED_SAMPLES = ms_to_samples(100, OPUS_RATE_HZ)
 "What libopus guesses beyond is background noise, and costs as much as decoding."
 
+REACTION_S = 0.005
+"From a packet to what the session does about it: voice activity, and an answer that waits."
+MAX_SHIFT_S = 0.0005
+"Of the ticks per packet: less than the jitter of any network."
+
 _PACKET_SAMPLES = ms_to_samples(PTIME_MS, OPUS_RATE_HZ)
 
 
@@ -37,7 +42,8 @@ class TrackSource:
     """One received Opus stream: RTP packets in, frames of exactly 20 ms at `rate_hz` out.
 
     Audio time is continuous: lost packets are concealed with exactly their length, so `start`
-    counts what the sender recorded. Delay: `depth` packets and 2 ms of resampling.
+    counts what the sender recorded. Delay: 2 ms of resampling; behind a lost packet, `depth` more
+    packets, once.
     """
 
     def __init__(self, depth: int = 1, rate_hz: int = ASR_RATE_HZ) -> None:
@@ -57,10 +63,14 @@ class TrackSource:
 
     def push(self, sequence_number: int, timestamp: int, payload: bytes) -> list[AudioFrame]:
         """Take one packet; return the frames that became complete."""
-        due = self._jitter.push(sequence_number, (timestamp, payload))
-        if due is None:
-            return []
-        timestamp, payload = due
+        pushed = self._jitter.push(sequence_number, (timestamp, payload))
+        return [frame for due in pushed for frame in self._taken(*due)]
+
+    def flush(self) -> list[AudioFrame]:
+        """What is held back for reordered packets; for a sender that pauses."""
+        return [frame for due in self._jitter.drain() for frame in self._taken(*due)]
+
+    def _taken(self, timestamp: int, payload: bytes) -> list[AudioFrame]:
         gap = self._fill(_gap(timestamp, self._expected))
         audio = self._decode(payload)
         self._expected = (timestamp + len(audio)) & 0xFFFFFFFF
@@ -140,6 +150,7 @@ class SourceTrack(MediaStreamTrack):
         self._ptime_s = self._encoder.frame_samples / rate_hz
         self._origin: float | None = None
         self._tick = 0
+        self._is_silent = True
         self.skipped_ticks = 0
         "Ticks that the loop was too late for; they are a gap in the timestamps."
 
@@ -153,6 +164,17 @@ class SourceTrack(MediaStreamTrack):
         packet.time_base = Fraction(1, OPUS_RATE_HZ)
         self._tick += 1
         return packet
+
+    def follow(self) -> None:
+        """The other side's packet came just now. In silence, ticks move a little so that they come
+        right after: what a packet brings about goes out with the next tick, not 20 ms later."""
+        if self._origin is None or not self._is_silent:
+            return
+        wanted = asyncio.get_running_loop().time() + REACTION_S
+        ahead = (self._origin - wanted) % self._ptime_s
+        if ahead > self._ptime_s / 2:
+            ahead -= self._ptime_s
+        self._origin -= min(MAX_SHIFT_S, max(-MAX_SHIFT_S, ahead))
 
     async def _until_due(self) -> None:
         loop = asyncio.get_running_loop()
@@ -168,6 +190,7 @@ class SourceTrack(MediaStreamTrack):
 
     def _next_pcm(self) -> Pcm:
         frame = self._pull()
+        self._is_silent = frame is None
         return self._silence if frame is None else self.checked(frame).pcm
 
     def checked(self, frame: AudioFrame) -> AudioFrame:

@@ -1,0 +1,61 @@
+"""The candidates of a peer, one by one, as they trickle in."""
+
+import ipaddress
+from contextlib import suppress
+
+from aiortc import RTCIceCandidate
+from aiortc.sdp import candidate_from_sdp
+
+from core.errors import RequestError
+
+MAX_CANDIDATE_CHARS = 512
+"Browsers' have about 150."
+
+MAX_CANDIDATES = 64
+"""Of one description. A machine has a dozen; each is an address that we send checks to, and aioice
+sorts all pairs anew for each."""
+
+_PREFIX = "candidate:"
+
+
+def read_candidate(line: str) -> RTCIceCandidate | None:
+    """`candidate:1 1 udp 2122260223 192.0.2.1 51712 typ host`, as aiortc has it (RFC 8839, 5.1).
+
+    None for one that we cannot use: over TCP, of RTCP's own (we bundle), or a `.local` name, by
+    which browsers hide addresses; the peer's own checks tell us where that is. Raises RequestError.
+    """
+    if len(line) > MAX_CANDIDATE_CHARS or not line.startswith(_PREFIX):
+        raise _bad(line)
+    try:
+        candidate = candidate_from_sdp(line.removeprefix(_PREFIX))
+    except (ValueError, AssertionError, IndexError) as error:
+        raise _bad(line) from error
+    if candidate.component != 1 or candidate.protocol.lower() != "udp" or _is_name(candidate.ip):
+        return None
+    try:
+        ipaddress.ip_address(candidate.ip)
+    except ValueError as error:
+        raise _bad(line) from error
+    if not 0 < candidate.port < 65536:
+        raise _bad(line)
+    return candidate
+
+
+def candidates_in(sdp: str) -> list[RTCIceCandidate]:
+    """The first few of a description that are of use, each once: bundled sections repeat them."""
+    found: dict[tuple[str, int], RTCIceCandidate] = {}
+    for line in sdp.splitlines():
+        if line.startswith(f"a={_PREFIX}") and len(found) < MAX_CANDIDATES:
+            with suppress(RequestError):
+                candidate = read_candidate(line.removeprefix("a="))
+                if candidate is not None:
+                    found.setdefault((candidate.ip, candidate.port), candidate)
+    return list(found.values())
+
+
+def _is_name(address: str) -> bool:
+    return address.lower().endswith(".local")
+
+
+def _bad(line: str) -> RequestError:
+    return RequestError(f"not a candidate: {line[:100]!r}", code="invalid_candidate")

@@ -1,0 +1,148 @@
+"""Plain samples, with a WAV head or without: bytes as they arrive in, 16 kHz mono out."""
+
+import struct
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from core.audio import ASR_RATE_HZ, Pcm
+from core.errors import RequestError
+from media.resample import Resampler
+
+BITS = (16, 24, 32)
+"Widths of samples that are taken, little-endian and signed."
+
+MAX_WAV_HEAD_BYTES = 64 * 1024
+"Tags may lie before the sound; more of them is left to FFmpeg."
+
+_PCM, _EXTENSIBLE = 1, 0xFFFE
+
+
+class ByteDecoder(Protocol):
+    """Sound from bytes, however they are cut."""
+
+    def push(self, data: bytes) -> Pcm:
+        """What became complete, 16 kHz mono. Raises RequestError unsupported_audio."""
+        ...
+
+    def flush(self) -> Pcm:
+        """The rest; a sample or frame that was cut off is left out."""
+        ...
+
+
+class RawDecoder:
+    """Interleaved samples of one of BITS, mixed to mono."""
+
+    def __init__(self, rate_hz: int, bits: int, channels: int) -> None:
+        self._bits, self._channels = bits, channels
+        self._resampler = Resampler(rate_hz, ASR_RATE_HZ)
+        self._rest = b""
+
+    def push(self, data: bytes) -> Pcm:
+        data = self._rest + data
+        whole = len(data) - len(data) % (self._bits // 8 * self._channels)
+        self._rest = data[whole:]
+        samples = _s16(data[:whole], self._bits)
+        if self._channels > 1:
+            mixed = samples.reshape(-1, self._channels).astype(np.int32).sum(axis=1)
+            samples = (mixed // self._channels).astype(np.int16)
+        return self._resampler.push(samples)
+
+    def flush(self) -> Pcm:
+        self._rest = b""
+        return self._resampler.flush()
+
+
+def _s16(data: bytes, bits: int) -> npt.NDArray[np.int16]:
+    """The upper 16 bits of each sample."""
+    if bits == 24:
+        # Of each sample's three bytes, the upper two are its 16-bit value.
+        return np.frombuffer(data, np.uint8).reshape(-1, 3)[:, 1:].copy().view("<i2")[:, 0]
+    if bits == 32:
+        return np.frombuffer(data, "<i2")[1::2].astype(np.int16)
+    return np.frombuffer(data, "<i2").astype(np.int16)
+
+
+@dataclass(frozen=True, slots=True)
+class WavHead:
+    """Where the samples of a WAV file lie, and what they are."""
+
+    rate_hz: int
+    bits: int
+    channels: int
+    offset: int
+    "Of the first sample."
+    size_bytes: int | None
+    "None: until the end; who writes a stream does not know it."
+
+
+def read_wav_head(data: bytes) -> WavHead | None:
+    """None while more bytes are needed. Raises NotPlain for what takes FFmpeg to read."""
+    if len(data) < 12:
+        return None
+    if data[:4] != b"RIFF" or data[8:12] != b"WAVE":
+        raise NotPlain
+    at, form = 12, None
+    while len(data) >= at + 8:
+        name, size = data[at : at + 4], struct.unpack_from("<I", data, at + 4)[0]
+        at += 8
+        if name == b"data":
+            return _head(form, at, size)
+        if name == b"fmt ":
+            if len(data) < at + min(size, 40):
+                return None
+            form = data[at : at + min(size, 40)]
+        at += size + size % 2
+    if at > MAX_WAV_HEAD_BYTES:
+        raise NotPlain
+    return None
+
+
+class NotPlain(Exception):
+    """Not a WAV file of plain samples."""
+
+
+def _head(form: bytes | None, offset: int, size_bytes: int) -> WavHead:
+    if form is None or len(form) < 16:
+        raise NotPlain
+    kind, channels, rate_hz, _, _, bits = struct.unpack_from("<HHIIHH", form)
+    if kind == _EXTENSIBLE and len(form) >= 26:
+        kind = struct.unpack_from("<H", form, 24)[0]
+    is_plain = kind == _PCM and bits in BITS and 1 <= channels <= 8 and 1000 <= rate_hz <= 384_000
+    if not is_plain:
+        raise NotPlain
+    is_known = 0 < size_bytes < 0x7FFFFFFF
+    return WavHead(rate_hz, bits, channels, offset, size_bytes if is_known else None)
+
+
+class WavDecoder:
+    """A WAV file of plain samples as it arrives. Raises NotPlain, with the bytes in `taken`."""
+
+    def __init__(self) -> None:
+        self.taken = bytearray()
+        "What came before the head was complete."
+        self._samples: RawDecoder | None = None
+        self._left: int | None = None
+
+    def push(self, data: bytes) -> Pcm:
+        if self._samples is None:
+            self.taken += data
+            head = read_wav_head(bytes(self.taken))
+            if head is None:
+                return np.zeros(0, np.int16)
+            data = bytes(self.taken[head.offset :])
+            self._samples = RawDecoder(head.rate_hz, head.bits, head.channels)
+            self._left = head.size_bytes
+        if self._left is not None:
+            data = data[: self._left]
+            self._left -= len(data)
+        return self._samples.push(data)
+
+    def flush(self) -> Pcm:
+        if self._samples is None:
+            raise RequestError(
+                "unsupported audio: this WAV file ends before its samples", code="unsupported_audio"
+            )
+        return self._samples.flush()

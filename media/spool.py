@@ -1,0 +1,115 @@
+"""Uploads on their way to a decoder: in a file without a name, with limits for each and for all."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import BinaryIO
+
+from core.errors import Overloaded, TooLarge
+from core.threads import in_thread
+
+BLOCK_BYTES = 256 * 1024
+"Gathered in memory before a thread writes them: fewer hops, and the loop never waits for a disk."
+
+RETRY_AFTER_S = 5
+
+
+@dataclass(frozen=True, slots=True)
+class SpoolLimits:
+    max_bytes: int = 100 * 1024 * 1024
+    "Of one upload: three hours of 64 kbit/s speech, or 50 minutes of 16-bit 16 kHz WAV."
+    max_total_bytes: int = 1024 * 1024 * 1024
+    "Of all uploads at once; one more is told to come back."
+    max_uploads: int = 64
+    "At once: each holds a file handle."
+
+
+class Spools:
+    """All uploads of the server, so that together they stay bounded, too."""
+
+    def __init__(self, limits: SpoolLimits | None = None, folder: Path | None = None) -> None:
+        """`folder`: None is the system's one for temporary files."""
+        self.limits = limits or SpoolLimits()
+        self._folder = folder
+        self._open = 0
+        self._used_bytes = 0
+
+    @property
+    def count(self) -> int:
+        """Uploads that are not freed yet."""
+        return self._open
+
+    @property
+    def used_bytes(self) -> int:
+        return self._used_bytes
+
+    @contextmanager
+    def open(self) -> Iterator["Spool"]:
+        """An empty upload; its file is gone when the body ends. Raises Overloaded."""
+        if self._open >= self.limits.max_uploads:
+            raise _full(f"{self._open} uploads are under way, the limit")
+        self._open += 1
+        try:
+            with TemporaryFile(dir=self._folder, buffering=0) as file:
+                spool = Spool(file, self.limits.max_bytes, self._take)
+                try:
+                    yield spool
+                finally:
+                    self._used_bytes -= spool.size_bytes
+        finally:
+            self._open -= 1
+
+    def _take(self, size_bytes: int) -> None:
+        limit = self.limits.max_total_bytes
+        if self._used_bytes + size_bytes > limit:
+            raise _full(f"uploads hold {self._used_bytes} of {limit} bytes")
+        self._used_bytes += size_bytes
+
+
+class Spool:
+    """One upload: `write` its bytes, then read it as a file. Not for two writers at once."""
+
+    def __init__(self, file: BinaryIO, max_bytes: int, take: Callable[[int], None]) -> None:
+        self._file, self._max_bytes, self._take = file, max_bytes, take
+        self._waiting = bytearray()
+        self.size_bytes = 0
+
+    async def write(self, data: bytes) -> None:
+        """Raises TooLarge (audio_too_large), Overloaded when there is no room for it now."""
+        size_bytes = self.size_bytes + len(data)
+        if size_bytes > self._max_bytes:
+            raise TooLarge(
+                f"an upload of more than {self._max_bytes} bytes, the limit",
+                code="audio_too_large",
+                param="file",
+            )
+        self._take(len(data))
+        self.size_bytes = size_bytes
+        self._waiting += data
+        if len(self._waiting) >= BLOCK_BYTES:
+            await self._flush()
+
+    async def file(self) -> BinaryIO:
+        """Everything written so far, from its start; valid until the spool closes."""
+        await self._flush()
+        self._file.seek(0)
+        return self._file
+
+    async def _flush(self) -> None:
+        data, self._waiting = self._waiting, bytearray()
+        try:
+            await in_thread(_write_all, self._file, data)
+        except OSError as exc:
+            raise _full(f"the server's disk takes no more ({exc.strerror})") from exc
+
+
+def _write_all(file: BinaryIO, data: bytearray) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[file.write(rest) :]
+
+
+def _full(why: str) -> Overloaded:
+    return Overloaded(why, retry_after_s=RETRY_AFTER_S)
