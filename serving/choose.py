@@ -2,14 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from core.errors import EngineMissing
+from core.errors import ConfigError, EngineMissing
 from engines.registry import Available, Kind
+from serving.catalogue import known as in_catalogue
+from serving.catalogue import short_name
+from serving.ct2_file import Unreadable, read_weights_file
 from serving.hardware import Hardware
+from serving.placement import CPU, place, room_of
 
-KINDS: tuple[Kind, ...] = ("vad", "asr", "llm", "tts")
+KINDS: tuple[Kind, ...] = ("vad", "endpoint", "asr", "llm", "tts")
 
 AUTO = "auto"
 
@@ -18,6 +24,10 @@ PREFERRED: Mapping[Kind, Sequence[tuple[str, str]]] = {
         ("gated", "a cheap gate in front of the best detector"),
         ("silero", "the best detector"),
         ("webrtc", "the detector that needs nothing else"),
+    ),
+    "endpoint": (
+        ("smart_turn", "hears whether a sentence is finished, and its weights are there"),
+        ("silence", "there are no weights of one that hears whether a sentence is finished"),
     ),
     "asr": (("pocketsphinx", "no Whisper weights in the models folder; it needs none"),),
     "llm": (("intents", "understands home commands without a language model"),),
@@ -29,21 +39,40 @@ WHISPER = "faster_whisper"
 WHISPER_FILES = ("config.json", "model.bin", "tokenizer.json")
 
 FIXTURES = ("whisper-nano",)
-"Knows two hundred words of one synthetic voice: for tests, whoever puts it where."
+"Knows two hundred words of one synthetic voice: for tests, and whoever asks for it by name."
+
+AS_FLOAT16: Mapping[str, float] = {"int8": 2.0, "float32": 0.5}
+"Size as float16 by size on disk."
 
 ONE_AT_A_TIME = ("pocketsphinx",)
-"Recognisers of one thread."
-
-GPU_GB = 6.0
-"From here on a GPU holds the largest Whisper beside everything else."
+"Recognisers of one thread, which need no weights."
 
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """A model that lies in the models folder."""
+    """A model that lies in the models folder, or where the configuration says."""
 
     path: Path
     size_mb: float
+    kind: str = "float16"
+    "Of the numbers in its file."
+
+    @property
+    def float16_mb(self) -> float:
+        """Its size as float16, which is what estimates start from: what it is computed in is
+        chosen when it is loaded."""
+        return self.size_mb * AS_FLOAT16.get(self.kind, 1.0)
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    def is_called(self, name: str) -> bool:
+        """By its folder, or as the catalogue knows it."""
+        if name in (self.name, short_name(self.name)):
+            return True
+        entry = in_catalogue(name)
+        return entry is not None and entry.name == short_name(self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +81,10 @@ class Wanted:
 
     engine: str = AUTO
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    model: str = AUTO
+    "Recognition: the name of an engine or of a model, or a model's folder."
+    memory_mb: float = 0
+    workers: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,16 +98,47 @@ class Choice:
 
 
 def find_whisper(models_dir: Path) -> tuple[Weights, ...]:
-    """Whisper models in CTranslate2's form, one folder each; hidden ones are half downloaded."""
+    """Whisper models in CTranslate2's form, one folder each; hidden ones are half downloaded.
+
+    Raises ConfigError when the folder cannot be listed.
+    """
     if not models_dir.is_dir():
         return ()
+    try:
+        folders = sorted(models_dir.iterdir())
+    except OSError as error:
+        raise ConfigError(f"paths.models_dir {models_dir}: {error.strerror}") from error
     return tuple(
-        Weights(folder, (folder / "model.bin").stat().st_size / 1e6)
-        for folder in sorted(models_dir.iterdir())
-        if not folder.name.startswith(".")
-        and folder.name not in FIXTURES
-        and all((folder / name).is_file() for name in WHISPER_FILES)
+        weights_at(folder)
+        for folder in folders
+        if not folder.name.startswith(".") and _has_whisper(folder)
     )
+
+
+def _has_whisper(folder: Path) -> bool:
+    try:
+        return all((folder / name).is_file() for name in WHISPER_FILES)
+    except OSError:  # a volume's lost+found is root's alone
+        return False
+
+
+def weights_at(folder: Path) -> Weights:
+    """Of 0 MB when there are none: loading them tells what is wrong."""
+    file = folder / "model.bin"
+    try:
+        found = file.stat()
+    except OSError:
+        return Weights(folder, 0.0)
+    return Weights(folder, found.st_size / 1e6, _kind(file, found.st_size, found.st_mtime_ns))
+
+
+@lru_cache(maxsize=1024)
+def _kind(file: Path, _size: int, _mtime_ns: int) -> str:
+    """Read once per file: the folder is looked at again and again."""
+    try:
+        return read_weights_file(file).weight_type
+    except Unreadable:
+        return "float16"  # loading it tells
 
 
 def choose(
@@ -86,20 +150,56 @@ def choose(
 ) -> Choice:
     """The engine for one kind. `known`: what `registry.available(kind)` says.
 
-    Raises EngineMissing when it, or everything `auto` could take, is not installed.
+    Raises EngineMissing when it, or everything `auto` could take, is not installed; ConfigError
+    for a model that nobody knows.
     """
     installed = {engine.name: engine.installed for engine in known}
+    if kind == "asr" and wanted.model != AUTO:
+        wanted = _with_model(wanted, known, weights)
     if wanted.engine != AUTO:
         return _named(kind, wanted, known, weights, hardware)
-    if kind == "asr" and weights and installed.get(WHISPER):
-        return _whisper(wanted, weights, hardware)
+    usual = [model for model in weights if model.name not in FIXTURES]
+    if kind == "asr" and usual and installed.get(WHISPER):
+        return _whisper(wanted, usual, hardware)
+    lacking = {engine.name for engine in known if engine.needs_path}
     for name, why in PREFERRED[kind]:
-        if installed.get(name):
-            if kind == "asr" and weights:
+        if installed.get(name) and (name not in lacking or "path" in wanted.options):
+            if kind == "asr" and usual:
                 why = f"{WHISPER} is not installed, so the weights in the folder are of no use"
             return Choice(kind, name, wanted.options, why)
     reasons = "; ".join(f"{e.name}: {e.reason or 'has no weights'}" for e in known) or "none known"
     raise EngineMissing(kind, AUTO, f"no {kind} engine can be used ({reasons})")
+
+
+def _with_model(wanted: Wanted, known: Sequence[Available], weights: Sequence[Weights]) -> Wanted:
+    """`asr.model` as an engine and its options. Raises ConfigError."""
+    if wanted.model in [engine.name for engine in known]:
+        if wanted.engine not in (AUTO, wanted.model):
+            raise ConfigError(
+                f"asr.engine is {wanted.engine!r} and asr.model {wanted.model!r}: say one of them"
+            )
+        return Wanted(wanted.model, wanted.options)
+    if "model" in wanted.options:
+        raise ConfigError("asr.model and asr.options.model are both set: say one of them")
+    if wanted.engine not in (AUTO, WHISPER):
+        raise ConfigError(f"asr.model is for {WHISPER}, and asr.engine is {wanted.engine!r}")
+    path = next((str(w.path) for w in weights if w.is_called(wanted.model)), None)
+    if path is None and "/" in wanted.model:
+        path = str(Path(wanted.model).expanduser())
+    if path is None:
+        names = [engine.name for engine in known] + [model.name for model in weights]
+        raise ConfigError(f"asr.model: {unknown_model(wanted.model, names)}")
+    return Wanted(WHISPER, {**wanted.options, "model": path})
+
+
+def unknown_model(name: str, names: Sequence[str]) -> str:
+    """What to tell about a name that nobody has: what is near, what there is, how to get it."""
+    called = {short_name(one): one for one in names} | {one: one for one in names}
+    near = dict.fromkeys(called[one] for one in get_close_matches(name, called, n=3, cutoff=0.5))
+    hint = f"; near it: {', '.join(near)}" if near else ""
+    entry = in_catalogue(name)
+    pull = f"; `earshot models pull {entry.name}` fetches it" if entry else ""
+    return f"no model {name!r}{hint}; there are: {', '.join(names)}{pull}"
 
 
 def _named(
@@ -114,45 +214,61 @@ def _named(
         if engine.name == wanted.engine and not engine.installed:
             raise EngineMissing(kind, wanted.engine, engine.reason)
     if wanted.engine == WHISPER and "model" not in wanted.options:
-        if not weights:
-            raise EngineMissing(
-                kind, WHISPER, "no weights in the models folder; set asr.options.model"
-            )
-        return _whisper(wanted, weights, hardware)
+        usual = [model for model in weights if model.name not in FIXTURES]
+        if not usual:
+            raise EngineMissing(kind, WHISPER, "no weights in the models folder; set asr.model")
+        return _whisper(wanted, usual, hardware)
     return Choice(kind, wanted.engine, wanted.options, "it is configured")
 
 
 def _whisper(wanted: Wanted, weights: Sequence[Weights], hardware: Hardware) -> Choice:
-    """The best that keeps up with live speech; if none does, the smallest."""
-    limit_mb, machine = _room(hardware)
-    fitting = [model for model in weights if model.size_mb <= limit_mb]
-    if fitting:
-        best = max(fitting, key=lambda model: model.size_mb)
-        why = f"{best.path.name} is the largest Whisper in the models folder that suits {machine}"
-    else:
-        best = min(weights, key=lambda model: model.size_mb)
-        why = f"{best.path.name} is the smallest Whisper in the models folder; large for {machine}"
+    best, why = best_whisper(weights, wanted, hardware)
     return Choice("asr", WHISPER, {"model": str(best.path), **wanted.options}, why)
 
 
-def _room(hardware: Hardware) -> tuple[float, str]:
-    """Megabytes of weights (float16 on disk) that this machine computes in time."""
-    memory_gb = max((gpu.memory_gb for gpu in hardware.gpus), default=0.0)
-    if memory_gb >= GPU_GB:
-        name = max(hardware.gpus, key=lambda gpu: gpu.memory_gb).name
-        return 1000 * memory_gb / 2, name
-    machine = f"{hardware.cores} cores"
+def best_whisper(
+    weights: Sequence[Weights], wanted: Wanted, hardware: Hardware
+) -> tuple[Weights, str]:
+    """The largest that keeps up with live speech; if none does, the smallest. And why."""
+    fitting = [(m, how) for m in weights if (how := _suits(m, wanted, hardware)) is not None]
+    if fitting:
+        best, machine = max(fitting, key=lambda one: one[0].float16_mb)
+        why = f"{best.name} is the largest Whisper in the models folder that suits {machine}"
+    else:
+        best = min(weights, key=lambda model: model.float16_mb)
+        machine = f"{hardware.cores} cores"
+        why = f"{best.name} is the smallest Whisper in the models folder; large for {machine}"
+    return best, why
+
+
+def _suits(model: Weights, wanted: Wanted, hardware: Hardware) -> str | None:
+    """The machine's part that computes this model in time; None: none does."""
+    room = room_of(hardware, wanted.memory_mb)
+    try:
+        placed = place(model.float16_mb, hardware, room, wanted.options, wanted.workers)
+    except EngineMissing:
+        return None
+    if placed.seats[0].device != CPU:
+        gpus = {f"cuda:{gpu.index}": gpu.name for gpu in hardware.gpus}
+        return gpus[placed.seats[0].device]
+    is_small = model.float16_mb <= _limit_mb(hardware)
+    fits = sum(seat.memory_mb for seat in placed.seats) <= room[CPU]
+    return f"{hardware.cores} cores" if is_small and fits else None
+
+
+def _limit_mb(hardware: Hardware) -> float:
+    """Megabytes of weights (float16 on disk) that the processor computes in time."""
     if hardware.cores >= 8 and hardware.memory_gb >= 8:
-        return 600.0, machine  # small
+        return 600.0  # small
     if hardware.cores >= 4 and hardware.memory_gb >= 4:
-        return 200.0, machine  # base
-    return 100.0, machine  # tiny
+        return 200.0  # base
+    return 100.0  # tiny
 
 
 def worker_count(name: str, hardware: Hardware) -> int:
-    """Processes for a recogniser, where nothing is configured.
+    """Processes for a recogniser other than Whisper, where nothing is configured.
 
     PocketSphinx decodes one utterance at a time, and what is no command for seconds; a second
-    process keeps that from the other sessions. Whisper uses all cores from one process.
+    process keeps that from the other sessions.
     """
     return min(2, hardware.cores) if name in ONE_AT_A_TIME else 1

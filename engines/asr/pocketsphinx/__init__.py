@@ -12,9 +12,10 @@ from msgspec import Meta, Struct
 from core.errors import ConfigError
 from engines.asr.pocketsphinx.decoder import ACOUSTIC, DICTIONARY, LANGUAGE_MODEL, Decoders
 from engines.asr.pocketsphinx.lm import Trigrams
-from engines.asr.pocketsphinx.model import Limits, PocketSphinx
+from engines.asr.pocketsphinx.model import INFO, Limits, PocketSphinx
 from engines.asr.pocketsphinx.phrases import SENTENCES, default_phrases
 from engines.asr.pocketsphinx.pronunciation import read_dictionary
+from engines.base import AsrInfo
 
 REQUIRES = {"pocketsphinx": "pocketsphinx"}
 
@@ -42,6 +43,11 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     "Longer free speech is rejected: its decoding takes a fifth of its length, and others wait."
     decoders: Annotated[int, Meta(ge=1, le=256)] = 16
     "Utterances whose search stays open between partials; beyond it the oldest starts over."
+
+
+def describe(_: Settings) -> AsrInfo:
+    """What it will be, whatever it is told."""
+    return INFO
 
 
 def create(settings: Settings) -> PocketSphinx:

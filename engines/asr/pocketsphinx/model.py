@@ -23,6 +23,14 @@ SILENCE_PEAK = 32
 "-60 dBFS: below any microphone's own noise. Raising it to full scale would invent words."
 
 
+INFO = AsrInfo(
+    name="pocketsphinx",
+    model="en-us",
+    languages=(LANGUAGE,),
+    max_batch=1,  # items are decoded one after another: a batch only makes the first wait
+    is_incremental=True,
+)
+
 LIKE_SPEECH = 0.2
 "Speech confidence of the rejected command below which free speech is not even tried: most noise."
 
@@ -49,13 +57,7 @@ class PocketSphinx:
     """Decodes an utterance while it grows. English only; what it hears else, it rejects."""
 
     def __init__(self, language: Trigrams, decoders: Decoders, limits: Limits) -> None:
-        self.info = AsrInfo(
-            name="pocketsphinx",
-            model="en-us",
-            languages=(LANGUAGE,),
-            max_batch=1,  # items are decoded one after another: a batch only makes the first wait
-            is_incremental=True,
-        )
+        self.info = INFO
         self._language, self._decoders, self._limits = language, decoders, limits
         self._open: OrderedDict[str, Decoder] = OrderedDict()
         self._idle = [decoders.commands()]

@@ -1,0 +1,69 @@
+"""Weights onto the GPU, or onto the CPU with the reason why."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from msgspec.structs import replace
+
+from core.errors import ConfigError, EngineMissing
+from engines.asr.whisper.settings import NAME, Settings
+from engines.cuda import how_to_get, preload
+
+logger = logging.getLogger(__name__)
+
+_WARM_UP_FRAMES = 200
+
+
+def load_whisper(folder: Path, settings: Settings) -> Any:
+    """faster-whisper's `WhisperModel`. It reads only `folder`, which has a tokenizer.
+
+    Raises ConfigError when the weights cannot be used so, EngineMissing for CUDA's libraries.
+    """
+    from ctranslate2 import get_cuda_device_count
+
+    has_gpu = settings.device != "cpu" and get_cuda_device_count() > 0
+    if settings.device == "cuda" and not has_gpu:
+        raise ConfigError(f"asr.{NAME}: device cuda, but CUDA sees no GPU; allowed: auto, cpu")
+    if not has_gpu:
+        return _load(folder, settings, "cpu")
+    missing = preload()
+    problem = how_to_get(missing) if missing else ""
+    if not problem:
+        whisper = _load(folder, settings, "cuda")
+        problem = _failure(whisper)
+        if not problem:
+            return whisper
+    if settings.device == "cuda":
+        raise EngineMissing("asr", NAME, problem)
+    logger.warning("= asr.%s: on the CPU, for the GPU cannot be used: %s", NAME, problem)
+    return _load(folder, replace(settings, compute_type=None), "cpu")  # theirs may be a GPU's
+
+
+def _load(folder: Path, settings: Settings, device: str) -> Any:
+    from faster_whisper import WhisperModel
+
+    try:
+        return WhisperModel(
+            str(folder),
+            device=device,
+            device_index=settings.device_index if device == "cuda" else 0,
+            compute_type=settings.compute_type or ("float16" if device == "cuda" else "int8"),
+            cpu_threads=settings.cpu_threads,
+            local_files_only=True,
+        )
+    except (RuntimeError, ValueError) as exc:
+        raise ConfigError(f"asr.{NAME}: cannot load {folder}: {exc}") from exc
+
+
+def _failure(whisper: Any) -> str:
+    """CTranslate2 opens CUDA's libraries at the first decode, not when it loads."""
+    from ctranslate2 import StorageView
+
+    silence = np.zeros((1, whisper.model.n_mels, _WARM_UP_FRAMES), np.float32)
+    try:
+        np.array(whisper.model.encode(StorageView.from_array(silence), to_cpu=True))
+    except RuntimeError as exc:
+        return str(exc)
+    return ""

@@ -1,0 +1,74 @@
+"""An answer's tokens cut at its timestamps, as faster-whisper does, and where to listen next."""
+
+from collections.abc import Sequence
+from typing import NamedTuple, NotRequired, TypedDict
+
+from engines.asr.whisper.prompt import TIMESTAMP_S
+
+FRAME_S = 0.01
+_FRAMES_PER_TIMESTAMP = 2
+
+
+class SaidWord(TypedDict):
+    word: str
+    start: float
+    end: float
+    probability: float
+
+
+class Piece(TypedDict):
+    """The form that faster-whisper's word alignment takes, and writes into."""
+
+    seek: int
+    "First frame of the window."
+    start: float
+    "Seconds from the item's first sample; so is `end`."
+    end: float
+    tokens: list[int]
+    words: NotRequired[list[SaidWord]]
+    "Once they are aligned."
+
+
+class Cut(NamedTuple):
+    pieces: list[Piece]
+    next_frame: int
+    "Where the next window begins; at or behind the window's end when all of it was heard."
+    is_complete: bool
+    "It ends with one timestamp: nothing is said after it."
+
+
+def cut(tokens: Sequence[int], first_timestamp: int, seek: int, frames: int) -> Cut:
+    """`frames` of audio were heard from frame `seek` on."""
+
+    def piece(part: Sequence[int], start: int, end: float) -> Piece:
+        offset_s = seek * FRAME_S
+        return Piece(
+            seek=seek,
+            start=offset_s + start * TIMESTAMP_S,
+            end=offset_s + end * TIMESTAMP_S,
+            tokens=list(part),
+        )
+
+    is_time = [token >= first_timestamp for token in tokens]
+    is_complete = len(tokens) >= 2 and not is_time[-2] and is_time[-1]
+    ends = [i for i in range(1, len(tokens)) if is_time[i] and is_time[i - 1]]
+    if not ends:
+        times = [token - first_timestamp for token in tokens if token >= first_timestamp]
+        end = times[-1] if times and times[-1] else frames / _FRAMES_PER_TIMESTAMP
+        return Cut([piece(tokens, 0, end)], seek + frames, is_complete)
+    if is_complete:
+        ends.append(len(tokens))
+    pieces = []
+    for begin, end in zip([0, *ends], ends, strict=False):
+        part = tokens[begin:end]
+        pieces.append(piece(part, part[0] - first_timestamp, part[-1] - first_timestamp))
+    if is_complete:
+        return Cut(pieces, seek + frames, is_complete)
+    last = tokens[ends[-1] - 1] - first_timestamp
+    return Cut(pieces, seek + last * _FRAMES_PER_TIMESTAMP, is_complete)
+
+
+def last_end_s(pieces: Sequence[Piece]) -> float:
+    """Where the last word ends, or the last piece if none was said."""
+    ends = [word["end"] for piece in pieces for word in piece["words"]]
+    return ends[-1] if ends else pieces[-1]["end"]

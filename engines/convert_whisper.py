@@ -1,0 +1,123 @@
+"""Run as a program: `convert_whisper.py CHECKPOINT OUTPUT QUANTIZATION`, a Whisper for CTranslate2.
+
+CHECKPOINT is a folder of transformers' (safetensors), or one with an OpenAI `.pt` file beside the
+tokenizer of the model it was trained from. It needs torch, transformers and ctranslate2, and none
+of our modules: any environment that has the three can run it.
+"""
+
+import json
+import shutil
+import sys
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+COPIED = ("tokenizer.json", "preprocessor_config.json", "earshot.json")
+
+RENAMED = (
+    ("blocks", "layers"),
+    (".cross_attn_ln.", ".encoder_attn_layer_norm."),
+    (".attn_ln.", ".self_attn_layer_norm."),
+    (".cross_attn.query.", ".encoder_attn.q_proj."),
+    (".cross_attn.key.", ".encoder_attn.k_proj."),
+    (".cross_attn.value.", ".encoder_attn.v_proj."),
+    (".cross_attn.out.", ".encoder_attn.out_proj."),
+    (".attn.query.", ".self_attn.q_proj."),
+    (".attn.key.", ".self_attn.k_proj."),
+    (".attn.value.", ".self_attn.v_proj."),
+    (".attn.out.", ".self_attn.out_proj."),
+    (".mlp_ln.", ".final_layer_norm."),
+    (".mlp.0.", ".fc1."),
+    (".mlp.2.", ".fc2."),
+    ("encoder.ln_post.", "encoder.layer_norm."),
+    ("decoder.ln.", "decoder.layer_norm."),
+    ("decoder.token_embedding.", "decoder.embed_tokens."),
+    (".positional_embedding", ".embed_positions.weight"),
+)
+"OpenAI's names of weights and transformers'."
+
+
+TOKEN_IDS = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id")
+
+
+def convert(checkpoint: Path, output: Path, quantization: str) -> None:
+    """Write `output`, which must not exist."""
+    for library in ("torch", "transformers"):  # the converter would fail later, and obscurely
+        import_module(library)
+    from ctranslate2.converters import TransformersConverter
+
+    with TemporaryDirectory() as scratch:
+        if file := openai_file(checkpoint):
+            checkpoint = from_openai(file, Path(scratch))
+        copied = [name for name in COPIED if (checkpoint / name).is_file()]
+        converter = TransformersConverter(str(checkpoint), copy_files=copied)
+        converter.convert(str(output), quantization=quantization)
+        if not (output / "tokenizer.json").exists():  # the checkpoint has only its older form
+            from transformers import AutoTokenizer
+
+            AutoTokenizer.from_pretrained(str(checkpoint)).backend_tokenizer.save(
+                str(output / "tokenizer.json")
+            )
+
+
+def openai_file(checkpoint: Path) -> Path | None:
+    """None: it is transformers'. A trainer leaves more `.pt` files beside those weights, of what it
+    needs to go on."""
+    for form in ("*.safetensors", "pytorch_model*.bin"):
+        if next(checkpoint.glob(form), None):
+            return None
+    return min(checkpoint.glob("*.pt"), default=None)
+
+
+def from_openai(file: Path, folder: Path) -> Path:
+    """The same weights as transformers keep them, in `folder`."""
+    import torch
+    from transformers import WhisperConfig, WhisperForConditionalGeneration
+
+    saved = torch.load(file, map_location="cpu", weights_only=True)
+    dims, state = saved["dims"], saved["model_state_dict"]
+    width = dims["n_audio_state"]
+    generation = json.loads((file.parent / "generation_config.json").read_text(encoding="utf-8"))
+    model = WhisperForConditionalGeneration(
+        WhisperConfig(
+            vocab_size=dims["n_vocab"],
+            num_mel_bins=dims["n_mels"],
+            d_model=width,
+            encoder_layers=dims["n_audio_layer"],
+            encoder_attention_heads=dims["n_audio_head"],
+            encoder_ffn_dim=4 * width,
+            decoder_layers=dims["n_text_layer"],
+            decoder_attention_heads=dims["n_text_head"],
+            decoder_ffn_dim=4 * width,
+            max_source_positions=dims["n_audio_ctx"],
+            max_target_positions=dims["n_text_ctx"],
+            **{name: generation[name] for name in TOKEN_IDS},
+        )
+    )
+    model.model.load_state_dict({renamed(name): value for name, value in state.items()})
+    model.tie_weights()
+    model.save_pretrained(folder)
+    for path in file.parent.iterdir():
+        if path.suffix in {".json", ".txt"} and path.name not in {"config.json", "source.json"}:
+            shutil.copy(path, folder)
+    forget_foreign_heads(folder / "generation_config.json", dims["n_text_layer"])
+    return folder
+
+
+def renamed(name: str) -> str:
+    for theirs, ours in RENAMED:
+        name = name.replace(theirs, ours)
+    return name
+
+
+def forget_foreign_heads(file: Path, layers: int) -> None:
+    """A distilled decoder has fewer layers than the one whose heads are listed as aligning."""
+    config: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    if any(layer >= layers for layer, _ in config.get("alignment_heads") or ()):
+        del config["alignment_heads"]
+        file.write_text(json.dumps(config), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    convert(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3])

@@ -1,0 +1,67 @@
+"""NVIDIA's libraries from their wheels, where the loader does not look by itself.
+
+CTranslate2 opens them by name when a model goes to the GPU. `pip install nvidia-cublas-cu12` puts
+them into `site-packages/nvidia/cublas/lib`; what is already loaded under that name is found.
+"""
+
+import ctypes
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from ctypes.util import find_library
+from importlib.util import find_spec
+from pathlib import Path
+
+logger = logging.getLogger(__name__)
+
+NEEDED = ("libcublasLt.so.12", "libcublas.so.12")
+"In the order in which they need each other."
+
+OPTIONAL = ("libcudnn.so.9",)
+"Older releases of CTranslate2 convolve with it; 4.8 does not."
+
+
+def preload(folders: Sequence[Path] | None = None) -> tuple[str, ...]:
+    """Load them into this process, from the wheels or the system. Returns the needed ones that are
+    not to be had: on a GPU the first decode would fail for them.
+    """
+    places = list(wheel_folders() if folders is None else folders)
+    loaded = [name for name in (*NEEDED, *OPTIONAL) if _load(name, places)]
+    return tuple(name for name in NEEDED if name not in loaded)
+
+
+def missing(
+    folders: Sequence[Path] | None = None, find: Callable[[str], str | None] = find_library
+) -> tuple[str, ...]:
+    """The same answer without loading anything: for the gateway, which computes nothing."""
+    places = list(wheel_folders() if folders is None else folders)
+    return tuple(
+        name
+        for name in NEEDED
+        if not any((place / name).is_file() for place in places)
+        and find(name.removeprefix("lib").partition(".so")[0]) != name
+    )
+
+
+def how_to_get(missing: Sequence[str]) -> str:
+    """What to tell about them."""
+    return f"a GPU needs {', '.join(missing)}: `make install EXTRAS=gpu` brings them"
+
+
+def wheel_folders() -> Iterator[Path]:
+    """`nvidia/*/lib` of this environment: one for each of NVIDIA's wheels."""
+    spec = find_spec("nvidia")
+    for place in (spec.submodule_search_locations or ()) if spec else ():
+        yield from sorted(Path(place).glob("*/lib"))
+
+
+def _load(name: str, folders: Sequence[Path]) -> bool:
+    """True when it is loaded, from the first folder that has it; else from where the system has."""
+    files = [str(folder / name) for folder in folders if (folder / name).is_file()]
+    for file in (*files, name):
+        try:
+            ctypes.CDLL(file, mode=ctypes.RTLD_GLOBAL)
+        except OSError as error:
+            logger.debug("= %s: %s", file, error)
+        else:
+            return True
+    return False

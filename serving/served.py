@@ -1,0 +1,59 @@
+"""A loaded recognition model: its worker processes and their queue, as one thing."""
+
+from collections.abc import Sequence
+
+import psutil
+
+from core.ports import Clock, Metrics
+from engines.base import AsrInfo, AsrItem, AsrResult
+from serving.offers import Offer
+from serving.pools.process import ProcessWorker
+from serving.scheduler import AsrScheduler, Priority
+
+
+class ServedModel:
+    """`run` keeps it alive; `ready` first, then `decode`."""
+
+    def __init__(self, offer: Offer, clock: Clock, metrics: Metrics) -> None:
+        self._workers: Sequence[ProcessWorker] = [
+            ProcessWorker("asr", offer.engine, options, metrics, index, called=offer.name)
+            for index, options in enumerate(offer.workers)
+        ]
+        self._scheduler = AsrScheduler(self._workers, clock, metrics)
+
+    @property
+    def is_ready(self) -> bool:
+        """A worker is there now; a crashed one comes back."""
+        return any(worker.is_ready for worker in self._workers)
+
+    async def run(self) -> None:
+        """Until cancelled. Raises when the very first load fails."""
+        await self._scheduler.run()
+
+    async def ready(self) -> AsrInfo:
+        return await self._scheduler.ready()
+
+    def admit(self, priority: Priority) -> None:
+        self._scheduler.admit(priority)
+
+    async def decode(
+        self, item: AsrItem, priority: Priority, *, deadline_s: float | None = None
+    ) -> AsrResult:
+        return await self._scheduler.decode(item, priority, deadline_s=deadline_s)
+
+    def hurry(self, utterance: str) -> None:
+        self._scheduler.hurry(utterance)
+
+    def forget(self, utterance: str) -> None:
+        self._scheduler.forget(utterance)
+
+    def resident_mb(self) -> float:
+        """What the worker processes take of the machine's memory; 0: none lives."""
+        total = 0.0
+        for worker in self._workers:
+            if worker.pid is not None:
+                try:
+                    total += psutil.Process(worker.pid).memory_info().rss / 2**20
+                except psutil.Error:
+                    continue  # it died just now
+        return total
