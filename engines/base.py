@@ -5,11 +5,12 @@ forbids unknown fields) and `create(settings)`. Heavy libraries are imported ins
 `pipeline/transcription` turns the batched `AsrModel` into a stream, for every door alike.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from core.audio import AudioFrame, Pcm
+from core.events import Usage
 from core.ports import ToolSpec
 
 
@@ -36,14 +37,65 @@ class VadEngine(Protocol):
     def open(self) -> Vad: ...
 
 
+class EndOfTurn(Protocol):
+    """Tells a finished sentence from a pause for thought, by how it sounds."""
+
+    name: str
+
+    def probability(self, pcm: Pcm) -> float | None:
+        """0 to 1 that whoever said this is done; None: it cannot tell. `pcm`: the utterance so far,
+        16 kHz, its last silence included. Blocking (some 10 ms): it is called in a thread."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Word:
     text: str
     start_ms: float
-    "From the utterance's first sample."
+    "From the item's first sample."
     end_ms: float
     confidence: float
     "0 to 1."
+
+
+Padding = Literal["max", "bucket", "longest", "nopad"]
+"""How much of its window an utterance fills (Whisper). The encoder's cost grows with it.
+
+max      always 30 s, as the official weights were trained
+bucket   10, 20 or 30 s: several times cheaper, usually as good; the operator's choice
+longest  as long as the utterance, at least 10 s
+nopad    as long as the utterance, at least 2 s; weights not trained on short windows get longest
+"""
+
+Task = Literal["transcribe", "translate"]
+Timestamps = Literal["none", "segment", "word"]
+
+
+@dataclass(frozen=True, slots=True)
+class AsrOptions:
+    """How one item is decoded. Hashable: equal ones may share a batch. None and () leave the choice
+    to the engine's settings. What an engine cannot do is not in its `AsrInfo.supports`."""
+
+    language: str | None = None
+    "ISO 639-1; None: detected, among `languages` if that says something."
+    languages: tuple[str, ...] = ()
+    task: Task = "transcribe"
+    "translate: into English."
+    prompt: str = ""
+    "Text that comes before: its words and spelling become likelier."
+    hotwords: str = ""
+    "Names and terms to expect."
+    prefix: str = ""
+    """Raw decoder prefix with its special tokens, in place of language, task, prompt and hotwords:
+    `<|startofprev|>words<|startoftranscript|><|zh|><|en|><|transcribe|><|notimestamps|>`."""
+    beam_size: int | None = None
+    temperatures: tuple[float, ...] = ()
+    "0 is greedy or beam search; each further one is tried when the one before fails its checks."
+    timestamps: Timestamps = "none"
+    padding: Padding | None = None
+    no_speech_threshold: float | None = None
+    "Probability of no speech above which unsure words are rejected; 1 rejects none."
+    token_logprobs: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +103,34 @@ class AsrItem:
     """One utterance so far. Items are self-contained, so that a restarted worker can take over."""
 
     utterance: str
-    "Incremental engines cache decoder state under it; without it the answer is equal."
+    "Engines cache what they computed under it; without it the answer is equal."
     pcm: Pcm
-    "All samples of the utterance so far, 16 kHz."
+    "All samples of the utterance so far, 16 kHz; at most `AsrInfo.window_ms`."
     is_final: bool
     "The utterance is over; the cached state may be dropped."
-    language: str | None = None
-    "ISO 639-1; None lets the engine decide."
-    prompt: str = ""
+    options: AsrOptions = AsrOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A stretch of speech with its scores, as OpenAI's verbose_json names them."""
+
+    text: str
+    start_ms: float
+    "From the item's first sample."
+    end_ms: float
+    tokens: tuple[int, ...] = ()
+    temperature: float = 0.0
+    avg_logprob: float = 0.0
+    compression_ratio: float = 1.0
+    no_speech_prob: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    data: bytes
+    "The token's text; a part of a character where tokens cut one."
+    logprob: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +141,15 @@ class AsrResult:
     "0 to 1, of the whole utterance."
     language: str
     words: tuple[Word, ...] = ()
+    "With timestamps `word`, where the engine has them."
     is_rejected: bool = False
     "Something was decoded, but its score says that it was not speech (noise, music)."
+    segments: tuple[Segment, ...] = ()
+    "At least one where there is text."
+    tokens: tuple[TokenLogprob, ...] = ()
+    "With `token_logprobs`."
+    language_probability: float = 1.0
+    "1 when the caller named the language."
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +161,10 @@ class AsrInfo:
     "Items that one `decode` call takes."
     is_incremental: bool
     "Decoding a longer prefix of the same utterance costs only the new samples."
+    window_ms: float | None = None
+    "Longest audio of one item; None: any. Longer recordings are cut by `pipeline/`."
+    supports: tuple[str, ...] = ()
+    "Fields of `AsrOptions` that it honours beside `language`."
 
 
 class AsrModel(Protocol):
@@ -125,19 +208,54 @@ class Message:
     "Tool only: which call this answers; `text` is then the result as JSON."
 
 
+@dataclass(frozen=True, slots=True)
+class LlmOptions:
+    """How one answer is generated. None leaves the choice to the engine's settings."""
+
+    temperature: float | None = None
+    "0 to 2."
+    max_output_tokens: int | None = None
+    must_call: bool = False
+    "Call a tool instead of talking, where the engine can be told so."
+
+
+AS_CONFIGURED = LlmOptions()
+
+
 class Llm(Protocol):
     """A language model. Closing the generator cancels the request upstream."""
 
     name: str
     languages: tuple[str, ...]
-    "ISO 639-1 codes of what it understands."
+    "ISO 639-1 codes of what it understands; () for any."
+    context_tokens: int | None
+    "Prompt and answer together; None: no limit that callers need to know."
 
     def reply(
-        self, messages: Sequence[Message], tools: Sequence[ToolSpec], *, language: str
-    ) -> AsyncGenerator[TextDelta | ToolCall, None]:
-        """Stream the answer to `messages`. After tool calls the caller appends their results and
-        asks again. `language` is what the session speaks (ISO 639-1)."""
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[ToolSpec],
+        *,
+        language: str,
+        options: LlmOptions = AS_CONFIGURED,
+    ) -> AsyncGenerator[TextDelta | ToolCall | Usage, None]:
+        """Stream the answer to `messages`; `Usage` at its end, from those that count. After tool
+        calls the caller appends their results and asks again. `language` is what the session speaks
+        (ISO 639-1). Raises EngineError; Overloaded; RequestError for what it cannot take."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class WordMark:
+    """When a word of the text sounds."""
+
+    chunk: int
+    "Which of the texts given to `speak`, from 0."
+    end_char: int
+    "One past its last character in that text."
+    start_ms: float
+    "From the first sample that this `speak` made."
+    end_ms: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +265,8 @@ class TtsInfo:
     "Rate of the frames that `speak` yields."
     voices: Mapping[str, tuple[str, ...]]
     "Language (ISO 639-1) -> voice names; the first is its default."
+    has_word_times: bool = False
+    "It calls `on_word` for every word."
 
 
 class Tts(Protocol):
@@ -155,8 +275,15 @@ class Tts(Protocol):
     info: TtsInfo
 
     def speak(
-        self, text: AsyncIterable[str], *, language: str, voice: str | None = None, speed: float = 1
+        self,
+        text: AsyncIterable[str],
+        *,
+        language: str,
+        voice: str | None = None,
+        speed: float = 1,
+        on_word: Callable[[WordMark], None] | None = None,
     ) -> AsyncGenerator[AudioFrame, None]:
         """Speak each chunk of text as it comes. Frames of any length, `start` continuous from 0;
-        the first one as early as possible. Closing the generator stops synthesis at once."""
+        the first one as early as possible. Closing the generator stops synthesis at once. `on_word`
+        is told each word before the frame in which it ends. Raises EngineError, RequestError."""
         ...

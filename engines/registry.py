@@ -1,6 +1,6 @@
 """From a name in the configuration to a running engine, and what could be one here."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -12,9 +12,9 @@ from msgspec import Struct, ValidationError, convert
 from msgspec.structs import fields
 
 from core.errors import ConfigError, EngineMissing
-from engines.base import AsrModel, Llm, Tts, VadEngine
+from engines.base import AsrInfo, AsrModel, EndOfTurn, Llm, Tts, VadEngine
 
-Kind = Literal["vad", "asr", "llm", "tts"]
+Kind = Literal["vad", "endpoint", "asr", "llm", "tts"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +26,14 @@ class Available:
     "Its libraries are there. Weights are only looked at when it is loaded."
     reason: str
     "Empty, or what is missing and how to get it."
+    needs_path: bool = False
+    "No weights were found: it runs only with a `path` to some, and `auto` passes it by."
 
 
 @overload
 def load(kind: Literal["vad"], name: str, options: Mapping[str, Any]) -> VadEngine: ...
+@overload
+def load(kind: Literal["endpoint"], name: str, options: Mapping[str, Any]) -> EndOfTurn: ...
 @overload
 def load(kind: Literal["asr"], name: str, options: Mapping[str, Any]) -> AsrModel: ...
 @overload
@@ -37,7 +41,9 @@ def load(kind: Literal["llm"], name: str, options: Mapping[str, Any]) -> Llm: ..
 @overload
 def load(kind: Literal["tts"], name: str, options: Mapping[str, Any]) -> Tts: ...
 @overload
-def load(kind: Kind, name: str, options: Mapping[str, Any]) -> VadEngine | AsrModel | Llm | Tts: ...
+def load(
+    kind: Kind, name: str, options: Mapping[str, Any]
+) -> VadEngine | EndOfTurn | AsrModel | Llm | Tts: ...
 def load(kind: Kind, name: str, options: Mapping[str, Any]) -> Any:
     """Create the engine `engines/<kind>/<name>.py`, or a third party's by its dotted module path.
 
@@ -53,6 +59,17 @@ def load(kind: Kind, name: str, options: Mapping[str, Any]) -> Any:
         raise EngineMissing(kind, name, _hint(module, missing)) from exc
 
 
+def describe(name: str, options: Mapping[str, Any]) -> AsrInfo | None:
+    """What a recogniser will be, read from its files without loading it; None: it does not tell.
+
+    Raises as `load`.
+    """
+    module = _module("asr", name)
+    settings = read_settings(module.Settings, options, where=f"asr.{name}")
+    tell: Callable[[Struct], AsrInfo] | None = getattr(module, "describe", None)
+    return tell(settings) if tell else None
+
+
 def available(kind: Kind) -> list[Available]:
     """Every engine of our own folder, by name. Imports no model library."""
     found: list[Available] = []
@@ -63,7 +80,11 @@ def available(kind: Kind) -> list[Available]:
         if not hasattr(module, "create"):  # a part of an engine
             continue
         missing = [library for library in _requirements(module) if find_spec(library) is None]
-        found.append(Available(name, not missing, _hint(module, *missing) if missing else ""))
+        if missing:
+            found.append(Available(name, False, _hint(module, *missing)))
+            continue
+        why = _missing_weights(module)
+        found.append(Available(name, True, why, needs_path=bool(why)))
     return found
 
 
@@ -107,6 +128,12 @@ def _requirements(module: ModuleType) -> Mapping[str, str]:
     """What an engine says it needs: import name -> what pip calls it."""
     requirements: Mapping[str, str] = getattr(module, "REQUIRES", {})
     return requirements
+
+
+def _missing_weights(module: ModuleType) -> str:
+    """What an engine says it lacks unless a path is configured; most say nothing."""
+    tell: Callable[[], str] | None = getattr(module, "missing_weights", None)
+    return tell() if tell else ""
 
 
 def _hint(module: ModuleType, *missing: str) -> str:

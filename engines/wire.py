@@ -12,7 +12,7 @@ from msgspec import DecodeError, Struct
 from msgspec.msgpack import Decoder, Encoder
 
 from core.errors import RemoteProtocolError
-from engines.base import AsrInfo, AsrItem, AsrResult
+from engines.base import AsrInfo, AsrItem, AsrOptions, AsrResult
 
 MAX_PAYLOAD_BYTES = 64 * 1024 * 1024
 "35 minutes of 16 kHz audio in one batch; a larger length means that the stream is out of step."
@@ -35,13 +35,12 @@ class WireItem(Struct, frozen=True):
     utterance: str
     pcm: bytes
     is_final: bool
-    language: str | None
-    prompt: str
+    options: AsrOptions
 
     @classmethod
     def of(cls, item: AsrItem) -> "WireItem":
         pcm = item.pcm.astype("<i2", copy=False).tobytes()
-        return cls(item.utterance, pcm, item.is_final, item.language, item.prompt)
+        return cls(item.utterance, pcm, item.is_final, item.options)
 
     def to_item(self) -> AsrItem:
         """The samples are a read-only view of the frame. Raises RemoteProtocolError on half a
@@ -49,7 +48,7 @@ class WireItem(Struct, frozen=True):
         if len(self.pcm) % 2:
             raise RemoteProtocolError(f"{len(self.pcm)} bytes are no whole number of samples")
         pcm = np.frombuffer(self.pcm, "<i2").astype(np.int16, copy=False)
-        return AsrItem(self.utterance, pcm, self.is_final, self.language, self.prompt)
+        return AsrItem(self.utterance, pcm, self.is_final, self.options)
 
 
 class Decode(Struct, frozen=True, tag_field="type", tag="decode"):
@@ -66,7 +65,7 @@ class Forget(Struct, frozen=True, tag_field="type", tag="forget"):
 
 
 class Ping(Struct, frozen=True, tag_field="type", tag="ping"):
-    """Answered by `Pong` after everything before it, so its delay is the worker's queue."""
+    """Does it live? Answered by `Pong`, after everything before it."""
 
     number: int
 
@@ -145,14 +144,25 @@ def worker_command(python: str, fd: int) -> list[str]:
 
     Its thread libraries read these settings when they are loaded. Threads that spin while they
     wait take the cores from each other: beside one busy process a decode took 97 ms, and takes 10.
+    GPUs are to be counted as nvidia-smi counts them, not by speed.
     """
-    settings = ["OMP_WAIT_POLICY=PASSIVE", "OPENBLAS_NUM_THREADS=1"]
+    settings = ["OMP_WAIT_POLICY=PASSIVE", "OPENBLAS_NUM_THREADS=1", "CUDA_DEVICE_ORDER=PCI_BUS_ID"]
     return ["env", *settings, python, "-m", "engines.worker", "--fd", str(fd)]
 
 
-def frame(message: Request | Reply) -> bytes:
-    """One message as it goes on the wire. Raises RemoteProtocolError when it is too large."""
-    payload = Encoder().encode(message)
-    if len(payload) > MAX_PAYLOAD_BYTES:
-        raise RemoteProtocolError(f"frame of {len(payload)} bytes, limit {MAX_PAYLOAD_BYTES}")
-    return len(payload).to_bytes(_LENGTH_BYTES, "big") + payload
+def frame(message: Struct) -> bytearray:
+    """One message, of this protocol or one like it, as it goes on the wire. Raises
+    RemoteProtocolError when it is too large, or has what nobody can write down.
+
+    Encoded in place: a batch of long utterances is megabytes, and each copy stops the event loop.
+    """
+    data = bytearray(_LENGTH_BYTES)
+    try:
+        Encoder().encode_into(message, data, _LENGTH_BYTES)
+    except (UnicodeEncodeError, OverflowError) as exc:  # half a surrogate pair, 2 ** 64
+        raise RemoteProtocolError(f"cannot be sent: {exc}") from exc
+    length = len(data) - _LENGTH_BYTES
+    if length > MAX_PAYLOAD_BYTES:
+        raise RemoteProtocolError(f"frame of {length} bytes, limit {MAX_PAYLOAD_BYTES}")
+    data[:_LENGTH_BYTES] = length.to_bytes(_LENGTH_BYTES, "big")
+    return data

@@ -14,7 +14,7 @@ import sys
 from collections import deque
 from collections.abc import Sequence
 
-from core.errors import ConfigError, EarshotError, RemoteProtocolError
+from core.errors import ConfigError, EarshotError, EngineError, RemoteProtocolError
 from engines.base import AsrModel
 from engines.registry import load
 from engines.wire import (
@@ -120,6 +120,8 @@ def _failed(exc: Exception, engine: str, request_id: int | None = None) -> Faile
     """Our own errors keep their code, and the gateway tells them; a library's are logged here with
     their chain, for its author.
     """
+    if isinstance(exc, EngineError):
+        return Failed(exc.code, exc.detail, request_id)  # the gateway says again whose it is
     if isinstance(exc, EarshotError):
         return Failed(exc.code, str(exc), request_id)
     logger.error("%s failed", engine, exc_info=exc)

@@ -4,42 +4,30 @@ GPL-3 code behind this one engine. Synthesis runs some thousand times faster tha
 thread serves everybody: each clause is one job, and sessions take turns clause by clause.
 """
 
-import asyncio
-import re
-import unicodedata
-from collections.abc import AsyncGenerator, AsyncIterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncGenerator, AsyncIterable, Callable
 from contextlib import aclosing
 from typing import Annotated, Protocol
 
 from msgspec import Meta, Struct
 
 from core.audio import AudioFrame, Pcm
-from core.errors import EngineError, RequestError, TooLarge
-from engines.base import TtsInfo
-from engines.tts.espeak_library import NORMAL_WORDS_PER_MINUTE, EspeakLibrary, Sink, espeak_library
+from core.errors import RequestError
+from engines.base import TtsInfo, WordMark
+from engines.tts.espeak_library import (
+    NORMAL_WORDS_PER_MINUTE,
+    EspeakLibrary,
+    EventSink,
+    Sink,
+    espeak_library,
+)
+from engines.tts.espeak_words import ClauseWords, Event
+from engines.tts.text import checked_speed, voices_of
+from engines.tts.voicing import Listener, Part, Voicing
 
 REQUIRES = {"espeakng_loader": "espeakng-loader"}
 
-MAX_CLAUSE_CHARS = 300
-"One job: about 10 ms of work and 20 s of audio, the most that waits for a slow listener."
-
-MAX_CHUNK_CHARS = 20_000
-"Twenty minutes of speech. A chunk is cleaned in one go on the event loop: 5 ms for this much."
-
-MIN_SPEED, MAX_SPEED = 0.25, 4.0
-"What callers may ask for. The library itself stops at 80 and 450 words per minute."
-
 _WORDS_PER_MINUTE = (80, 450)
-
-_CLAUSE_ENDS = (
-    re.compile(r"[.!?。！？…]+\s+"),
-    re.compile(r"[,;:、，；：]\s*"),
-    re.compile(r"\s+"),
-)
-"Where a long text is cut, best first."
-
-_SPEAKABLE = re.compile(r"[^\s.,;:!?…\-–—'\"()\[\]]")
+"Where the library itself stops."
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
@@ -52,7 +40,14 @@ class Synthesiser(Protocol):
 
     def knows(self, voice: str) -> bool: ...
 
-    def synthesise(self, text: str, voice: str, words_per_minute: int, sink: Sink) -> None: ...
+    def synthesise(
+        self,
+        text: str,
+        voice: str,
+        words_per_minute: int,
+        sink: Sink,
+        on_events: EventSink | None = None,
+    ) -> None: ...
 
 
 class EspeakTts:
@@ -62,56 +57,53 @@ class EspeakTts:
         self.info = info
         self._library = library
         self._settings = settings
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="espeak")
+        self._voicing = Voicing(info)
 
     async def speak(
-        self, text: AsyncIterable[str], *, language: str, voice: str | None = None, speed: float = 1
+        self,
+        text: AsyncIterable[str],
+        *,
+        language: str,
+        voice: str | None = None,
+        speed: float = 1,
+        on_word: Callable[[WordMark], None] | None = None,
     ) -> AsyncGenerator[AudioFrame, None]:
         """See `Tts.speak`. Raises RequestError for an unknown language, voice or speed, TooLarge
         for a chunk beyond MAX_CHUNK_CHARS."""
         name = self._voice(language, voice)
         words_per_minute = self._words_per_minute(speed)
-        start = 0
-        async for chunk in text:
-            if len(chunk) > MAX_CHUNK_CHARS:
-                raise TooLarge(f"text of {len(chunk)} characters, limit {MAX_CHUNK_CHARS}")
-            for clause in split_clauses(sanitise(chunk)):
-                async with aclosing(self._clause(clause, name, words_per_minute)) as parts:
-                    async for pcm in parts:
-                        yield AudioFrame(pcm, self.info.rate_hz, start)
-                        start += len(pcm)
 
-    async def _clause(
-        self, text: str, voice: str, words_per_minute: int
-    ) -> AsyncGenerator[Pcm, None]:
-        handover = _Handover(asyncio.get_running_loop())
+        def plain(clause: str, listener: Listener) -> None:
+            def sink(pcm: Pcm) -> bool:
+                return listener.put(Part(pcm))
 
-        def job() -> None:
-            error: EngineError | None = None
-            try:
-                if not handover.is_cancelled:
-                    self._library.synthesise(text, voice, words_per_minute, handover.put)
-            except EngineError as exc:
-                error = exc
-            handover.end(error)
+            self._library.synthesise(clause, name, words_per_minute, sink)
 
-        future = self._thread.submit(job)
-        try:
-            while (pcm := await handover.get()) is not None:
-                yield pcm
-        finally:
-            handover.is_cancelled = True
-            future.cancel()
+        def timed(clause: str, listener: Listener) -> None:
+            self._timed(clause, name, words_per_minute, listener)
+
+        frames = self._voicing.speak(text, plain if on_word is None else timed, on_word)
+        async with aclosing(frames):
+            async for frame in frames:
+                yield frame
+
+    def _timed(self, clause: str, voice: str, words_per_minute: int, listener: Listener) -> None:
+        """In the thread."""
+        words = ClauseWords(clause, self.info.rate_hz)
+        events: list[Event] = []
+
+        def sink(pcm: Pcm) -> bool:
+            for part in words.push(pcm, events):
+                listener.put(part)
+            events.clear()
+            return not listener.is_gone
+
+        self._library.synthesise(clause, voice, words_per_minute, sink, events.extend)
+        for part in words.finish(events):
+            listener.put(part)
 
     def _voice(self, language: str, voice: str | None) -> str:
-        voices = self.info.voices.get(language)
-        if voices is None:
-            known = ", ".join(sorted(self.info.voices))
-            raise RequestError(
-                f"espeak does not speak {language!r}; it speaks {known}",
-                code="unsupported_language",
-                param="language",
-            )
+        voices = voices_of(self.info, language)
         if voice is None:
             return voices[0]
         if not self._library.knows(voice):
@@ -124,74 +116,12 @@ class EspeakTts:
         return voice
 
     def _words_per_minute(self, speed: float) -> int:
-        if not MIN_SPEED <= speed <= MAX_SPEED:
-            raise RequestError(f"speed {speed} is not in [{MIN_SPEED}, {MAX_SPEED}]", param="speed")
         slowest, fastest = _WORDS_PER_MINUTE
-        wanted = round(NORMAL_WORDS_PER_MINUTE * self._settings.speed * speed)
+        wanted = round(NORMAL_WORDS_PER_MINUTE * self._settings.speed * checked_speed(speed))
         return min(max(wanted, slowest), fastest)
-
-
-class _Handover:
-    """One clause's samples on their way from the synthesis thread into the event loop.
-
-    It never blocks the thread, which belongs to every session: a listener that lags holds up its
-    own next clause instead, so at most one clause waits here.
-    """
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._items: asyncio.Queue[Pcm | EngineError | None] = asyncio.Queue()
-        self.is_cancelled = False
-
-    def put(self, pcm: Pcm) -> bool:
-        """Thread side. False: nobody listens any more."""
-        self._post(pcm)
-        return not self.is_cancelled
-
-    def end(self, error: EngineError | None) -> None:
-        """Thread side: no more samples."""
-        self._post(error)
-
-    async def get(self) -> Pcm | None:
-        """Loop side. None: the clause is over. Raises what the synthesis raised."""
-        item = await self._items.get()
-        if isinstance(item, EngineError):
-            raise item
-        return item
-
-    def _post(self, item: Pcm | EngineError | None) -> None:
-        try:
-            self._loop.call_soon_threadsafe(self._items.put_nowait, item)
-        except RuntimeError:  # the loop is closed: its listener is gone with it
-            self.is_cancelled = True
 
 
 def create(settings: Settings) -> EspeakTts:
     library: EspeakLibrary = espeak_library()
-    info = TtsInfo("espeak", library.rate_hz, library.voices)
+    info = TtsInfo("espeak", library.rate_hz, library.voices, has_word_times=True)
     return EspeakTts(info, library, settings)
-
-
-def sanitise(text: str) -> str:
-    """Control characters (the library's embedded commands start with one), lone surrogates and
-    unassigned code points become spaces."""
-    return "".join(" " if unicodedata.category(c) in {"Cc", "Cs", "Cn", "Co"} else c for c in text)
-
-
-def split_clauses(text: str) -> Iterator[str]:
-    """Parts of at most MAX_CLAUSE_CHARS, cut where a speaker would pause; nothing for no words."""
-    rest = text.strip()
-    while len(rest) > MAX_CLAUSE_CHARS:
-        cut = _cut(rest)
-        yield from split_clauses(rest[:cut])
-        rest = rest[cut:].strip()
-    if _SPEAKABLE.search(rest):
-        yield rest
-
-
-def _cut(text: str) -> int:
-    for pattern in _CLAUSE_ENDS:
-        ends = [match.end() for match in pattern.finditer(text, 0, MAX_CLAUSE_CHARS)]
-        if ends:
-            return ends[-1]
-    return MAX_CLAUSE_CHARS

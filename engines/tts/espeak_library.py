@@ -1,6 +1,6 @@
 """The eSpeak NG C library through ctypes: its voices, and blocking synthesis to a sink."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from ctypes import (
     CDLL,
     CFUNCTYPE,
@@ -11,22 +11,29 @@ from ctypes import (
     c_short,
     c_size_t,
     c_ubyte,
+    c_uint,
     c_void_p,
     cast,
+    sizeof,
     string_at,
 )
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path, PurePosixPath
 from threading import Lock
+from typing import Literal
 
 import numpy as np
 
 from core.audio import Pcm
 from core.errors import EngineError, EngineMissing
+from engines.tts.espeak_words import Event
 
 Sink = Callable[[Pcm], bool]
 "Takes the next samples; False stops the synthesis."
+
+EventSink = Callable[[Sequence[Event]], None]
+"Takes what happens within the next samples, before the `Sink` takes those."
 
 NORMAL_WORDS_PER_MINUTE = 175
 
@@ -40,6 +47,7 @@ _CHARS_UTF8 = 1  # without espeakSSML and espeakPHONEMES: text is only ever text
 _POS_CHARACTER = 1
 _PARAMETER_RATE = 1
 _EE_OK = 0
+_EVENT_LIST_END, _EVENT_WORD, _EVENT_END = 0, 1, 5
 
 _PREFERRED_NAME = {"en": "en-us"}
 "The default voice where it is not the one that the library ranks first."
@@ -56,6 +64,19 @@ class _CVoice(Structure):
         ("xx1", c_ubyte),
         ("score", c_int),
         ("spare", c_void_p),
+    )
+
+
+class _CEvent(Structure):
+    _fields_ = (
+        ("type", c_int),
+        ("unique_identifier", c_uint),
+        ("text_position", c_int),  # in characters, from 1
+        ("length", c_int),
+        ("audio_position", c_int),  # ms since the text's first sample
+        ("sample", c_int),
+        ("user_data", c_void_p),
+        ("id", c_void_p),
     )
 
 
@@ -94,6 +115,7 @@ class EspeakLibrary:
         self._variants = frozenset(path.name for path in (data_path / "voices" / "!v").iterdir())
         self._lock = Lock()
         self._sink: Sink | None = None
+        self._on_events: EventSink | None = None
         self._callback = _SynthCallback(self._receive)  # C holds it: it must outlive every call
         self._c.espeak_SetSynthCallback(self._callback)
 
@@ -102,7 +124,14 @@ class EspeakLibrary:
         base, plus, variant = voice.partition("+")
         return base in self._voices and (not plus or variant in self._variants)
 
-    def synthesise(self, text: str, voice: str, words_per_minute: int, sink: Sink) -> None:
+    def synthesise(
+        self,
+        text: str,
+        voice: str,
+        words_per_minute: int,
+        sink: Sink,
+        on_events: EventSink | None = None,
+    ) -> None:
         """Speak `text` into `sink`, blocking, on any thread. Raises EngineError."""
         if not self.knows(voice):
             raise EngineError("tts", "espeak", f"no voice {voice!r}")
@@ -110,14 +139,14 @@ class EspeakLibrary:
         selected = f"{self._voices[base].identifier}{plus}{variant}".encode()
         data = text.encode("utf-8", "replace")
         with self._lock:
-            self._sink = sink
+            self._sink, self._on_events = sink, on_events
             try:
                 status = self._c.espeak_SetVoiceByName(selected)
                 if status == _EE_OK:
                     self._c.espeak_SetParameter(_PARAMETER_RATE, words_per_minute, 0)
                     status = self._synth(data)
             finally:
-                self._sink = None
+                self._sink = self._on_events = None
         if status != _EE_OK:
             raise EngineError("tts", "espeak", f"status {status} with voice {voice!r}")
 
@@ -128,8 +157,10 @@ class EspeakLibrary:
         )
         return status
 
-    def _receive(self, samples: int | None, count: int, _events: int) -> int:
+    def _receive(self, samples: int | None, count: int, events: int | None) -> int:
         """The C callback: 0 goes on, 1 stops. The last call has no samples."""
+        if events and self._on_events is not None:
+            self._on_events(tuple(_read_events(events)))
         if not samples or count <= 0 or self._sink is None:
             return 0
         pcm: Pcm = np.ctypeslib.as_array(
@@ -159,6 +190,15 @@ def _read_tags(address: int) -> Iterator[tuple[int, str]]:
         tag = string_at(address + 1)
         yield rank, tag.decode().lower()
         address += len(tag) + 2
+
+
+def _read_events(address: int) -> Iterator[Event]:
+    """The C list is ended by an event of type 0."""
+    while (event := _CEvent.from_address(address)).type != _EVENT_LIST_END:
+        if event.type in {_EVENT_WORD, _EVENT_END}:
+            kind: Literal["word", "end"] = "word" if event.type == _EVENT_WORD else "end"
+            yield Event(kind, event.text_position - 1, event.audio_position)
+        address += sizeof(_CEvent)
 
 
 def _has_words(voice: _Voice, data_path: Path) -> bool:

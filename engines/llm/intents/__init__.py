@@ -5,6 +5,7 @@ The names of rooms and devices come from the enums of the tools it is given.
 """
 
 from collections.abc import Sequence
+from threading import Lock
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -23,12 +24,16 @@ REQUIRES = {
 }
 
 
+_importing = Lock()
+
+
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """There is nothing to set."""
 
 
 def create(settings: Settings) -> "IntentsLlm":
     """The engine. Sentences are loaded on first use of a language; `warm` does it beforehand."""
+    _import_library()
     from engines.llm.intents.engine import IntentsLlm
 
     return IntentsLlm()
@@ -43,6 +48,7 @@ def languages() -> tuple[str, ...]:
 
 def understand(text: str, language: str, tools: Sequence[ToolSpec]) -> "Understanding | None":
     """What `text` means, or None. Blocks for the load on the first use of a language."""
+    _import_library()
     from engines.llm.intents.grammar import grammar
     from engines.llm.intents.language import supported
     from engines.llm.intents.names import names_of
@@ -53,7 +59,15 @@ def understand(text: str, language: str, tools: Sequence[ToolSpec]) -> "Understa
 def phrases(language: str, tools: Sequence[ToolSpec], limit: int = 5000) -> tuple[str, ...]:
     """At most `limit` sentences as they are spoken, weighted to common commands; for language
     models. Empty for a language without sentences of our own."""
+    _import_library()
     from engines.llm.intents.names import names_of
     from engines.llm.intents.sampling import sampled
 
     return sampled(language, names_of(tools), limit)
+
+
+def _import_library() -> None:
+    """hassil's modules import each other in a circle: two threads that begin at different ends of
+    it find half a module, or a deadlock."""
+    with _importing:
+        import hassil  # noqa: F401

@@ -8,11 +8,24 @@ import msgspec
 
 from core.ids import new_id
 from core.ports import ToolSpec
-from engines.base import Message, TextDelta, ToolCall
+from engines.base import AS_CONFIGURED, LlmOptions, Message, TextDelta, ToolCall
 from engines.llm.intents.grammar import MAX_GRAMMARS, Grammar, Understanding, grammar
 from engines.llm.intents.language import languages, supported
-from engines.llm.intents.names import Names, names_of
+from engines.llm.intents.names import INTENT, Names, names_of
 from engines.llm.intents.replies import Replies, replies
+
+CALL_PREFIX = "intent"
+"How ids of its tool calls begin: their results are answered by it, whoever answers otherwise."
+
+MAX_PIECES = 4  # of one sentence; whoever pauses more often says something else
+PAUSES = " .,;:!?…"
+"What recognition puts behind a piece, as if it were a sentence."
+
+SILENCED_WORDS = 3
+"Of an answer: half a second, in which nobody can have understood it."
+
+CANNOT = ("NoWeather", "NoReminder", "NoAlarm", "NoCall", "NoDistance", "NoMusicSearch")
+"What is understood, and told that there is no skill for it."
 
 LONG_CHARS = 100  # up to here a match takes a few ms; the event loop can wait for that
 
@@ -21,6 +34,7 @@ class IntentsLlm:
     """Sentence in, tool calls out; tool results in, sentence out. Holds no state of the home."""
 
     name = "intents"
+    context_tokens: int | None = None
 
     def __init__(self) -> None:
         self.languages = languages()
@@ -31,24 +45,44 @@ class IntentsLlm:
         await self._load(supported(language), names_of(tools))
 
     async def reply(
-        self, messages: Sequence[Message], tools: Sequence[ToolSpec], *, language: str
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[ToolSpec],
+        *,
+        language: str,
+        options: LlmOptions = AS_CONFIGURED,
     ) -> AsyncGenerator[TextDelta | ToolCall, None]:
         """Tool calls for the last sentence, or the answer to it once their results are there."""
         code, names = supported(language), names_of(tools)
         known, answers = await self._load(code, names)
-        asked, results = _last_exchange(messages)
-        found = await _understand(known, asked)
+        pieces, results = _last_exchange(messages)
+        found = await _understand(known, pieces)
         if found is None:
             yield TextDelta(answers.not_understood())
             return
         if not results:
             calls = [step for step in found.steps if step.intent in names.tools]
             for step in calls:
-                yield ToolCall(new_id("call"), step.intent, dict(step.slots))
+                yield ToolCall(new_id(CALL_PREFIX), step.intent, dict(step.slots))
             if calls:
                 return
         for text in _answers(found, results, answers):
             yield TextDelta(text)
+
+    async def understands(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec], *, language: str
+    ) -> bool:
+        """Whether `reply` would do or answer something, and not say that it did not understand; or
+        that it cannot, where there are tools beside the home's that perhaps can."""
+        if language.partition("-")[0] not in self.languages:
+            return False
+        known, _ = await self._load(supported(language), names_of(tools))
+        pieces, _ = _last_exchange(messages)
+        found = await _understand(known, pieces)
+        if found is None:
+            return False
+        has_more = any(not tool.name.startswith(INTENT) for tool in tools)
+        return not (has_more and any(step.intent in CANNOT for step in found.steps))
 
     async def _load(self, language: str, names: Names) -> tuple[Grammar, Replies]:
         loaded = self._loaded.get((language, names))
@@ -60,28 +94,60 @@ class IntentsLlm:
         return loaded
 
 
-async def _understand(known: Grammar, text: str) -> Understanding | None:
-    if len(text) < LONG_CHARS:
-        return known.understand(text)
-    return await asyncio.to_thread(known.understand, text)
+async def _understand(known: Grammar, pieces: Sequence[str]) -> Understanding | None:
+    if len(pieces) == 1 and len(pieces[0]) < LONG_CHARS:
+        return known.understand(pieces[0])
+    return await asyncio.to_thread(_of_pieces, known, pieces)
+
+
+def _of_pieces(known: Grammar, pieces: Sequence[str]) -> Understanding | None:
+    """A sentence that was cut at a pause is one. Two that stand for themselves are not: the first
+    was left unanswered for a reason, and must not be done by the second."""
+    for start in range(len(pieces)):
+        found = known.understand(" ".join(pieces[start:]))
+        if found is None:
+            continue
+        alone = known.understand(pieces[-1]) if start < len(pieces) - 1 else None
+        if alone is not None and known.understand(" ".join(pieces[start:-1])):
+            return alone
+        return found
+    return None
 
 
 def _load(language: str, names: Names) -> tuple[Grammar, Replies]:
     return grammar(language, names), replies(language)
 
 
-def _last_exchange(messages: Sequence[Message]) -> tuple[str, list[Mapping[str, Any]]]:
-    """The last thing the user said, and the results of the tools called for it, in call order."""
+def _last_exchange(
+    messages: Sequence[Message],
+) -> tuple[list[str], list[Mapping[str, Any]]]:
+    """What the user said since the last answer, piece by piece, and the results of the tools called
+    for it, in call order."""
     results: dict[str, Mapping[str, Any]] = {}
     order: list[str] = []
+    pieces: list[str] = []
     for message in reversed(messages):
         if message.role == "user":
-            return message.text, [results.get(call, {"error": "failed"}) for call in order]
-        if message.role == "tool":
+            text = message.text.rstrip(PAUSES) if pieces else message.text
+            pieces.insert(0, text)
+        elif pieces and not _is_passing(message):
+            break
+        elif message.role == "tool":
             results[message.call_id] = _result(message.text)
         elif message.tool_calls:
             order = [call.call_id for call in message.tool_calls] + order
-    return "", []
+    if not pieces:
+        return [], []
+    return pieces[-MAX_PIECES:], [results.get(call, {"error": "failed"}) for call in order]
+
+
+def _is_passing(message: Message) -> bool:
+    """It stands between two pieces of a sentence, and is no answer to the first: instructions, or
+    what was silenced after a word or two because the user just went on."""
+    if message.role != "assistant" or message.tool_calls:
+        return message.role == "system"
+    text = message.text.rstrip()
+    return len(text.split()) <= SILENCED_WORDS and not text.endswith((".", "!", "?", "…"))
 
 
 def _result(text: str) -> Mapping[str, Any]:

@@ -6,6 +6,9 @@ from typing import Any
 
 from core.ports import ToolSpec
 
+INTENT = "Hass"
+"How the names of tools begin that sentences are known for."
+
 
 @dataclass(frozen=True, slots=True)
 class Names:
@@ -18,14 +21,19 @@ class Names:
 
 
 def names_of(tools: Sequence[ToolSpec]) -> Names:
-    """Tool names, area names and device names. Devices are grouped by `anyOf` with `title`s."""
+    """Tool names, area names and device names. Devices are grouped by `anyOf` with `title`s.
+
+    Of Home Assistant's intents alone: whatever else there is comes and goes, and a grammar is
+    loaded for each of these answers.
+    """
+    mine = [tool for tool in tools if tool.name.startswith(INTENT)]
     areas: dict[str, None] = {}
     devices: dict[tuple[str, str], None] = {}
-    for tool in tools:
+    for tool in mine:
         properties: Mapping[str, Any] = tool.parameters.get("properties", {})
         areas.update(dict.fromkeys(properties.get("area", {}).get("enum", ())))
         name = properties.get("name", {})
         for group in (name, *name.get("anyOf", ())):
             domain = group.get("title", "")
             devices.update(dict.fromkeys((domain, own) for own in group.get("enum", ())))
-    return Names(tuple(sorted(tool.name for tool in tools)), tuple(areas), tuple(devices))
+    return Names(tuple(sorted(tool.name for tool in mine)), tuple(areas), tuple(devices))

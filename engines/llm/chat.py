@@ -1,0 +1,103 @@
+"""Messages in the shape that chat templates and OpenAI-compatible servers take. Pure.
+
+Strict templates want one system message at the front, then a user, then turns that alternate, and
+every tool call followed by its result. A spoken conversation is not like that: sentences come in
+pieces, answers are cut off, an announcement comes first.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+import msgspec
+
+from core.ports import ToolSpec
+from engines.base import Message, ToolCall
+
+WORDLESS = "..."
+"What the user said before an assistant that spoke first."
+
+
+def chat_messages(
+    messages: Sequence[Message], *, arguments_as_text: bool = True
+) -> list[dict[str, Any]]:
+    """As a strict template wants them. `arguments_as_text`: a tool call's arguments as JSON in a
+    string, as the protocol has them; templates take them as they are."""
+    system = "\n\n".join(m.text for m in messages if m.role == "system" and m.text)
+    results = {m.call_id: m.text for m in messages if m.role == "tool"}
+    chat: list[dict[str, Any]] = [{"role": "system", "content": system}] if system else []
+    turns = [turn for turn in _turns(messages, results) if not _is_empty(turn)]
+    if not turns or turns[0].role != "user":
+        chat.append({"role": "user", "content": WORDLESS})
+    for turn in _merged(turns):
+        chat.append(_shaped(turn, as_text=arguments_as_text))
+        chat += (
+            {"role": "tool", "tool_call_id": call.call_id, "content": results[call.call_id]}
+            for call in turn.tool_calls
+        )
+    return chat
+
+
+def chat_tools(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
+    return [
+        {
+            "type": "function",
+            "function": {
+                "name": tool.name,
+                "description": tool.description,
+                "parameters": dict(tool.parameters),
+            },
+        }
+        for tool in tools
+    ]
+
+
+def _turns(messages: Sequence[Message], results: Mapping[str, str]) -> Iterator[Message]:
+    """Users' and assistants' messages. A call whose result never came is left out: servers refuse
+    it, and models wait for it. Results go behind their calls, wherever they arrived."""
+    for message in messages:
+        if message.role == "user":
+            yield message
+        elif message.role == "assistant":
+            calls = tuple(call for call in message.tool_calls if call.call_id in results)
+            yield Message("assistant", message.text, calls)
+
+
+def _is_empty(turn: Message) -> bool:
+    return turn.role == "assistant" and not turn.text and not turn.tool_calls
+
+
+def _merged(turns: Sequence[Message]) -> Iterator[Message]:
+    """Neighbours of one role as one message; a round of tools ends with its results."""
+    for role, group in groupby(turns, key=lambda turn: turn.role):
+        texts: list[str] = []
+        calls: tuple[ToolCall, ...] = ()
+        for turn in group:
+            if calls and (turn.text or turn.tool_calls):
+                yield Message(role, _joined(texts), calls)
+                texts, calls = [], ()
+            texts.append(turn.text)
+            calls = turn.tool_calls
+        yield Message(role, _joined(texts), calls)
+
+
+def _joined(texts: Sequence[str]) -> str:
+    return "\n".join(text for text in texts if text)
+
+
+def _shaped(turn: Message, *, as_text: bool) -> dict[str, Any]:
+    shaped: dict[str, Any] = {"role": turn.role, "content": turn.text}
+    if turn.tool_calls:
+        shaped["tool_calls"] = [_call(call, as_text=as_text) for call in turn.tool_calls]
+    return shaped
+
+
+def _call(call: ToolCall, *, as_text: bool) -> dict[str, Any]:
+    arguments: Any = dict(call.arguments)
+    if as_text:
+        arguments = msgspec.json.encode(arguments).decode()
+    return {
+        "id": call.call_id,
+        "type": "function",
+        "function": {"name": call.name, "arguments": arguments},
+    }

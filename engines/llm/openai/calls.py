@@ -1,0 +1,103 @@
+"""Tool calls put together from their pieces. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from core.errors import RemoteProtocolError
+from core.ids import new_id
+from engines.base import ToolCall
+from engines.llm.openai.chunks import CallPart
+
+MAX_CALLS = 64
+MAX_ARGUMENT_CHARS = 256 * 1024
+"Of all calls of an answer: a model that has lost its way writes until somebody stops it."
+
+
+@dataclass(slots=True)
+class _Open:
+    index: int | None
+    id: str
+    name: str
+    pieces: list[str] = field(default_factory=list)
+
+
+class CallAssembler:
+    """The protocol counts calls by `index`, gives each an id and a name with its first piece, and
+    arguments as pieces of JSON. Servers leave out ids, count every call as 0, or send all at once.
+    """
+
+    def __init__(self) -> None:
+        self._open: list[_Open] = []
+        self._chars = 0
+
+    def push(self, parts: Sequence[CallPart]) -> None:
+        """Raises RemoteProtocolError above the limits."""
+        for part in parts:
+            call = self._call(part)
+            piece = _as_text(part.function.arguments)
+            self._chars += len(piece)
+            if self._chars > MAX_ARGUMENT_CHARS:
+                raise RemoteProtocolError(f"tool calls of more than {MAX_ARGUMENT_CHARS} letters")
+            call.pieces.append(piece)
+
+    def calls(self) -> tuple[ToolCall, ...]:
+        """All calls, in the order in which they began; the answer is over.
+
+        Raises RemoteProtocolError for arguments that are no JSON object. Calling with none instead
+        could do something else: "turn off" without a name is everything.
+        """
+        seen = {""}
+        made: list[ToolCall] = []
+        for call in self._open:
+            call_id = new_id("call") if call.id in seen else call.id
+            seen.add(call_id)
+            made.append(ToolCall(call_id, _name(call), _arguments(call)))
+        return tuple(made)
+
+    def _call(self, part: CallPart) -> _Open:
+        """The call that this piece belongs to; a new one if it begins one."""
+        known = next((c for c in reversed(self._open) if c.index == part.index), None)
+        if part.index is None and self._open and not part.function.name:
+            return self._open[-1]
+        if known is not None and not _is_another(known, part):
+            known.id = known.id or part.id or ""
+            known.name = known.name or part.function.name or ""
+            return known
+        if len(self._open) >= MAX_CALLS:
+            raise RemoteProtocolError(f"more than {MAX_CALLS} tool calls in one answer")
+        made = _Open(part.index, part.id or "", part.function.name or "")
+        self._open.append(made)
+        return made
+
+
+def _is_another(known: _Open, part: CallPart) -> bool:
+    """Whether a piece with the index of a known call is a new call all the same."""
+    if not part.function.name or (part.id and part.id == known.id):
+        return False
+    return part.index is None or bool(part.id and known.id)
+
+
+def _name(call: _Open) -> str:
+    if not call.name:
+        raise RemoteProtocolError("a tool call without a name")
+    return call.name
+
+
+def _as_text(arguments: Any) -> str:
+    if arguments is None:
+        return ""
+    return arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
+
+
+def _arguments(call: _Open) -> dict[str, Any]:
+    text = "".join(call.pieces).strip()
+    if text in ("", "null"):
+        return {}
+    try:
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        why = f"a call of tool {call.name[:64]!r} whose arguments are no JSON object"
+        raise RemoteProtocolError(why) from None

@@ -1,0 +1,168 @@
+"""A language model behind an OpenAI-compatible server."""
+
+import logging
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any
+
+from core.errors import EngineError, Overloaded, RemoteProtocolError
+from core.events import Usage
+from core.ports import ToolSpec
+from engines.base import AS_CONFIGURED, LlmOptions, Message, TextDelta, ToolCall
+from engines.llm.chat import chat_messages, chat_tools
+from engines.llm.openai.calls import CallAssembler
+from engines.llm.openai.chunks import Chunk
+from engines.llm.openai.client import Client
+from engines.llm.openai.dialect import Dialect
+from engines.llm.openai.refusals import Refused, quoted
+from engines.llm.openai.served import Served, look
+from engines.llm.openai.settings import Settings
+from engines.llm.thoughts import Thoughts
+
+logger = logging.getLogger(__name__)
+
+FULL = (429, 503)
+RETRY_AFTER_S = 5
+ANSWERS_SHARE = 4
+"An answer is at most this part of a context; the rest is the prompt's."
+
+
+class OpenAiLlm:
+    """Connects when it is first asked; `aclose` when the server stops."""
+
+    def __init__(self, settings: Settings, name: str = "openai") -> None:
+        """Raises ConfigError."""
+        self.name = name
+        self.languages = settings.languages
+        self.context_tokens: int | None = settings.context_tokens
+        self._settings = settings
+        self._client = Client(settings, name)
+        self._served: Served | None = None
+        self._dialect = Dialect()
+
+    async def warm(self, language: str, tools: Sequence[ToolSpec]) -> None:
+        """Ask the server what it serves. One that is not there yet is asked again by a turn."""
+        try:
+            await self._look()
+        except EngineError as exc:
+            logger.warning("%s", exc)
+
+    async def aclose(self) -> None:
+        """Close idle connections."""
+        await self._client.aclose()
+
+    async def reply(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[ToolSpec],
+        *,
+        language: str,
+        options: LlmOptions = AS_CONFIGURED,
+    ) -> AsyncGenerator[TextDelta | ToolCall | Usage, None]:
+        """See `Llm.reply`. Tool calls come at the end of the text. Nothing is retried once anything
+        has been answered."""
+        try:
+            body = self._body(await self._look(), messages, tools, options)
+            async with aclosing(self._answer(body, messages)) as deltas:
+                async for delta in deltas:
+                    yield delta
+        except Refused as exc:
+            if exc.status == 404:
+                self._served = None  # another model may be served by now
+            raise self._told(exc, messages) from None
+
+    async def _look(self) -> Served:
+        if self._served is not None:
+            return self._served
+        found = await look(self._client, self._settings, self.name)
+        self.context_tokens = found.context_tokens
+        self._served = found if found.is_sure else None
+        return found
+
+    async def _answer(
+        self, body: Mapping[str, Any], messages: Sequence[Message]
+    ) -> AsyncGenerator[TextDelta | ToolCall | Usage, None]:
+        thoughts, calls = Thoughts(self._settings.starts_thinking), CallAssembler()
+        usage: Usage | None = None
+        try:
+            async with aclosing(self._chunks(body)) as chunks:
+                async for chunk in chunks:
+                    if chunk.problem:
+                        raise self._failed(quoted(chunk.problem, messages))
+                    usage = _usage(chunk) or usage
+                    for choice in chunk.choices or ():
+                        calls.push(choice.written.tool_calls or ())
+                        if text := thoughts.push(choice.written.text):
+                            yield TextDelta(text)
+            if text := thoughts.end():
+                yield TextDelta(text)
+            for call in calls.calls():
+                yield call
+        except RemoteProtocolError as exc:
+            raise self._failed(f"sent {exc}") from exc
+        if usage is not None:
+            yield usage
+
+    async def _chunks(self, body: Mapping[str, Any]) -> AsyncGenerator[Chunk, None]:
+        """Once more in another dialect, where that may be what was wrong."""
+        try:
+            async with aclosing(self._client.stream(body)) as chunks:
+                async for chunk in chunks:
+                    yield chunk
+            return
+        except Refused as exc:
+            dialect = self._dialect.after(exc) if exc.status in (400, 422) else None
+            if dialect is None:
+                raise
+            refusal = exc
+        try:
+            async with aclosing(self._client.stream(dialect.of(body))) as chunks:
+                async for chunk in chunks:
+                    self._dialect = dialect
+                    yield chunk
+        except Refused:
+            raise refusal from None
+
+    def _body(
+        self,
+        served: Served,
+        messages: Sequence[Message],
+        tools: Sequence[ToolSpec],
+        options: LlmOptions,
+    ) -> dict[str, Any]:
+        settings = self._settings
+        temperature = options.temperature
+        most = options.max_output_tokens or settings.max_output_tokens
+        body: dict[str, Any] = {
+            "model": served.model,
+            "temperature": settings.temperature if temperature is None else temperature,
+            "max_tokens": max(1, min(most, served.context_tokens // ANSWERS_SHARE)),
+            **settings.extra_body,
+            "messages": chat_messages(messages),
+            "stream": True,
+        }
+        body.setdefault("stream_options", {"include_usage": True})
+        if tools and settings.tools:
+            body["tools"] = chat_tools(tools)
+            if options.must_call:
+                body["tool_choice"] = "required"
+        wanted = {key: value for key, value in body.items() if value is not None}
+        return self._dialect.of(wanted)
+
+    def _told(self, exc: Refused, messages: Sequence[Message]) -> EngineError | Overloaded:
+        detail = exc.told(messages)
+        if exc.status in FULL:
+            wait_s = max(1, round(exc.retry_after_s or RETRY_AFTER_S))
+            return Overloaded(
+                f"llm engine {self.name!r}: {detail}", retry_after_s=wait_s, code="engine_busy"
+            )
+        return EngineError("llm", self.name, detail)
+
+    def _failed(self, why: str) -> EngineError:
+        return EngineError("llm", self.name, f"{self._client.url}: {why}")
+
+
+def _usage(chunk: Chunk) -> Usage | None:
+    if chunk.usage is None:
+        return None
+    return Usage(chunk.usage.prompt_tokens or 0, chunk.usage.completion_tokens or 0)

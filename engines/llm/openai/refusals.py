@@ -1,0 +1,67 @@
+"""Why a server did not answer, in words that its operator can act on."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from core.errors import EngineError
+from engines.base import Message
+from engines.llm.openai.chunks import error_text
+
+MAX_DETAIL_CHARS = 240
+
+HINTS = {
+    400: "refused the request",
+    401: "wants another key (api_key, api_key_file)",
+    403: "does not let this key in",
+    404: "does not know this model or address (model, base_url)",
+    413: "finds the request too large",
+    422: "refused the request",
+    429: "is busy, or the key's quota is used up",
+    500: "failed",
+    502: "has nothing behind its proxy",
+    503: "is not ready",
+}
+
+
+class Refused(EngineError):
+    """An answer with another status than 200."""
+
+    def __init__(
+        self, engine: str, status: int, body: str, retry_after_s: float | None = None
+    ) -> None:
+        """`body`: as it came, less the key."""
+        self._why = f"its server {HINTS.get(status, 'does not answer with a completion')}"
+        super().__init__("llm", engine, f"{self._why} ({status})")
+        self.status, self.retry_after_s, self._body = status, retry_after_s, body
+
+    def mentions(self, field: str) -> bool:
+        return field in self._body
+
+    def told(self, messages: Sequence[Message]) -> str:
+        """With what the server says about it."""
+        said = quoted(_message(self._body), messages)
+        return f"{self._why} ({self.status}: {said})" if said else self.detail
+
+
+def quoted(text: str, messages: Sequence[Message]) -> str:
+    """What somebody else wrote, fit for a log: one line, bounded, and without the words of the
+    conversation, which some servers repeat."""
+    for message in messages:
+        if len(message.text) > 3:
+            text = text.replace(message.text, "[...]")
+    line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
+    return line if len(line) <= MAX_DETAIL_CHARS else f"{line[:MAX_DETAIL_CHARS]}..."
+
+
+def retry_after_s(header: str) -> float | None:
+    """Seconds; None where there are none, or a date, which only far waits are given as."""
+    return float(header) if header.isascii() and header.isdigit() and len(header) < 10 else None
+
+
+def _message(body: str) -> str:
+    """Of the usual error objects; a proxy's page says no more than its status."""
+    try:
+        return error_text(msgspec.json.decode(body))
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return ""

@@ -1,0 +1,80 @@
+"""How an OpenAI-compatible server is reached and asked."""
+
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+from msgspec import Meta, Struct
+from msgspec.structs import asdict
+
+from core.errors import ConfigError
+
+AUTO = "auto"
+
+
+class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    base_url: Annotated[str, Meta(min_length=1)]
+    "Up to and with its version: `http://127.0.0.1:8000/v1`."
+    model: Annotated[str, Meta(min_length=1)] = AUTO
+    "auto: the first that the server lists."
+    api_key: str = ""
+    api_key_file: str = ""
+    "Read at start; in place of `api_key`."
+    temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
+    "None: what the server thinks best."
+    max_output_tokens: Annotated[int, Meta(ge=1)] = 512
+    """Thoughts included, where a model thinks; a spoken answer is some 50 to 150. Never more than a
+    quarter of the context: servers refuse a prompt that leaves no room for them."""
+    context_tokens: Annotated[int, Meta(ge=256)] | None = None
+    "None: as the server says (vLLM, llama.cpp), else 8192."
+    tools: bool = True
+    "False: for models that cannot call any."
+    starts_thinking: bool = False
+    "The chat template itself opens the thought: what comes before `</think>` is not spoken."
+    languages: tuple[str, ...] = ()
+    "ISO 639-1 codes of what it understands; (): any."
+    connect_timeout_s: Annotated[float, Meta(gt=0, le=60)] = 2.0
+    first_token_timeout_s: Annotated[float, Meta(gt=0, le=600)] = 15.0
+    "A retry included. A person on the line gives up sooner; a cold model may take long once."
+    token_timeout_s: Annotated[float, Meta(gt=0, le=600)] = 5.0
+    "Between two."
+    extra_body: dict[str, Any] = {}
+    "Further fields of the request; null takes one of ours out."
+
+    def __repr__(self) -> str:
+        """What the key and `extra_body` hold stays out of logs and tracebacks."""
+        hidden = {"api_key", "extra_body"}
+        shown = (f"{k}={'***' if k in hidden and v else v!r}" for k, v in asdict(self).items())
+        return f"Settings({', '.join(shown)})"
+
+
+def checked_url(settings: Settings) -> str:
+    """The base without a slash at its end. Raises ConfigError."""
+    url = settings.base_url.rstrip("/")
+    try:
+        parts = urlsplit(url)
+        is_good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_good = False
+    else:
+        if parts.username or parts.password:
+            raise ConfigError("llm base_url: a key goes into api_key or api_key_file")
+    if not is_good:
+        raise ConfigError(f"llm base_url: {url!r} is no http:// or https:// address")
+    return url
+
+
+def key_of(settings: Settings) -> str:
+    """The key; empty for none. Raises ConfigError."""
+    if settings.api_key and settings.api_key_file:
+        raise ConfigError("llm api_key and api_key_file are both set: say one of them")
+    key = settings.api_key
+    if settings.api_key_file:
+        path = Path(settings.api_key_file).expanduser()
+        try:
+            key = path.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as exc:
+            raise ConfigError(f"llm api_key_file {path}: {type(exc).__name__}") from None
+    if not (key.isascii() and key.isprintable()):
+        raise ConfigError("llm api_key: only printable ASCII can be sent")
+    return key

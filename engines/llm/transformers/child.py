@@ -1,0 +1,254 @@
+"""The process of a language model as the server sees it: started on demand, and again when lost."""
+
+import asyncio
+import logging
+import socket
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import suppress
+from typing import cast
+
+from msgspec.structs import replace
+
+from core.errors import (
+    EngineCrashed,
+    EngineError,
+    EngineTimeout,
+    RemoteProtocolError,
+)
+from engines.llm.transformers.settings import NAME
+from engines.llm.transformers.wire import (
+    Abort,
+    Ended,
+    Failed,
+    Generate,
+    Loaded,
+    LoadModel,
+    Written,
+    reply_reader,
+)
+from engines.wire import frame
+
+logger = logging.getLogger(__name__)
+
+EXIT_GRACE_S = 2.0
+"A child whose socket closes ends after its current token; one that does not is killed."
+REST_S = 5.0
+"After a model did not load, before it is tried again: turns would wait for the same failure."
+
+Told = Written | Ended | Failed | EngineError
+
+
+class Connection(asyncio.Protocol):
+    """One living child. What it says goes to whoever asked for it."""
+
+    def __init__(self) -> None:
+        self.loaded: asyncio.Future[Loaded] = asyncio.get_running_loop().create_future()
+        self.waiting: dict[int, asyncio.Queue[Told]] = {}
+        "Bounded by the tokens that an answer may have."
+        self.is_open = True
+        self._reader = reply_reader()
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for reply in self._reader.receive_data(data):
+                self._receive(reply)
+        except RemoteProtocolError as exc:
+            logger.error("! llm.%s: %s", NAME, exc)
+            self.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.is_open = False
+        self._lose(EngineCrashed("llm", NAME, "its process died"))
+
+    def send(self, message: LoadModel | Generate | Abort) -> None:
+        """Raises EngineError for what cannot be sent."""
+        if self._transport is None or not self.is_open:
+            raise EngineCrashed("llm", NAME, "its process died")
+        try:
+            self._transport.write(frame(message))
+        except RemoteProtocolError as exc:
+            raise EngineError("llm", NAME, str(exc)) from exc
+
+    def close(self) -> None:
+        """Tells the child to end."""
+        if self._transport is not None:
+            self._transport.close()
+        self.is_open = False
+
+    def _receive(self, reply: Loaded | Written | Ended | Failed) -> None:
+        match reply:
+            case Loaded():
+                self.loaded.set_result(reply)
+            case Failed(message=message, request_id=None):
+                self._lose(EngineError("llm", NAME, f"the model does not load: {message}"))
+            case Written(request_id=request_id) | Ended(request_id=request_id):
+                self._pass(request_id, reply)
+            case Failed(request_id=int() as request_id):
+                self._pass(request_id, reply)
+
+    def _pass(self, request_id: int, reply: Told) -> None:
+        if (queue := self.waiting.get(request_id)) is not None:  # else its caller has left
+            queue.put_nowait(reply)
+
+    def _lose(self, why: EngineError) -> None:
+        if not self.loaded.done():
+            self.loaded.set_exception(why)
+            self.loaded.exception()  # counts as seen: nobody may be waiting
+        for queue in self.waiting.values():
+            queue.put_nowait(why)
+
+
+class Child:
+    """Starts the process when it is needed. Its methods run in one loop."""
+
+    def __init__(
+        self, load: LoadModel, load_timeout_s: float, *, python: str = sys.executable
+    ) -> None:
+        """`python`: an interpreter that has torch and transformers."""
+        self._load, self._load_timeout_s, self._python = load, load_timeout_s, python
+        self._connection: Connection | None = None
+        self._process: asyncio.subprocess.Process | None = None
+        self._starting = asyncio.Lock()
+        self._next_id = 0
+        self._failed_at_s: float | None = None
+        self._failure: EngineError | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """Of the living process."""
+        is_alive = self._process is not None and self._process.returncode is None
+        return self._process.pid if self._process is not None and is_alive else None
+
+    async def loaded(self) -> Loaded:
+        """The model is there. Cancelling does not stop the load. Raises EngineError."""
+        connection = await self._connected()
+        try:
+            async with asyncio.timeout(self._load_timeout_s):
+                return await asyncio.shield(connection.loaded)
+        except TimeoutError:
+            self.kill()
+            raise EngineTimeout("llm", NAME, "the model did not load in time") from None
+        except EngineError as exc:
+            self._failed_at_s, self._failure = asyncio.get_running_loop().time(), exc
+            raise
+
+    async def answer(
+        self, request: Generate, first_s: float, next_s: float
+    ) -> AsyncGenerator[Written | Ended, None]:
+        """The answer to a request, which gets an id here. Closing it aborts the answer within a
+        token. Raises EngineError; EngineTimeout, and the process starts anew."""
+        await self.loaded()
+        connection = await self._connected()
+        self._next_id += 1
+        request = replace(request, request_id=self._next_id)
+        queue = connection.waiting[request.request_id] = asyncio.Queue()
+        limit_s, is_over = first_s, False
+        try:
+            connection.send(request)
+            while not is_over:
+                told = await self._next(queue, limit_s)
+                limit_s, is_over = next_s, not isinstance(told, Written)
+                yield told
+        finally:
+            del connection.waiting[request.request_id]
+            if not is_over and connection.is_open:
+                connection.send(Abort(request.request_id))
+
+    async def aclose(self) -> None:
+        """End the process; a later request starts another."""
+        connection, process = self._connection, self._process
+        self._connection = self._process = None
+        if connection is not None:
+            connection.close()
+        if process is not None:
+            await _reaped(process)
+
+    def kill(self) -> None:
+        """It hangs."""
+        if self._connection is not None:
+            self._connection.close()
+        if self._process is not None:
+            with suppress(ProcessLookupError):
+                self._process.kill()
+
+    async def _next(self, queue: "asyncio.Queue[Told]", limit_s: float) -> Written | Ended:
+        try:
+            async with asyncio.timeout(limit_s):
+                told = await queue.get()
+        except TimeoutError:
+            logger.error("! llm.%s: silent for %g s; killing it", NAME, limit_s)
+            self.kill()
+            raise EngineTimeout("llm", NAME, f"no token in {limit_s:g} s") from None
+        if isinstance(told, EngineError):
+            raise told
+        if isinstance(told, Failed):
+            raise EngineError("llm", NAME, told.message)
+        return told
+
+    async def _connected(self) -> Connection:
+        """The living child, or a new one, which loads."""
+        async with self._starting:
+            if self._connection is None or not self._connection.is_open:
+                self._rest()
+                await self.aclose()
+                self._connection = await self._started()
+            return self._connection
+
+    def _rest(self) -> None:
+        now_s = asyncio.get_running_loop().time()
+        if self._failure and self._failed_at_s and now_s < self._failed_at_s + REST_S:
+            raise self._failure
+
+    async def _started(self) -> Connection:
+        """Raises EngineCrashed when there can be no process."""
+        loop = asyncio.get_running_loop()
+        ours, theirs = socket.socketpair()
+        try:
+            with theirs:
+                self._process = await asyncio.create_subprocess_exec(
+                    *_command(self._python, theirs.fileno()),
+                    pass_fds=(theirs.fileno(),),
+                    stdin=asyncio.subprocess.DEVNULL,
+                )
+            _, connection = await loop.create_connection(Connection, sock=ours)
+        except OSError as exc:
+            ours.close()
+            raise EngineCrashed("llm", NAME, f"no process: {exc.strerror}") from exc
+        except BaseException:
+            ours.close()
+            raise
+        connection.send(self._load)
+        logger.info("= llm.%s: pid %d loads %s", NAME, self._process.pid, self._load.path)
+        return connection
+
+
+def _command(python: str, fd: int) -> list[str]:
+    """A process that fetches nothing, and whose threads do not spin while they wait."""
+    settings = [
+        "HF_HUB_OFFLINE=1",
+        "HF_HUB_DISABLE_TELEMETRY=1",
+        "TOKENIZERS_PARALLELISM=false",
+        "OMP_WAIT_POLICY=PASSIVE",
+        "CUDA_DEVICE_ORDER=PCI_BUS_ID",
+    ]
+    module = "engines.llm.transformers.worker"
+    return ["env", *settings, python, "-m", module, "--fd", str(fd)]
+
+
+async def _reaped(process: asyncio.subprocess.Process) -> None:
+    try:
+        async with asyncio.timeout(EXIT_GRACE_S):
+            await process.wait()
+    except TimeoutError:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+    except asyncio.CancelledError:
+        with suppress(ProcessLookupError):
+            process.kill()
+        raise

@@ -1,0 +1,150 @@
+"""An `Llm` whose model runs in a process of its own."""
+
+import logging
+import sys
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import aclosing, contextmanager
+from typing import Any
+
+from core.errors import EngineError, Overloaded
+from core.events import Usage
+from core.ports import ToolSpec
+from engines.base import AS_CONFIGURED, LlmOptions, Message, TextDelta, ToolCall
+from engines.llm.chat import chat_messages, chat_tools
+from engines.llm.thoughts import Thoughts
+from engines.llm.transformers.child import Child
+from engines.llm.transformers.settings import NAME, Settings, read_context
+from engines.llm.transformers.tool_text import NoCall, ToolText
+from engines.llm.transformers.wire import Ended, Generate, LoadModel, Written
+
+logger = logging.getLogger(__name__)
+
+
+class TransformersLlm:
+    """`warm` loads the model, else the first turn does; `aclose` ends its process."""
+
+    name = NAME
+
+    def __init__(self, settings: Settings, *, python: str = sys.executable) -> None:
+        """`python`: an interpreter that has torch and transformers. Raises EngineMissing when there
+        is no model in the folder."""
+        self.languages = settings.languages
+        self.context_tokens: int | None = read_context(settings)
+        self._settings = settings
+        load = LoadModel(
+            str(settings.folder.resolve()),
+            settings.device,
+            settings.dtype,
+            settings.threads,
+            settings.at_once,
+        )
+        self._child = Child(load, settings.load_timeout_s, python=python)
+        self._taken = 0
+        "Answers, also those that wait until the model is loaded."
+
+    @property
+    def pid(self) -> int | None:
+        """Of the model's process."""
+        return self._child.pid
+
+    async def warm(self, language: str, tools: Sequence[ToolSpec]) -> None:
+        """Load the model. Raises EngineError when that fails."""
+        loaded = await self._child.loaded()
+        logger.info("llm.%s: %s on %s", NAME, self._settings.path, loaded.device)
+
+    async def aclose(self) -> None:
+        await self._child.aclose()
+
+    async def reply(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[ToolSpec],
+        *,
+        language: str,
+        options: LlmOptions = AS_CONFIGURED,
+    ) -> AsyncGenerator[TextDelta | ToolCall | Usage, None]:
+        """See `Llm.reply`. Tools are left out for templates that know none."""
+        with self._place():
+            async with aclosing(self._answer(messages, tools, options)) as deltas:
+                async for delta in deltas:
+                    yield delta
+
+    @contextmanager
+    def _place(self) -> Iterator[None]:
+        """Raises Overloaded."""
+        if self._taken >= self._settings.at_once:
+            raise Overloaded(
+                f"llm engine {NAME!r} writes {self._settings.at_once} answers already",
+                retry_after_s=2,
+                code="engine_busy",
+            )
+        self._taken += 1
+        try:
+            yield
+        finally:
+            self._taken -= 1
+
+    async def _answer(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec], options: LlmOptions
+    ) -> AsyncGenerator[TextDelta | ToolCall | Usage, None]:
+        has_tools = bool(tools) and (await self._child.loaded()).has_tools
+        request = self._request(messages, tools if has_tools else (), options)
+        limits = (self._settings.first_token_timeout_s, self._settings.token_timeout_s)
+        try:
+            async with (
+                aclosing(self._child.answer(request, *limits)) as told,
+                aclosing(self._read(told, has_tools=has_tools)) as deltas,
+            ):
+                async for delta in deltas:
+                    yield delta
+        except NoCall as exc:
+            raise EngineError("llm", NAME, f"it wrote {exc}") from None
+
+    async def _read(
+        self, told: AsyncGenerator[Written | Ended, None], *, has_tools: bool
+    ) -> AsyncGenerator[TextDelta | ToolCall | Usage, None]:
+        """Text without thoughts and without tool calls, which come at its end."""
+        thoughts, spoken = Thoughts(self._settings.starts_thinking), ToolText()
+        usage = Usage()
+        async for part in told:
+            if isinstance(part, Ended):
+                usage = Usage(part.input_tokens, part.output_tokens)
+                text = thoughts.end()
+            else:
+                text = thoughts.push(part.text)
+            if has_tools:
+                text = spoken.push(text)
+            if text:
+                yield TextDelta(text)
+        if has_tools:
+            rest, calls = spoken.end()
+            if rest:
+                yield TextDelta(rest)
+            for call in calls:
+                yield call
+        yield usage
+
+    def _request(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec], options: LlmOptions
+    ) -> Generate:
+        settings = self._settings
+        temperature, most = options.temperature, options.max_output_tokens
+        return Generate(
+            0,
+            with_short_ids(chat_messages(messages, arguments_as_text=False)),
+            chat_tools(tools),
+            settings.max_output_tokens if most is None else most,
+            self.context_tokens or 0,
+            settings.temperature if temperature is None else temperature,
+        )
+
+
+def with_short_ids(chat: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Ids of tool calls as nine letters and digits: Mistral's templates refuse others."""
+    ids: dict[str, str] = {}
+    for message in chat:
+        for call in message.get("tool_calls", ()):
+            call["id"] = ids.setdefault(call["id"], f"call{len(ids):05}")
+        if "tool_call_id" in message:
+            message["tool_call_id"] = ids[message["tool_call_id"]]
+    return chat

@@ -1,0 +1,183 @@
+"""One answer, token by token, and the model that writes it. In the process of the model."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from core.errors import EngineError
+from engines.llm.transformers.sampling import Sampling
+from engines.llm.transformers.settings import NAME
+from engines.llm.transformers.wire import Generate, LoadModel
+
+PREFILL_TOKENS = 256
+"Of a prompt at a time: in between, other answers go on and aborts are heard."
+WORTH_KEEPING = 16
+"Tokens that two prompts must have in common at their beginning."
+
+
+@dataclass(slots=True)
+class Computed:
+    """What a model has computed for some tokens."""
+
+    tokens: list[int]
+    cache: Any
+
+
+class Model:
+    """Weights, tokenizer, template, and the latest prompts' computed states."""
+
+    def __init__(self, load: LoadModel) -> None:
+        """Blocking for seconds to minutes. Raises EngineError; whatever the library raises."""
+        import torch
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+
+        if load.threads:
+            torch.set_num_threads(load.threads)
+        self.device = load.device
+        if load.device == "auto":
+            self.device = "cuda" if torch.cuda.is_available() else "cpu"
+        dtype = "float32" if load.dtype == "auto" and self.device == "cpu" else load.dtype
+        self.tokenizer = AutoTokenizer.from_pretrained(load.path, local_files_only=True)
+        if not self.tokenizer.chat_template:
+            raise EngineError("llm", NAME, "the model has no chat template")
+        loaded = AutoModelForCausalLM.from_pretrained(
+            load.path, local_files_only=True, dtype=dtype, use_safetensors=True
+        )
+        self.network = loaded.eval().to(self.device)
+        self.ends = _ends(self.network.generation_config, self.tokenizer)
+        self._kept: list[Computed] = []
+        self._keeps = load.kept
+
+    @property
+    def has_tools(self) -> bool:
+        return "tools" in str(self.tokenizer.chat_template)
+
+    def prompt(
+        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]]
+    ) -> list[int]:
+        text = self.tokenizer.apply_chat_template(
+            list(messages), tools=list(tools) or None, add_generation_prompt=True, tokenize=False
+        )
+        ids: list[int] = self.tokenizer(text, add_special_tokens=False)["input_ids"]
+        return ids
+
+    def recall(self, tokens: Sequence[int]) -> Computed:
+        """The longest beginning of `tokens` that is computed already, without its last one."""
+        from transformers import DynamicCache
+
+        shared = [_shared(kept.tokens, tokens[:-1]) for kept in self._kept]
+        longest = max(shared, default=0)
+        if longest < WORTH_KEEPING:
+            return Computed([], DynamicCache(config=self.network.config))
+        found = self._kept.pop(shared.index(longest))
+        if surplus := len(found.tokens) - longest:
+            found.cache.crop(-surplus)
+        return Computed(found.tokens[:longest], found.cache)
+
+    def keep(self, computed: Computed) -> None:
+        """For the next turn, which begins with the same."""
+        from transformers.cache_utils import DynamicLayer
+
+        if all(type(layer) is DynamicLayer for layer in computed.cache.layers):
+            self._kept = [computed, *self._kept][: self._keeps]
+
+    def scores(self, computed: Computed, tokens: list[int]) -> Any:
+        """Of what follows; `computed` then has them too."""
+        import torch
+
+        with torch.inference_mode():
+            ids = torch.tensor([tokens], device=self.device)
+            written = self.network(
+                input_ids=ids, past_key_values=computed.cache, use_cache=True, logits_to_keep=1
+            )
+        computed.tokens += tokens
+        return written.logits[0, -1]
+
+
+@dataclass(slots=True)
+class Text:
+    """Tokens become text as soon as no further one can change it."""
+
+    tokenizer: Any
+    tokens: list[int] = field(default_factory=list)
+    _shown: int = 0
+    _done: int = 0
+
+    def push(self, token: int) -> str:
+        self.tokens.append(token)
+        return self._new(is_last=False)
+
+    def end(self) -> str:
+        """Half a character, if there is one."""
+        return self._new(is_last=True)
+
+    def _new(self, *, is_last: bool) -> str:
+        """What came since the last call. Decoded with what was shown before, because a token's
+        text (a space before it) depends on the one before."""
+        before = self._decode(self.tokens[self._shown : self._done])
+        now = self._decode(self.tokens[self._shown :])
+        if len(now) <= len(before) or (now.endswith("\ufffd") and not is_last):
+            return ""
+        self._shown, self._done = self._done, len(self.tokens)
+        return now[len(before) :]
+
+    def _decode(self, tokens: list[int]) -> str:
+        return str(self.tokenizer.decode(tokens, skip_special_tokens=True))
+
+
+class Generation:
+    """`step` until it is over."""
+
+    def __init__(self, model: Model, request: Generate) -> None:
+        """Raises EngineError when the prompt does not fit; whatever the template raises."""
+        self.request_id = request.request_id
+        tokens = model.prompt(request.messages, request.tools)
+        self.input_tokens = len(tokens)
+        room = request.context_tokens - len(tokens)
+        if room < 1:
+            why = f"a prompt of {len(tokens)} tokens; the model takes {request.context_tokens}"
+            raise EngineError("llm", NAME, why)
+        self._most = min(request.max_tokens, room)
+        self._model, self._text = model, Text(model.tokenizer)
+        self._sampling = Sampling.of(model.network.generation_config, request.temperature)
+        self._computed = model.recall(tokens)
+        self.reused_tokens = len(self._computed.tokens)
+        self._due = tokens[self.reused_tokens :]
+        self.is_over = False
+
+    @property
+    def output_tokens(self) -> int:
+        return len(self._text.tokens)
+
+    def step(self) -> str:
+        """Another part of the prompt, or another token of the answer: its text."""
+        now, self._due = self._due[:PREFILL_TOKENS], self._due[PREFILL_TOKENS:]
+        scores = self._model.scores(self._computed, now)
+        if self._due:
+            return ""
+        token = self._sampling.pick(scores)
+        if token in self._model.ends:
+            self.is_over = True
+            return self._text.end()
+        text = self._text.push(token)
+        if self.output_tokens >= self._most:
+            self.is_over = True
+            return text + self._text.end()
+        self._due = [token]
+        return text
+
+    def leave(self) -> None:
+        """It is over, or nobody listens: what was computed is of use to the next turn."""
+        self._model.keep(self._computed)
+
+
+def _ends(config: Any, tokenizer: Any) -> set[int]:
+    known = config.eos_token_id
+    ends = set(known) if isinstance(known, list) else {known}
+    return (ends | {tokenizer.eos_token_id}) - {None}
+
+
+def _shared(one: Sequence[int], other: Sequence[int]) -> int:
+    """How many tokens they begin with in common."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))

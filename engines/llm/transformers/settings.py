@@ -1,0 +1,57 @@
+"""Which model is run, and how."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct
+
+from core.errors import EngineMissing
+
+NAME = "transformers"
+CONTEXT_TOKENS = 2048
+"Of a model that does not say."
+
+
+class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    path: Annotated[str, Meta(min_length=1)]
+    "A folder with config.json, weights and a tokenizer that has a chat template."
+    device: Annotated[str, Meta(pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")] = "auto"
+    dtype: Literal["auto", "float32", "float16", "bfloat16"] = "auto"
+    "auto: as the weights are on a GPU, float32 on a processor."
+    threads: Annotated[int, Meta(ge=0, le=256)] = 0
+    "On a processor; 0: as many as torch thinks right."
+    at_once: Annotated[int, Meta(ge=1, le=32)] = 4
+    "Answers; they take turns, token by token. The next one is told that there is no room."
+    temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
+    "None: as the model's generation_config.json says."
+    max_output_tokens: Annotated[int, Meta(ge=1)] = 512
+    context_tokens: Annotated[int, Meta(ge=64)] | None = None
+    "None: all that the model can; less takes less memory."
+    starts_thinking: bool = False
+    "The chat template itself opens the thought: what comes before `</think>` is not spoken."
+    languages: tuple[str, ...] = ()
+    "ISO 639-1 codes of what it understands; (): any."
+    load_timeout_s: Annotated[float, Meta(gt=0)] = 600.0
+    first_token_timeout_s: Annotated[float, Meta(gt=0)] = 60.0
+    token_timeout_s: Annotated[float, Meta(gt=0)] = 20.0
+    "Between two. A process that is slower is taken for hung, and started anew."
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.path).expanduser()
+
+
+def read_context(settings: Settings) -> int:
+    """How much the model takes, from its files. Raises EngineMissing when they are not there."""
+    file = settings.folder / "config.json"
+    try:
+        config: Any = json.loads(file.read_text(encoding="utf-8"))
+    except OSError as exc:
+        raise EngineMissing("llm", NAME, f"no model in {file.parent}: {exc.strerror}") from exc
+    except ValueError as exc:
+        raise EngineMissing("llm", NAME, f"{file} is no JSON") from exc
+    places = [config, config.get("text_config")] if isinstance(config, dict) else []
+    known = [place.get("max_position_embeddings") for place in places if isinstance(place, dict)]
+    most = next((n for n in known if isinstance(n, int) and n > 0), CONTEXT_TOKENS)
+    return min(most, settings.context_tokens or most)

@@ -1,0 +1,81 @@
+"""Tool calls in what a model writes, in the formats of the usual chat templates. Pure.
+
+Hermes and Qwen: `<tool_call>{"name": ..., "arguments": {...}}</tool_call>`. Llama: the answer is
+nothing but `{"name": ..., "parameters": {...}}`. Mistral: nothing but a list of such objects.
+"""
+
+from typing import Any
+
+import msgspec
+
+from core.ids import new_id
+from engines.base import ToolCall
+
+OPEN, CLOSE = "<tool_call>", "</tool_call>"
+
+
+class NoCall(ValueError):
+    """What stands where a tool call should."""
+
+
+class ToolText:
+    """Takes text in any split; what may be spoken comes back, calls come at the end."""
+
+    def __init__(self) -> None:
+        self._held = ""
+        self._calls: list[ToolCall] = []
+        self._is_json: bool | None = None
+        "The answer as a whole may be one; None: nothing was written yet."
+
+    def push(self, text: str) -> str:
+        """Raises NoCall."""
+        self._held += text
+        if self._is_json is None and (begin := self._held.lstrip()):
+            self._is_json = begin[0] in "{["
+        if self._is_json is not False:
+            return ""
+        spoken = ""
+        while OPEN in self._held:
+            before, _, rest = self._held.partition(OPEN)
+            inside, closed, rest = rest.partition(CLOSE)
+            if not closed:
+                self._held = self._held[len(before) :]
+                return spoken + before
+            self._calls += _calls(inside)
+            spoken, self._held = spoken + before, rest
+        safe = len(self._held) - _unfinished(self._held)
+        spoken, self._held = spoken + self._held[:safe], self._held[safe:]
+        return spoken
+
+    def end(self) -> tuple[str, list[ToolCall]]:
+        """The rest of the text, and the calls. Raises NoCall."""
+        held, self._held = self._held, ""
+        if held.startswith(OPEN):
+            return "", self._calls + _calls(held.removeprefix(OPEN))
+        if self._is_json:
+            try:
+                return "", _calls(held)
+            except NoCall:
+                return held, []  # an answer that only looks like one
+        return held, self._calls
+
+
+def _unfinished(text: str) -> int:
+    """How many of the last characters may be the beginning of a call."""
+    return next((n for n in range(len(OPEN) - 1, 0, -1) if text.endswith(OPEN[:n])), 0)
+
+
+def _calls(text: str) -> list[ToolCall]:
+    try:
+        found: Any = msgspec.json.decode(text.strip())
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        raise NoCall("a tool call that is no JSON") from None
+    return [_call(one) for one in (found if isinstance(found, list) else [found])]
+
+
+def _call(found: Any) -> ToolCall:
+    if isinstance(found, dict) and isinstance(name := found.get("name"), str) and name:
+        arguments = found.get("arguments", found.get("parameters")) or {}
+        if isinstance(arguments, dict):
+            return ToolCall(new_id("call"), name, arguments)
+    raise NoCall("a tool call without a name, or with arguments that are no object")

@@ -1,0 +1,73 @@
+"""What the server and a language model's process say to each other, in `engines.wire` frames."""
+
+from typing import Any
+
+from msgspec import Struct
+from msgspec.msgpack import Decoder
+
+from engines.wire import FrameReader
+
+
+class LoadModel(Struct, frozen=True, tag_field="type", tag="load"):
+    """First message, once. Answered by `Loaded`, or `Failed` and the end."""
+
+    path: str
+    device: str
+    dtype: str
+    threads: int
+    kept: int
+    "Computed prompts that are kept for the next turn."
+
+
+class Generate(Struct, frozen=True, tag_field="type", tag="generate"):
+    """Answered by any number of `Written`, then `Ended` or `Failed`; by nothing after `Abort`."""
+
+    request_id: int
+    messages: list[dict[str, Any]]
+    tools: list[dict[str, Any]]
+    max_tokens: int
+    context_tokens: int
+    temperature: float | None = None
+
+
+class Abort(Struct, frozen=True, tag_field="type", tag="abort"):
+    """Nobody listens any more."""
+
+    request_id: int
+
+
+class Loaded(Struct, frozen=True, tag_field="type", tag="loaded"):
+    device: str
+    has_tools: bool
+    "Its chat template knows tools."
+
+
+class Written(Struct, frozen=True, tag_field="type", tag="written"):
+    request_id: int
+    text: str
+
+
+class Ended(Struct, frozen=True, tag_field="type", tag="ended"):
+    request_id: int
+    input_tokens: int
+    output_tokens: int
+    reused_tokens: int
+    "Of the prompt, that were computed for an earlier one."
+
+
+class Failed(Struct, frozen=True, tag_field="type", tag="failed"):
+    message: str
+    request_id: int | None = None
+    "None: the model does not load."
+
+
+Request = LoadModel | Generate | Abort
+Reply = Loaded | Written | Ended | Failed
+
+
+def request_reader() -> FrameReader[Request]:
+    return FrameReader(Decoder(Request))
+
+
+def reply_reader() -> FrameReader[Reply]:
+    return FrameReader(Decoder(Reply))

@@ -1,0 +1,144 @@
+"""The process of a language model: `python -m engines.llm.transformers.worker --fd N`.
+
+Several answers take turns, a token each; between any two tokens it hears what it is told. It ends
+when its socket closes.
+"""
+
+import argparse
+import logging
+import os
+import select
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from core.errors import EngineError, RemoteProtocolError
+from engines.llm.transformers.generation import Generation, Model
+from engines.llm.transformers.wire import (
+    Abort,
+    Ended,
+    Failed,
+    Generate,
+    Loaded,
+    LoadModel,
+    Request,
+    Written,
+    request_reader,
+)
+from engines.wire import frame
+
+logger = logging.getLogger(__name__)
+
+RECEIVE_BYTES = 256 * 1024
+
+
+class Gone(Exception):
+    """The server closed the socket, or died."""
+
+
+class Worker:
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._reader = request_reader()
+        self._answers: dict[int, Generation] = {}
+
+    def run(self) -> None:
+        """Until the server is gone, or the model does not load."""
+        try:
+            waiting = self._receive(wait=True)
+            model = self._load(waiting.pop(0))
+            while model is not None:
+                for request in waiting:
+                    self._take(model, request)
+                for answer in list(self._answers.values()):
+                    self._go_on(answer)
+                waiting = self._receive(wait=not self._answers)
+        except Gone:
+            return
+
+    def _load(self, request: Request) -> Model | None:
+        if not isinstance(request, LoadModel):
+            raise RemoteProtocolError(f"the first message is load, not {type(request)}")
+        try:
+            model = Model(request)
+        except Exception as exc:
+            self._fail(exc, None)
+            return None
+        self._send(Loaded(model.device, model.has_tools))
+        return model
+
+    def _take(self, model: Model, request: Request) -> None:
+        match request:
+            case Generate(request_id=request_id):
+                try:
+                    self._answers[request_id] = Generation(model, request)
+                except Exception as exc:
+                    self._fail(exc, request_id)
+            case Abort(request_id=request_id):
+                if (answer := self._answers.pop(request_id, None)) is not None:
+                    answer.leave()
+            case _:
+                raise RemoteProtocolError("a model is loaded once")
+
+    def _go_on(self, answer: Generation) -> None:
+        try:
+            text = answer.step()
+        except Exception as exc:
+            del self._answers[answer.request_id]
+            self._fail(exc, answer.request_id)
+            return
+        if text:
+            self._send(Written(answer.request_id, text))
+        if answer.is_over:
+            del self._answers[answer.request_id]
+            answer.leave()
+            counts = (answer.input_tokens, answer.output_tokens, answer.reused_tokens)
+            self._send(Ended(answer.request_id, *counts))
+
+    def _receive(self, *, wait: bool) -> list[Request]:
+        """What is there; with `wait`, at least one. Raises Gone."""
+        requests: list[Request] = []
+        while wait or select.select([self._connection], [], [], 0)[0]:
+            try:
+                data = self._connection.recv(RECEIVE_BYTES)
+            except ConnectionError:
+                raise Gone from None
+            if not data:
+                raise Gone
+            requests += self._reader.receive_data(data)
+            wait = not requests
+        return requests
+
+    def _send(self, reply: Struct) -> None:
+        try:
+            self._connection.sendall(frame(reply))
+        except ConnectionError:
+            raise Gone from None
+
+    def _fail(self, exc: Exception, request_id: int | None) -> None:
+        """Our own errors say enough; a library's are logged with their chain, for their author."""
+        if isinstance(exc, EngineError):
+            message = exc.detail
+        else:
+            logger.error("the model failed", exc_info=exc)
+            message = f"{type(exc).__name__}: {' '.join(str(exc).split())[:240]}"
+        self._send(Failed(message, request_id))
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run on the inherited socket `--fd`."""
+    parser = argparse.ArgumentParser(prog="engines.llm.transformers.worker")
+    parser.add_argument("--fd", type=int, required=True, help="inherited, connected stream socket")
+    fd = parser.parse_args(arguments).fd
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # libraries print
+    logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.WARNING)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the group: the server decides
+    with socket.socket(fileno=fd) as connection:
+        Worker(connection).run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,36 @@
+"""A vLLM of our own: we start `vllm serve` in its own environment, watch it and ask it over HTTP.
+
+`earshot engines install vllm` makes the environment; vLLM pins a torch of its own, so it cannot be
+ours. See docs/vllm.md.
+"""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from core.errors import EngineMissing
+from engines.llm.vllm.settings import NAME, Settings
+
+if TYPE_CHECKING:
+    from engines.llm.vllm.engine import Vllm
+
+__all__ = ["Settings", "create"]
+
+
+def create(settings: Settings) -> "Vllm":
+    """The engine, not started: enter its `running()`. Raises EngineMissing, ConfigError."""
+    from engines.llm.vllm.engine import Vllm
+    from engines.llm.vllm.environment import read_environment
+    from engines.llm.vllm.launch import check, model_of
+
+    if sys.platform != "linux":
+        raise EngineMissing("llm", NAME, "runs on Linux only")
+    check(settings)
+    folder = Path(settings.environment).expanduser()
+    made = read_environment(folder) if settings.environment else None
+    if made is None:
+        where = f" in {folder}" if settings.environment else ""
+        how = "`earshot engines install vllm` makes its environment"
+        raise EngineMissing("llm", NAME, f"not installed{where}; {how}")
+    model_of(settings)
+    return Vllm(settings, made)

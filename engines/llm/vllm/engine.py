@@ -1,0 +1,131 @@
+"""vLLM as a part of us: started, watched, asked over HTTP."""
+
+import asyncio
+import secrets
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing, asynccontextmanager
+from typing import TYPE_CHECKING
+
+import aiohttp
+
+from core.errors import EngineCrashed, EngineUnreachable
+from core.events import Usage
+from core.ports import ToolSpec
+from engines.base import AS_CONFIGURED, LlmOptions, Message, TextDelta, ToolCall
+from engines.llm import openai
+from engines.llm.vllm.environment import Environment
+from engines.llm.vllm.launch import HOST, asked_with, command, variables
+from engines.llm.vllm.log import ServerLog
+from engines.llm.vllm.port import reserved
+from engines.llm.vllm.process import started
+from engines.llm.vllm.settings import NAME, Settings
+from engines.llm.vllm.supervisor import Server, Supervisor
+
+if TYPE_CHECKING:
+    from engines.llm.openai.engine import OpenAiLlm
+
+PROBE_TIMEOUT_S = 5.0
+"Its health answers within milliseconds; a machine that swaps takes seconds."
+
+
+class Vllm:
+    """An `Llm` while `running` is entered. Prompts begin with what the turn before them ended with,
+    so that vLLM finds them in its prefix cache: the engine `openai` writes equal messages equally.
+    """
+
+    name = NAME
+
+    def __init__(self, settings: Settings, made: Environment) -> None:
+        self._settings, self._made = settings, made
+        self.languages = settings.languages
+        self.context_tokens: int | None = settings.max_model_len
+        self._llm: OpenAiLlm | None = None
+        self._supervisor: Supervisor | None = None
+        self.url = ""
+        "Of the server; empty before it is started."
+
+    @property
+    def pid(self) -> int | None:
+        """Of the living server."""
+        return self._supervisor.pid if self._supervisor else None
+
+    @property
+    def is_ready(self) -> bool:
+        return self._supervisor is not None and self._supervisor.state == "up"
+
+    @property
+    def restarts(self) -> int:
+        """Since `running` began."""
+        return self._supervisor.restarts if self._supervisor else 0
+
+    async def ready(self) -> None:
+        """Wait until a restarted server is back. Raises EngineCrashed when it will not be."""
+        await self._supervised().ready()
+
+    async def changed(self) -> None:
+        """Wait until the server goes, comes or is given up."""
+        await self._supervised().changed()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """The server while the body runs, up from its beginning. To be entered and left by one
+        task, once per object. Raises EngineError when it does not come up; other than EngineError,
+        what the body raises comes out in an ExceptionGroup."""
+        key = secrets.token_urlsafe(32)
+        log = ServerLog(f"llm.{NAME}", key, asyncio.get_running_loop().time)
+        with reserved(HOST, self._settings.port, NAME) as port:
+            self.url = f"http://{HOST}:{port}"
+            words = command(self._settings, self._made, port)
+            added = variables(self._settings, self._made, key)
+            asks_with = asked_with(self._settings, self.url, key)
+            async with _http() as http:
+                server = Server(
+                    name=NAME,
+                    start=lambda: started(words, added, log),
+                    probe=lambda: _is_well(http, f"{self.url}/health"),
+                    last_words=log.told,
+                    start_timeout_s=self._settings.start_timeout_s,
+                )
+                self._supervisor = Supervisor(server)
+                llm = self._llm = openai.create(asks_with, NAME)
+                async with self._supervisor.running(), aclosing(llm):
+                    await llm.warm("", ())
+                    self.context_tokens = llm.context_tokens
+                    yield
+
+    async def reply(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[ToolSpec],
+        *,
+        language: str,
+        options: LlmOptions = AS_CONFIGURED,
+    ) -> AsyncGenerator[TextDelta | ToolCall | Usage, None]:
+        """See `Llm.reply`. EngineCrashed at once while the server is down, and for the answers that
+        it was writing when it went."""
+        self._supervised().check()
+        assert self._llm is not None
+        answer = self._llm.reply(messages, tools, language=language, options=options)
+        try:
+            async with aclosing(answer) as parts:
+                async for part in parts:
+                    yield part
+        except EngineUnreachable as exc:
+            raise EngineCrashed("llm", NAME, f"its server was lost: {exc.detail}") from exc
+
+    def _supervised(self) -> Supervisor:
+        if self._supervisor is None:
+            raise EngineCrashed("llm", NAME, "its server has not been started")
+        return self._supervisor
+
+
+def _http() -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=PROBE_TIMEOUT_S))
+
+
+async def _is_well(http: aiohttp.ClientSession, url: str) -> bool:
+    try:
+        async with http.get(url) as response:
+            return response.status == 200
+    except (aiohttp.ClientError, TimeoutError):
+        return False

@@ -1,0 +1,110 @@
+"""How vLLM is started: its command line and its variables."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from core.errors import ConfigError, EngineMissing
+from engines.llm import openai
+from engines.llm.vllm.environment import Environment, python_of
+from engines.llm.vllm.settings import NAME, Settings
+from engines.registry import read_settings
+
+HOST = "127.0.0.1"
+
+OURS = ("--api-key", "--host", "--port", "--uds", "--served-model-name", "--model")
+"Options that the engine gives itself. A key on the command line can be read by every user."
+
+OURS_OF_REQUEST = ("base_url", "model", "api_key", "api_key_file", "languages", "tools")
+
+
+def model_of(settings: Settings) -> str:
+    """What vLLM loads: a folder's whole path, or a name of a hub. Raises EngineMissing for a path
+    with nothing there."""
+    if not settings.model.startswith(("/", "./", "../", "~")):
+        here = Path(settings.model)
+        return str(here.absolute()) if here.is_dir() else settings.model
+    folder = Path(settings.model).expanduser().absolute()
+    if not folder.exists():
+        raise EngineMissing("llm", NAME, f"model: there is no {folder}")
+    return str(folder)
+
+
+def served_name(settings: Settings) -> str:
+    """What requests call the model: without the folders above it."""
+    return Path(settings.model).name or settings.model
+
+
+def check(settings: Settings) -> None:
+    """Raises ConfigError for options that are ours to give."""
+    for key in settings.request:
+        if key in OURS_OF_REQUEST:
+            raise ConfigError(f"llm.{NAME}: request: {key} is given by the engine itself")
+    for argument in settings.extra_args:
+        name = argument.partition("=")[0].replace("_", "-")
+        if name in OURS:
+            raise ConfigError(f"llm.{NAME}: extra_args: {name} is given by the engine itself")
+    asked_with(settings, f"http://{HOST}", "")
+
+
+def command(settings: Settings, made: Environment, port: int) -> list[str]:
+    """Without the key, which is for `variables`."""
+    options = {
+        "--model": model_of(settings),
+        "--served-model-name": served_name(settings),
+        "--host": HOST,
+        "--port": str(port),
+        "--dtype": _dtype(settings, made),
+    }
+    if settings.max_model_len:
+        options["--max-model-len"] = str(settings.max_model_len)
+    if made.device == "cuda":
+        options["--gpu-memory-utilization"] = str(settings.gpu_memory_utilization)
+    if settings.tool_parser:
+        options["--tool-call-parser"] = settings.tool_parser
+    # Said although it is vLLM's default: every turn begins with the words of the one before.
+    flags = ["--enable-prefix-caching", "--disable-uvicorn-access-log"]
+    if made.device == "cpu":
+        flags.append("--enforce-eager")  # compiling takes minutes and a C++ compiler
+    if settings.tool_parser:
+        flags.append("--enable-auto-tool-choice")
+    python = str(python_of(Path(settings.environment).expanduser().absolute()))
+    words = [word for option in options.items() for word in option]
+    entry = ("-m", "vllm.entrypoints.openai.api_server")
+    return [python, *entry, *words, *flags, *settings.extra_args]
+
+
+def variables(settings: Settings, made: Environment, key: str) -> Mapping[str, str]:
+    """Added to ours. vLLM tells its makers about each start unless it is told not to."""
+    bin_folder = python_of(Path(settings.environment).expanduser().absolute()).parent
+    values = {
+        "VLLM_API_KEY": key,
+        "VLLM_NO_USAGE_STATS": "1",
+        "DO_NOT_TRACK": "1",
+        # Kernels that are made at run time call the environment's own ninja.
+        "PATH": os.pathsep.join([str(bin_folder), *os.get_exec_path()]),
+    }
+    if made.device == "cpu":
+        values["VLLM_CPU_KVCACHE_SPACE"] = str(settings.cpu_cache_gb)
+    return values
+
+
+def asked_with(settings: Settings, url: str, key: str) -> openai.Settings:
+    """For the engine that speaks HTTP. Raises ConfigError for a wrong `request`."""
+    given = {
+        "base_url": f"{url}/v1",
+        "model": served_name(settings),
+        "api_key": key,
+        "languages": settings.languages,
+        "tools": bool(settings.tool_parser),
+    }
+    read = read_settings(openai.Settings, settings.request | given, where=f"llm.{NAME}.request")
+    assert isinstance(read, openai.Settings)
+    return read
+
+
+def _dtype(settings: Settings, made: Environment) -> str:
+    """bfloat16, in which most weights come, ends vLLM on processors without its instructions."""
+    if settings.dtype == "auto" and made.device == "cpu":
+        return "float32"
+    return settings.dtype

@@ -1,0 +1,60 @@
+"""From the times of phonemes to the times of words. Pure.
+
+Phonemizers write a space between words, but join some (`of the`) and read others as several
+(`3.5`). Where the counts differ, the words share the sound in proportion to their letters.
+"""
+
+import re
+from collections.abc import Sequence
+from itertools import accumulate
+
+from engines.tts.voicing import SpokenWord
+
+Phoneme = tuple[str, float]
+"A phoneme and how long it sounds, in ms."
+
+_WORD = re.compile(r"\S+")
+
+
+def spoken_words(clause: str, sentences: Sequence[Sequence[Phoneme]]) -> tuple[SpokenWord, ...]:
+    """The words of `clause`, of which `sentences` are all phonemes in order."""
+    words = [match for match in _WORD.finditer(clause) if any(map(str.isalnum, match.group()))]
+    if not words:
+        return ()
+    spans = _spans(sentences)
+    if len(spans) != len(words):
+        spans = _shared([len(word.group()) for word in words], _total_ms(sentences))
+    ends = [*(word.start() for word in words[1:]), len(clause)]
+    return tuple(
+        SpokenWord(len(clause[:end].rstrip()) if end < len(clause) else end, start_ms, end_ms)
+        for end, (start_ms, end_ms) in zip(ends, spans, strict=True)
+    )
+
+
+def _spans(sentences: Sequence[Sequence[Phoneme]]) -> list[tuple[float, float]]:
+    """Start and end of each group of phonemes between spaces, in ms."""
+    spans = list[tuple[float, float]]()
+    at = end = 0.0
+    begun: float | None = None
+    for sentence in sentences:
+        for phoneme, ms in sentence:
+            if any(map(str.isalnum, phoneme)):
+                begun = at if begun is None else begun
+                end = at + ms
+            elif phoneme.isspace() and begun is not None:
+                spans.append((begun, end))
+                begun = None
+            at += ms
+        if begun is not None:
+            spans.append((begun, end))
+            begun = None
+    return spans
+
+
+def _shared(sizes: Sequence[int], total_ms: float) -> list[tuple[float, float]]:
+    ends = [total_ms * size / sum(sizes) for size in accumulate(sizes)]
+    return list(zip([0.0, *ends], ends, strict=False))
+
+
+def _total_ms(sentences: Sequence[Sequence[Phoneme]]) -> float:
+    return sum(ms for sentence in sentences for _, ms in sentence)

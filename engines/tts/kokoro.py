@@ -1,0 +1,153 @@
+"""Kokoro: one neural model of 82 million weights with some fifty voices in eight languages.
+
+A clause is made as a whole, in a fraction of its sound's length on a desktop CPU; a cancelled one
+ends in the middle of the model's run.
+"""
+
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping
+from contextlib import aclosing
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import numpy as np
+from msgspec import Meta, Struct
+
+from core.audio import AudioFrame
+from core.errors import EngineMissing
+from engines.base import TtsInfo, WordMark
+from engines.tts.alignment import Phoneme, spoken_words
+from engines.tts.stoppable import StoppableSession
+from engines.tts.text import checked_speed, chosen_voice
+from engines.tts.voicing import Listener, Part, SpokenWord, Voicing
+
+if TYPE_CHECKING:
+    from kokoro_onnx import Kokoro
+
+REQUIRES = {"kokoro_onnx": "kokoro-onnx"}
+
+RATE_HZ = 24_000
+
+LANGUAGES = {
+    "a": ("en", "en-us"),
+    "b": ("en", "en-gb"),
+    "e": ("es", "es"),
+    "f": ("fr", "fr-fr"),
+    "h": ("hi", "hi"),
+    "i": ("it", "it"),
+    "p": ("pt", "pt-br"),
+}
+"""First letter of a voice's name -> its language, and what the phonemizer calls it. Japanese and
+Chinese voices need phonemizers of their own; eSpeak's phonemes for them are not the model's."""
+
+PREFERRED = ("af_heart", "ef_dora", "ff_siwis", "hf_alpha", "if_sara", "pf_dora")
+"Defaults of their languages, where they are there."
+
+MIN_FACTOR, MAX_FACTOR = 0.5, 2.0
+"Where the library stops."
+
+
+class Settings(Struct, frozen=True, forbid_unknown_fields=True):
+    model: str = ""
+    "The `.onnx` file."
+    voices: str = ""
+    "The file of voices, `voices-v1.0.bin`."
+    speed: Annotated[float, Meta(ge=0.5, le=2.0)] = 1.0
+    "Factor on every request's own speed."
+    threads: Annotated[int, Meta(ge=1, le=16)] = 1
+    "Clauses of different sessions that are made at once."
+
+
+class KokoroTts:
+    """A `Tts`."""
+
+    def __init__(self, info: TtsInfo, model: "Kokoro", settings: Settings) -> None:
+        self.info = info
+        self._model = model
+        self._session = StoppableSession(model.sess)
+        model.sess = cast("Any", self._session)
+        self._settings = settings
+        self._voicing = Voicing(info, threads=settings.threads)
+
+    async def speak(
+        self,
+        text: AsyncIterable[str],
+        *,
+        language: str,
+        voice: str | None = None,
+        speed: float = 1,
+        on_word: Callable[[WordMark], None] | None = None,
+    ) -> AsyncGenerator[AudioFrame, None]:
+        """See `Tts.speak`. Raises RequestError for an unknown language, voice or speed, TooLarge
+        for a chunk beyond MAX_CHUNK_CHARS."""
+        name = chosen_voice(self.info, language, voice)
+        wanted = checked_speed(speed) * self._settings.speed
+        factor = min(max(wanted, MIN_FACTOR), MAX_FACTOR)
+
+        def synthesise(clause: str, listener: Listener) -> None:
+            with self._session.heard_by(listener):
+                self._synthesise(clause, name, factor, listener)
+
+        frames = self._voicing.speak(text, synthesise, on_word)
+        async with aclosing(frames):
+            async for frame in frames:
+                yield frame
+
+    def _synthesise(self, clause: str, voice: str, factor: float, listener: Listener) -> None:
+        """In the thread."""
+        phonemizer = LANGUAGES[voice[0]][1]
+        phonemes = self._model.tokenizer.phonemize(clause, phonemizer)
+        if not phonemes.strip(' .,;:!?—…"()'):
+            return  # of another script: nothing that this voice could say
+        samples, _, timings = self._model.create_timed(
+            phonemes, voice, factor, phonemizer, is_phonemes=True
+        )
+        pcm = np.clip(samples * 32767, -32768, 32767).astype(np.int16)
+        words: tuple[SpokenWord, ...] = ()
+        if self.info.has_word_times:
+            words = spoken_words(
+                clause, [_phonemes([(t.phoneme, t.start, t.end) for t in timings])]
+            )
+        listener.put(Part(pcm, words))
+
+
+def _phonemes(timings: list[tuple[str, float, float]]) -> list[Phoneme]:
+    """Durations from starts and ends in seconds; pauses between become spaces' own."""
+    made: list[Phoneme] = []
+    at = 0.0
+    for phoneme, start, end in timings:
+        if start > at:
+            made.append(("", 1000 * (start - at)))
+        made.append((phoneme, 1000 * (end - max(start, at))))
+        at = end
+    return made
+
+
+def create(settings: Settings) -> KokoroTts:
+    """Load model and voices: 90 to 330 MB. Raises EngineMissing."""
+    from kokoro_onnx import Kokoro
+
+    for name, file in (("model", settings.model), ("voices", settings.voices)):
+        if not file:
+            raise EngineMissing("tts", "kokoro", f"no weights: set {name} to its file")
+        if not Path(file).expanduser().is_file():
+            raise EngineMissing("tts", "kokoro", f"no file {file}")
+    try:
+        model = Kokoro(
+            str(Path(settings.model).expanduser()), str(Path(settings.voices).expanduser())
+        )
+        names = model.get_voices()
+    except Exception as exc:  # of onnxruntime, numpy and the phonemizer: no common base
+        raise EngineMissing("tts", "kokoro", f"does not load: {exc}") from exc
+    info = TtsInfo("kokoro", RATE_HZ, _by_language(names), has_word_times=model.has_timings)
+    if not info.voices:
+        raise EngineMissing("tts", "kokoro", f"{settings.voices} has no voice of a known language")
+    return KokoroTts(info, model, settings)
+
+
+def _by_language(names: list[str]) -> Mapping[str, tuple[str, ...]]:
+    """American before British voices, in each language the best one first."""
+    found: dict[str, list[str]] = {}
+    for name in sorted(names, key=lambda name: (name not in PREFERRED, name)):
+        if name[:1] in LANGUAGES:
+            found.setdefault(LANGUAGES[name[0]][0], []).append(name)
+    return {language: tuple(found[language]) for language in found}

@@ -1,0 +1,200 @@
+"""Piper: small neural voices, one ONNX file per voice, faster than real time on a small CPU.
+
+GPL-3 code behind this one engine. Clauses are made sentence by sentence; a cancelled one ends
+in the middle of the model's run.
+"""
+
+import json
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import numpy as np
+from msgspec import Meta, Struct
+
+from core.audio import AudioFrame
+from core.errors import ConfigError, EngineMissing
+from engines.base import TtsInfo, WordMark
+from engines.tts.alignment import Phoneme, spoken_words
+from engines.tts.stoppable import StoppableSession
+from engines.tts.text import checked_speed, chosen_voice
+from engines.tts.voicing import Listener, Part, Voicing
+
+if TYPE_CHECKING:
+    from piper import PiperVoice, SynthesisConfig
+
+REQUIRES = {"piper": "piper-tts"}
+
+
+class Settings(Struct, frozen=True, forbid_unknown_fields=True):
+    model: str = ""
+    "A voice's `.onnx` file with its `.onnx.json` beside it, or a folder of such."
+    speed: Annotated[float, Meta(ge=0.5, le=2.5)] = 1.0
+    "Factor on every request's own speed."
+    threads: Annotated[int, Meta(ge=1, le=16)] = 1
+    "Clauses of different sessions that are made at once."
+    cuda: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Voice:
+    """One speaker of one loaded file."""
+
+    model: "PiperVoice"
+    session: StoppableSession
+    "The model's own."
+    speaker_id: int | None
+    has_times: bool
+
+
+class PiperTts:
+    """A `Tts`."""
+
+    def __init__(self, info: TtsInfo, voices: Mapping[str, _Voice], settings: Settings) -> None:
+        self.info = info
+        self._voices = voices
+        self._settings = settings
+        self._voicing = Voicing(info, threads=settings.threads)
+
+    async def speak(
+        self,
+        text: AsyncIterable[str],
+        *,
+        language: str,
+        voice: str | None = None,
+        speed: float = 1,
+        on_word: Callable[[WordMark], None] | None = None,
+    ) -> AsyncGenerator[AudioFrame, None]:
+        """See `Tts.speak`. Raises RequestError for an unknown language, voice or speed, TooLarge
+        for a chunk beyond MAX_CHUNK_CHARS."""
+        chosen = self._voices[chosen_voice(self.info, language, voice)]
+        factor = checked_speed(speed) * self._settings.speed
+        has_times = on_word is not None and self.info.has_word_times
+
+        def synthesise(clause: str, listener: Listener) -> None:
+            with chosen.session.heard_by(listener):
+                (_timed if has_times else _plain)(chosen, clause, factor, listener)
+
+        frames = self._voicing.speak(text, synthesise, on_word)
+        async with aclosing(frames):
+            async for frame in frames:
+                yield frame
+
+
+def _plain(voice: _Voice, clause: str, factor: float, listener: Listener) -> None:
+    """Sentence by sentence, each heard while the next is made."""
+    for chunk in voice.model.synthesize(clause, _config(voice, factor)):
+        if not listener.put(Part(chunk.audio_int16_array)):
+            return
+
+
+def _timed(voice: _Voice, clause: str, factor: float, listener: Listener) -> None:
+    """As a whole: which words are whose is known when all phonemes have their times."""
+    config = _config(voice, factor)
+    sentences, parts = list[list[Phoneme]](), []
+    for chunk in voice.model.synthesize(clause, config, include_alignments=True):
+        parts.append(chunk.audio_int16_array)
+        total_ms = 1000 * len(parts[-1]) / chunk.sample_rate
+        known = chunk.phoneme_alignments
+        sentences.append(
+            [("a", total_ms)]
+            if known is None
+            else [(one.phoneme, 1000 * one.num_samples / chunk.sample_rate) for one in known]
+        )
+    if parts:
+        listener.put(Part(np.concatenate(parts), spoken_words(clause, sentences)))
+
+
+def _config(voice: _Voice, factor: float) -> "SynthesisConfig":
+    from piper import SynthesisConfig
+
+    return SynthesisConfig(
+        speaker_id=voice.speaker_id, length_scale=voice.model.config.length_scale / factor
+    )
+
+
+def create(settings: Settings) -> PiperTts:
+    """Load every voice: some 60 MB each. Raises EngineMissing, ConfigError."""
+    from piper import PiperVoice
+
+    voices: dict[str, _Voice] = {}
+    languages: dict[str, list[str]] = {}
+    rates: dict[str, int] = {}
+    for path in _files(settings.model):
+        described = _description(path)
+        model = _load(PiperVoice, path, settings)
+        has_times = len(model.session.get_outputs()) > 1
+        session = StoppableSession(model.session)
+        model.session = cast("Any", session)
+        rates[path.name] = model.config.sample_rate
+        for name, speaker_id in _speakers(path.stem, described).items():
+            voices[name] = _Voice(model, session, speaker_id, has_times)
+            languages.setdefault(_language(described), []).append(name)
+    if len(set(rates.values())) > 1:
+        listed = ", ".join(f"{name} has {rate} Hz" for name, rate in rates.items())
+        raise ConfigError(f"tts.piper: voices of one engine need one sample rate; {listed}")
+    info = TtsInfo(
+        "piper",
+        next(iter(rates.values())),
+        {language: tuple(names) for language, names in languages.items()},
+        has_word_times=all(voice.has_times for voice in voices.values()),
+    )
+    return PiperTts(info, voices, settings)
+
+
+def _files(model: str) -> list[Path]:
+    """Raises EngineMissing."""
+    if not model:
+        raise EngineMissing("tts", "piper", "no voice: set model to an .onnx file or a folder")
+    path = Path(model).expanduser()
+    found = sorted(path.glob("*.onnx")) if path.is_dir() else [path]
+    if not found:
+        raise EngineMissing("tts", "piper", f"no .onnx file in {path}")
+    for one in found:
+        for needed in (one, Path(f"{one}.json")):
+            if not needed.is_file():
+                raise EngineMissing("tts", "piper", f"no file {needed}")
+    return found
+
+
+def _description(path: Path) -> Mapping[str, Any]:
+    """Raises EngineMissing."""
+    try:
+        described = json.loads(Path(f"{path}.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as exc:
+        raise EngineMissing("tts", "piper", f"{path.name}.json cannot be read: {exc}") from exc
+    if not isinstance(described, dict):
+        raise EngineMissing("tts", "piper", f"{path.name}.json does not describe a voice")
+    return described
+
+
+def _load(loader: "type[PiperVoice]", path: Path, settings: Settings) -> "PiperVoice":
+    """Raises EngineMissing. Times of phonemes need the onnx package, unless the file has them."""
+    try:
+        return loader.load(
+            path, use_cuda=settings.cuda, include_alignments=find_spec("onnx") is not None
+        )
+    except (KeyError, ValueError, TypeError, OSError) as exc:
+        raise EngineMissing("tts", "piper", f"{path.name}.json lacks or breaks {exc}") from exc
+    except Exception as exc:  # of onnxruntime and protobuf: none has a public base
+        raise EngineMissing("tts", "piper", f"{path.name} does not load: {exc}") from exc
+
+
+def _language(described: Mapping[str, Any]) -> str:
+    """ISO 639-1. Old descriptions have only eSpeak's voice."""
+    known = described.get("language") or {}
+    named = known.get("family") or known.get("code") or described["espeak"]["voice"]
+    return str(named).replace("_", "-").partition("-")[0].lower()
+
+
+def _speakers(stem: str, described: Mapping[str, Any]) -> Mapping[str, int | None]:
+    """`en_US-lessac-medium`; with several speakers `stem/speaker`, the default one first."""
+    speakers: Mapping[str, int] = described.get("speaker_id_map") or {}
+    if len(speakers) < 2:
+        return {stem: None}
+    default = described.get("default_speaker_id", 0)
+    ranked = sorted(speakers.items(), key=lambda item: (item[1] != default, item[1]))
+    return {f"{stem}/{name}": number for name, number in ranked}
