@@ -1,15 +1,15 @@
-"""One answer: language model, tools, voice and playout side by side, cut short by cancellation."""
+"""One answer on its way to the user: what a draft holds, told and played; cut short on demand."""
 
 import asyncio
+import json
 import logging
-from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 
-from core.errors import EarshotError
+from core.errors import EarshotError, first_error
 from core.events import (
     CancelReason,
-    Modality,
+    CutReason,
     OutputItemAdded,
     OutputItemDone,
     OutputText,
@@ -19,57 +19,28 @@ from core.events import (
     SessionEvent,
 )
 from core.ids import new_id
-from core.items import (
-    AudioPart,
-    ItemStatus,
-    MessageItem,
-    TextPart,
-)
-from core.ports import Clock, ToolContext
-from engines.base import Llm, Tts
-from pipeline.chunker import Chunker
-from pipeline.generation import generate
+from core.items import AudioPart, FunctionCallItem, Item, ItemStatus, MessageItem, TextPart
+from core.ports import Clock
+from engines.base import ToolCall, WordMark
+from pipeline.draft import Draft
 from pipeline.history import History
 from pipeline.playout import Playout, PlayoutWriter
-from pipeline.settings import DEFAULT
+from pipeline.read_aloud import Clause
 from pipeline.spoken import SpokenText
-from pipeline.tools import Toolbox
 from pipeline.turn import Mark, Turn, TurnStatus
 
 logger = logging.getLogger(__name__)
 
-MAX_WAITING_CLAUSES = 32
-"A model writes faster than a voice speaks; beyond this it waits."
-
-
-@dataclass(frozen=True, slots=True)
-class AnswerPlan:
-    """What to answer with; fixed before the answer begins."""
-
-    turn: Turn
-    modality: Modality
-    language: str
-    instructions: str
-    voice: str
-    speed: float
-    llm: Llm
-    tts: Tts
-    text: str | None = None
-    "Say exactly this (an announcement); the language model is not asked."
-    refusal: EarshotError | None = None
-    "It was asked for and cannot be given: it fails with this, so that nobody waits for it."
-
 
 class Answer:
-    """Runs one plan. `run` raises only CancelledError; failures become a failed ResponseDone."""
+    """Delivers one draft. `run` raises only CancelledError; failures become a failed
+    ResponseDone."""
 
     def __init__(
         self,
-        plan: AnswerPlan,
+        draft: Draft,
         history: History,
-        toolbox: Toolbox,
         playout: Playout,
-        context: ToolContext,
         clock: Clock,
         emit: Callable[[SessionEvent], None],
         finish_turn: Callable[[Turn, TurnStatus], None],
@@ -78,14 +49,16 @@ class Answer:
         self.item_id: str | None = None
         self.spoken = SpokenText()
         self.is_done = False
-        self.turn = plan.turn
+        self._plan = draft.plan
+        self.turn = draft.plan.turn
         self.turn.response_id = self.response_id
-        self._plan = plan
-        self._history, self._toolbox, self._playout = history, toolbox, playout
-        self._context, self._clock, self._emit = context, clock, emit
-        self._finish_turn = finish_turn
+        self._draft = draft
+        self._history, self._playout = history, playout
+        self._clock, self._emit, self._finish_turn = clock, emit, finish_turn
         self._text = ""
         self._item: MessageItem | None = None
+        self._output: list[Item] = []
+        "Items that are done."
         self._previous_item_id: str | None = None
         self._writer: PlayoutWriter | None = None
         self._truncated_ms: float | None = None
@@ -93,17 +66,20 @@ class Answer:
         self._cancelled: CancelReason | None = None
 
     async def run(self) -> None:
-        plan = self._plan
         self._task = asyncio.current_task()
-        self._emit(ResponseCreated(self.response_id, plan.modality))
+        self._open_gate()
+        plan = self._plan
+        self._emit(ResponseCreated(self.response_id, plan.modality, plan.terms))
         if self._cancelled is not None:
+            self._draft.cancel()
             self._done("cancelled", reason=self._cancelled)
             return
         try:
-            if plan.refusal is not None:
-                raise plan.refusal
-            await (self._speak() if plan.modality == "audio" else self._write())
+            if self._plan.refusal is not None:
+                raise self._plan.refusal
+            await self._deliver()
         except asyncio.CancelledError:
+            self._draft.cancel()
             self._stop_voice()
             self._finish_item(self._heard_text(), "incomplete")
             self._done("cancelled", reason=self._cancelled or "client_cancelled")
@@ -111,10 +87,19 @@ class Answer:
         except EarshotError as exc:
             self._fail(exc)
         else:
-            if self._is_cut:
-                self._finish_item(self._heard_text(), "incomplete")
-            else:
-                self._finish_item(self._text, "completed")
+            self._complete()
+
+    def _complete(self) -> None:
+        hit_limit = self._draft.hit_limit
+        if self._is_cut:
+            self._finish_item(self._heard_text(), "incomplete")
+        else:
+            self._finish_item(self._text, "incomplete" if hit_limit else "completed")
+        for call in self._draft.calls:
+            self._hand_out(call)
+        if hit_limit:
+            self._done("incomplete", reason="max_output_tokens")
+        else:
             self._done("completed")
 
     def cancel(self, reason: CancelReason) -> None:
@@ -126,8 +111,11 @@ class Answer:
     def truncate(self, audio_end_ms: float) -> None:
         """The client played only this much. Counts for an answer that still goes on, too."""
         assert self.item_id is not None
+        if self._truncated_ms is not None:
+            audio_end_ms = min(audio_end_ms, self._truncated_ms)  # nothing is unsaid twice
         self._truncated_ms = audio_end_ms
-        self._history.truncate(self.item_id, self.heard(audio_end_ms))
+        if self._history.find(self.item_id) is not None:  # it may have been deleted
+            self._history.truncate(self.item_id, self.heard(audio_end_ms))
 
     @property
     def total_ms(self) -> float:
@@ -139,76 +127,66 @@ class Answer:
         """Some of it went to the speaker."""
         return self._writer is not None and self._writer.has_started
 
+    @property
+    def asks(self) -> bool:
+        """It has put a question."""
+        return "?" in self._text
+
+    @property
+    def in_conversation(self) -> bool:
+        return self._plan.terms.in_conversation
+
     def heard(self, heard_ms: float) -> str:
         """The words that a listener knows after this much of the sound."""
         return self.spoken.heard(heard_ms, self.total_ms)
 
-    async def _write(self) -> None:
-        async with aclosing(self._texts()) as deltas:
-            async for _ in deltas:
-                pass
+    def _open_gate(self) -> None:
+        """The turn is confirmed: what the draft holds may leave."""
+        self.turn.take(self._draft.marks)
+        self._draft.marks = self.turn.marks
+        self.turn.mark(Mark.GATE_OPEN, self._clock.now())
+        self._draft.confirm(self._remember)
 
-    async def _speak(self) -> None:
-        """Generate and speak side by side: the voice begins with the first clause."""
-        clauses: asyncio.Queue[str | None] = asyncio.Queue(MAX_WAITING_CLAUSES)
+    def _remember(self, item: Item) -> None:
+        self._history.add(item, is_internal=True)
+
+    async def _deliver(self) -> None:
+        """What was made, and what is still being made. Raises what the draft failed with; when it
+        could apologise, after that was delivered."""
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._fill(clauses))
-                tasks.create_task(self._voice(clauses))
-        except BaseExceptionGroup as group:
-            expected, bugs = group.split(EarshotError)
-            if expected is None or bugs is not None:
-                raise
-            raise _first(expected) from group
+                self._draft.begin(tasks)
+                tasks.create_task(self._draft.made())
+                tasks.create_task(self._deliver_texts())
+                tasks.create_task(self._deliver_sounds())
+        except* EarshotError as group:
+            raise first_error(group) from group
+        if self._draft.regret is not None:
+            raise self._draft.regret
 
-    async def _fill(self, clauses: asyncio.Queue[str | None]) -> None:
-        chunker = Chunker()
-        async with aclosing(self._texts()) as deltas:
-            async for delta in deltas:
-                for clause in chunker.push(delta):
-                    await clauses.put(clause)
-        if (rest := chunker.flush()) is not None:
-            await clauses.put(rest)
-        await clauses.put(None)
+    async def _deliver_texts(self) -> None:
+        while (text := await self._draft.texts.get()) is not None:
+            self._add_text(text)
 
-    async def _voice(self, clauses: asyncio.Queue[str | None]) -> None:
-        plan = self._plan
-        voice = None if plan.voice == DEFAULT else plan.voice
+    async def _deliver_sounds(self) -> None:
+        if (sound := await self._draft.sounds.get()) is None:
+            return
         await self._playout.drained()
-        writer = self._playout.open(self.response_id, plan.tts.info.rate_hz)
+        writer = self._playout.open(self.response_id, self._plan.tts.info.rate_hz)
         self._writer = writer
-        source = self._clauses(clauses, writer)
-        frames = plan.tts.speak(source, language=plan.language, voice=voice, speed=plan.speed)
-        async with aclosing(source), aclosing(frames):
-            async for frame in frames:
-                self.turn.mark(Mark.TTS_FIRST_AUDIO, self._clock.now())
-                await writer.write(frame.pcm)
+        while sound is not None:
+            match sound:
+                case Clause(text=text):
+                    self.spoken.begin(text, writer.total_ms)
+                case WordMark():
+                    self.spoken.word(sound)
+                case _:
+                    await writer.write(sound)
+            sound = await self._draft.sounds.get()
         self.spoken.end(writer.total_ms)
         await writer.finish()
 
-    async def _clauses(
-        self, clauses: asyncio.Queue[str | None], writer: PlayoutWriter
-    ) -> AsyncGenerator[str, None]:
-        """What the voice reads; when it asks for the next, the clause before is sound."""
-        while (clause := await clauses.get()) is not None:
-            self.spoken.begin(clause, writer.total_ms)
-            yield clause
-
-    async def _texts(self) -> AsyncGenerator[str, None]:
-        """The answer's text as it is generated."""
-        if self._plan.text is not None:
-            self._add_text(self._plan.text)
-            yield self._plan.text
-            return
-        plan = self._plan
-        texts = generate(plan.llm, self._history, plan.instructions, self._toolbox, self._context)
-        async with aclosing(texts):
-            async for text in texts:
-                self._add_text(text)
-                yield text
-
     def _add_text(self, text: str) -> None:
-        self.turn.mark(Mark.LLM_FIRST_TOKEN, self._clock.now())
         if self._item is None:
             empty = AudioPart("") if self._plan.modality == "audio" else TextPart("")
             self._item = MessageItem(new_id("item"), "assistant", (empty,), "in_progress")
@@ -234,12 +212,15 @@ class Answer:
         return self.heard(heard_ms)
 
     def _stop_voice(self) -> None:
-        if self._writer is not None and not self._writer.is_dead:
+        if self._writer is not None and not (self._writer.is_dead or self._writer.is_finished):
             self._playout.clear()
 
     def _fail(self, error: EarshotError) -> None:
         logger.warning("! response %s: %s (%s)", self.response_id, error, error.code)
-        text = self._heard_text() if self._is_cut else self._text
+        writer = self._writer
+        is_broken_off = writer is not None and writer.written > 0 and not writer.is_finished
+        # Without any sound there is only the text to go by.
+        text = self._heard_text() if self._is_cut or is_broken_off else self._text
         self._stop_voice()
         self._finish_item(text, "incomplete")
         self._done("failed", error=error)
@@ -248,22 +229,30 @@ class Answer:
         if self._item is None:
             return
         part = AudioPart(text) if self._plan.modality == "audio" else TextPart(text)
-        self._item = replace(
-            self._item,
-            parts=(part,),
-            status=status,
-        )
+        self._item = replace(self._item, parts=(part,), status=status)
         self._history.replace(self._item)
         has_audio = self._writer is not None and self._writer.written > 0
         self._emit(
             OutputItemDone(self.response_id, 0, self._item, self._previous_item_id, has_audio)
         )
+        self._output.append(self._item)
+
+    def _hand_out(self, call: ToolCall) -> None:
+        """A call of the client's own tool is an item like the message. Its id is ours: models
+        repeat theirs."""
+        arguments = json.dumps(dict(call.arguments))
+        item = FunctionCallItem(new_id("item"), new_id("call"), call.name, arguments)
+        previous, index = self._history.add(item), len(self._output)
+        begun = replace(item, arguments="", status="in_progress")
+        self._emit(OutputItemAdded(self.response_id, index, begun, previous))
+        self._emit(OutputItemDone(self.response_id, index, item, previous, has_audio=False))
+        self._output.append(item)
 
     def _done(
         self,
         status: ResponseStatus,
         *,
-        reason: CancelReason | None = None,
+        reason: CutReason | None = None,
         error: EarshotError | None = None,
     ) -> None:
         self.is_done = True
@@ -272,10 +261,12 @@ class Answer:
                 self.response_id,
                 status,
                 self._plan.modality,
-                output=() if self._item is None else (self._item,),
+                output=tuple(self._output),
                 reason=reason,
                 error_code=None if error is None else error.code,
                 error_message=None if error is None else str(error),
+                usage=self._draft.usage,
+                terms=self._plan.terms,
             )
         )
         if status == "cancelled" or status == "failed":
@@ -284,12 +275,3 @@ class Answer:
             self._finish_turn(self.turn, "answered")
         elif self._is_cut:
             self._finish_turn(self.turn, "cancelled")
-
-
-def _first(group: BaseExceptionGroup[EarshotError]) -> EarshotError:
-    """The first error of a group: later ones are its echo."""
-    error: BaseException = group
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    assert isinstance(error, EarshotError)
-    return error

@@ -24,6 +24,10 @@ class _Entry:
     drop: Callable[[], None]
     "Called instead when it is not given after all."
     is_announcement: bool
+    is_apart: bool = False
+    "Beside the conversation: nothing that is said there makes it out of date."
+    takes_all: bool = False
+    "It answers whatever was said until it begins."
     cancelled: CancelReason | None = None
     "It is only told as created and cancelled: somebody may wait to hear of it."
 
@@ -49,6 +53,17 @@ class Answering:
         """An answer is being generated, or waits to be."""
         return self._running is not None or bool(self._waiting)
 
+    @property
+    def is_in_conversation(self) -> bool:
+        """The same, of answers that belong to the conversation."""
+        running = self._running is not None and not self._running.entry.is_apart
+        return running or any(not entry.is_apart for entry in self._waiting)
+
+    @property
+    def is_full(self) -> bool:
+        """One more answer would cost another its place."""
+        return len(self._waiting) >= MAX_WAITING
+
     async def run(self, tasks: asyncio.TaskGroup) -> None:
         while True:
             while self._waiting:
@@ -71,16 +86,20 @@ class Answering:
         drop: Callable[[], None],
         *,
         is_announcement: bool = False,
+        is_apart: bool = False,
+        takes_all: bool = False,
     ) -> None:
         """Answer when those before are done. When too many wait the oldest goes, but an
         announcement only when there is nothing else."""
+        if takes_all:  # together with what waits for an answer already: one is enough
+            self._drop_if(lambda entry: entry.takes_all and entry.cancelled is None)
         if len(self._waiting) >= MAX_WAITING:
             answers = (entry for entry in self._waiting if not entry.is_announcement)
             oldest = next(answers, self._waiting[0])
             logger.warning("! %d answers wait, dropping the oldest", MAX_WAITING)
             self._waiting.remove(oldest)
             oldest.drop()
-        self._waiting.append(_Entry(make, drop, is_announcement))
+        self._waiting.append(_Entry(make, drop, is_announcement, is_apart, takes_all))
         self._wake.set()
 
     def cancel(self, reason: CancelReason, response_id: str | None = None) -> None:
@@ -101,10 +120,10 @@ class Answering:
     def interrupt(self) -> None:
         """The user speaks: answers are out of date, announcements that nobody heard are not."""
         for entry in self._waiting:
-            if not entry.is_announcement:
+            if not (entry.is_announcement or entry.is_apart):
                 entry.cancelled = "turn_detected"
         running = self._running
-        if running is None:
+        if running is None or running.entry.is_apart:
             return
         if running.entry.is_announcement and not running.answer.is_heard:
             entry = running.entry
@@ -124,6 +143,11 @@ class Answering:
         if self._running is not None and self._running.answer.response_id == response_id:
             return self._running.answer
         return None
+
+    def _drop_if(self, is_void: Callable[[_Entry], bool]) -> None:
+        for entry in [entry for entry in self._waiting if is_void(entry)]:
+            self._waiting.remove(entry)
+            entry.drop()
 
     def _remember(self, answer: Answer) -> None:
         if answer.item_id is not None:

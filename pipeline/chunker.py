@@ -1,32 +1,82 @@
-"""Text as it is generated -> clauses that can be spoken, the first as early as possible. Pure."""
+"""Text as it is generated -> clauses that can be spoken, the first as early as possible. Pure.
 
-CLAUSE_ENDS = ",;:"
-SENTENCE_ENDS = ".!?\u3002\uff01\uff1f\u2026\n"
+Characters are taken one by one, so that the clauses do not depend on how the text came in.
+"""
+
+import re
+import unicodedata
+
+SENTENCE_ENDS = ".!?…"
+CLAUSE_ENDS = ",;:—–"
+"Both end a clause only before a space: `3.5`, `1,000`, `10:30` and addresses stay whole."
+
+WIDE_SENTENCE_ENDS = "。！？｡"
+WIDE_CLAUSE_ENDS = "，、；："
+"Chinese and Japanese put no space after them."
+
+CLOSERS = "\"'”’“»«)]}*_`~）」』】》〉"
+"Belong to the clause whose end they follow: quotes, brackets, markdown."
+
 MIN_FIRST_CHARS = 12
 "Shorter first clauses (`Yes,`) wait for the next: spoken alone they sound cut off."
 MIN_CLAUSE_CHARS = 60
 "After the first, whole sentences sound better; only a long one is broken at a comma."
+MAX_FIRST_CHARS = 100
+"The first clause of a model that writes no punctuation: 25 tokens, half a second of most models."
 MAX_CHARS = 240
 "A voice must not wait for a model that never writes a full stop."
+MAX_BRACKET_CHARS = 120
+"A bracket or back-tick that is open for longer was never one."
+
+WIDE_WEIGHT = 3
+"Chinese says in one character what takes about three letters."
+
+DOTTED_ORDINALS = frozenset(
+    "cs da de et fi hr hu is lb lv nb nn no pl sk sl sr tr".split()  # noqa: SIM905
+)
+"Languages that write `3.` for third."
+
+BEFORE_NUMBERS = frozenset(
+    "no nr nos núm num fig vol p pp s bd art kap cap ch sec § n".split()  # noqa: SIM905
+)
+"`No. 5` goes on, `No. It is not.` does not."
+
+ABBREVIATIONS = frozenset(
+    """
+    mr mrs ms dr prof sr jr st vs etc inc ltd co corp approx dept est ave blvd rd gen col sgt capt
+    lt rev hon gov sen rep ed eds al min max hrs tel ext mt ft jan feb mar apr jun jul aug sep sept
+    oct nov dec bzw ca usw vgl evtl ggf inkl exkl zzgl bspw sog str hr fr abs aufl hrsg jh jhd mio
+    mrd mind resp ing dipl mme mlle mm env av boul sra srta dña ud uds avda pág aprox dra gral ee uu
+    """.split()  # noqa: SIM905 - a list of hundred strings is not read
+)
+"After these a full stop ends nothing. One-letter ones (`z. B.`, `J. R. R.`) need no entry."
+
+_LAST_TOKEN = re.compile(r"\S+$")
+_DOTTED = re.compile(r"^(?:\w{1,2}\.)+\w{1,2}$")  # e.g, a.m, U.S.A, z.B
+_LEADING = re.compile(r"^\W+")
+_ROMAN = re.compile(r"^[IVX]+$")
+_OPENERS = "\"'“‘«»„¿¡([{*_`~"
 
 
 class Chunker:
-    """Feed deltas, get clauses. Decimal points and abbreviations do not end one: a space must
-    follow."""
+    """Feed deltas, get clauses; joined they are the text but for its white space."""
 
-    def __init__(self) -> None:
+    def __init__(self, language: str = "") -> None:
+        """`language`: ISO 639-1, for what a full stop after a number means; "": not known."""
         self._text = ""
         self._is_first = True
+        self._has_ordinals = not language or language in DOTTED_ORDINALS
 
     def push(self, delta: str) -> list[str]:
         """The clauses that `delta` completes."""
-        self._text += delta
         clauses = []
-        while (end := self._find_end()) is not None:
-            clause, self._text = self._text[:end].strip(), self._text[end:].lstrip()
-            if clause:
-                clauses.append(clause)
-                self._is_first = False
+        for char in delta:
+            if self._text or not char.isspace():
+                self._text += char
+                if (end := self._find_end(char)) and (clause := self._text[:end].strip()):
+                    clauses.append(clause)
+                    self._text = self._text[end:].lstrip()
+                    self._is_first = False
         return clauses
 
     def flush(self) -> str | None:
@@ -34,21 +84,97 @@ class Chunker:
         rest, self._text = self._text.strip(), ""
         return rest or None
 
-    def _find_end(self) -> int | None:
-        """Index after the first clause, None while it is not complete."""
-        for index, char in enumerate(self._text[:-1]):
-            if not (self._text[index + 1].isspace() or char in "\n\u3002\uff01\uff1f"):
-                continue
-            length = index + 1
-            if char in SENTENCE_ENDS and length >= (MIN_FIRST_CHARS if self._is_first else 1):
-                return length
-            if char in CLAUSE_ENDS and length >= self._min_clause_chars:
-                return length
-        if len(self._text) > MAX_CHARS:
-            space = self._text.rfind(" ", 0, MAX_CHARS)
-            return space if space > 0 else MAX_CHARS
-        return None
+    def _find_end(self, char: str) -> int:
+        """Where the clause ends, now that `char` is its last character; 0: not yet."""
+        before = self._text[:-1]
+        if char == "\n":
+            return len(self._text) if _has_words(before) else 0
+        if char.isspace():
+            is_end = self._ends(before)
+        elif before[-1:].isspace():
+            is_end = self._was_word(before.rstrip(), char)
+        else:
+            is_end = self._ends_wide(before, char)
+        return len(before) if is_end else self._forced()
 
-    @property
-    def _min_clause_chars(self) -> int:
-        return MIN_FIRST_CHARS if self._is_first else MIN_CLAUSE_CHARS
+    def _ends(self, text: str) -> bool:
+        """Whether `text`, before a space, is a clause."""
+        bare = text.rstrip(CLOSERS)
+        last = bare[-1:]
+        if last and last in SENTENCE_ENDS:
+            is_end = last != "." or bare.endswith("..") or not self._goes_on(bare)
+            return is_end and _has_words(bare) and not _is_open(text, "[`")
+        return bool(last) and last in CLAUSE_ENDS and self._is_long(bare) and not _is_open(text)
+
+    def _ends_wide(self, before: str, char: str) -> bool:
+        """Whether `before` is a clause that no space follows, but `char`."""
+        bare = before.rstrip(CLOSERS)
+        last = bare[-1:]
+        if not last or char in CLOSERS + WIDE_SENTENCE_ENDS + WIDE_CLAUSE_ENDS:
+            return False
+        if last in WIDE_SENTENCE_ENDS:
+            return _has_words(bare)
+        return last in WIDE_CLAUSE_ENDS and not char.isdigit() and self._is_long(bare)
+
+    def _was_word(self, text: str, char: str) -> bool:
+        """Whether what might have been `No.` before a number was a sentence: `char` follows."""
+        bare = text.rstrip(CLOSERS)
+        if not bare.endswith(".") or _token(bare) not in BEFORE_NUMBERS:
+            return False
+        return len(_token(bare)) > 1 and not char.isdigit() and not _is_open(text, "[`")
+
+    def _goes_on(self, text: str) -> bool:
+        """Whether the full stop at its end belongs to a word or a number."""
+        token = _token(text, lower=False)
+        word = token.lower()
+        if token.isdigit():
+            is_list_item = _LEADING.sub("", text)[:-1] == token
+            return is_list_item or (self._has_ordinals and len(token) <= 2)
+        if self._has_ordinals and _ROMAN.match(token):
+            return True
+        return (
+            (len(token) == 1 and token.isalpha() and not _is_wide(token))
+            or word in ABBREVIATIONS
+            or word in BEFORE_NUMBERS
+            or _DOTTED.match(token) is not None
+        )
+
+    def _is_long(self, text: str) -> bool:
+        needed = MIN_FIRST_CHARS if self._is_first else MIN_CLAUSE_CHARS
+        return sum(WIDE_WEIGHT if _is_wide(c) else 1 for c in text) >= needed
+
+    def _forced(self) -> int:
+        """Where a text without any end is cut; 0: it may still grow."""
+        limit = MAX_FIRST_CHARS if self._is_first else MAX_CHARS
+        if len(self._text) <= limit:
+            return 0
+        spaces = [at for at in range(1, limit + 1) if self._text[at].isspace()]
+        # `20 °C` and `1 000 000` are read wrong when they are torn.
+        good = [at for at in spaces if not self._text[at - 1].isdigit()]
+        if good or spaces:
+            return (good or spaces)[-1]
+        return limit if len(self._text) > MAX_CHARS or _is_wide(self._text[limit]) else 0
+
+
+def _token(text: str, *, lower: bool = True) -> str:
+    """The last word, without what opens it and the full stop that ends it."""
+    found = _LAST_TOKEN.search(text.rstrip("."))
+    token = found.group().lstrip(_OPENERS) if found else ""
+    token = re.split(r"[-/(—–]", token)[-1]
+    return token.lower() if lower else token
+
+
+def _has_words(text: str) -> bool:
+    return any(c.isalnum() for c in text)
+
+
+def _is_open(text: str, kinds: str = "[`(") -> bool:
+    """Whether a bracket or a code span is open at its end."""
+    tail = text[-MAX_BRACKET_CHARS:]
+    if "`" in kinds and tail.count("`") % 2:
+        return True
+    return any(one in kinds and tail.rfind(one) > tail.rfind(other) for one, other in ("[]", "()"))
+
+
+def _is_wide(char: str) -> bool:
+    return unicodedata.east_asian_width(char) in {"W", "F"}

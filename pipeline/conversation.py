@@ -1,4 +1,4 @@
-"""What outlives a connection: a conversation's history and who is listening to it right now."""
+"""What outlives a connection: a conversation's history and profile, and who listens to it now."""
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
@@ -6,6 +6,7 @@ from typing import Protocol
 
 from core.ids import new_id
 from pipeline.history import History
+from pipeline.settings import Profile
 
 MAX_CONVERSATIONS = 1000
 "The longest unused go first; one costs some 100 kB at most."
@@ -25,6 +26,8 @@ class Conversation:
     "Sessions connected to it, the newest last."
     language: str | None = None
     "Spoken in it last: what is said unasked, or over a connection that names none, is in it too."
+    profile: Profile | None = None
+    "What its next connection begins with; a client takes a value back by sending null for it."
 
 
 class Conversations:
@@ -42,6 +45,11 @@ class Conversations:
             self._forget_unused()
         self._known.move_to_end(found.id)
         return found
+
+    def profile_of(self, conversation_id: str | None) -> Profile | None:
+        """None for a new conversation. Does not count as use."""
+        known = self._known.get(conversation_id or "")
+        return known.profile if known else None
 
     async def announce(self, conversation_id: str, text: str) -> bool:
         """Say `text` on the newest session that speaks; False when nobody is there to hear it."""

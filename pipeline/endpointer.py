@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from core.audio import ASR_RATE_HZ, ms_to_samples
+from pipeline.audible import Sound
 
 START_MS = 60
 "Speech this long is a start: a door slam is shorter, the shortest word is longer."
@@ -13,6 +14,10 @@ CANDIDATE_MS = 60
 "Silence after which the utterance may be over: what can be prepared is prepared now."
 HYSTERESIS = 0.15
 "Speech goes on down to threshold - this: a probability that flickers is not a pause."
+MAX_HANG_MS = 150
+"A VAD that calls silence speech is not believed for so long; for longer, it must know better."
+ONSET_MS = 60
+"A VAD is as late in a word's beginning: a sound at the end of the silence is waited for."
 MAX_UTTERANCE_MS = 60_000
 "A longer one is cut here and goes on as the next: recognisers and people lose track."
 
@@ -30,7 +35,10 @@ class Edge(Enum):
 class SpeechEdge:
     edge: Edge
     at: int
-    "Sample of the stream: of the first speech for STARTED and RESUMED, else one past the last."
+    """Sample of the stream: of the first speech for STARTED and RESUMED, else one past the last
+    that could be heard, from which silence counts."""
+    until: int
+    "One past the last sample that the VAD called speech: decode no less."
 
 
 class Endpointer:
@@ -44,26 +52,51 @@ class Endpointer:
         self.is_guarded = False
         "The assistant is speaking: a start needs `INTERRUPT_MS` of speech."
         self.in_speech = False
+        self.speech_end = 0
+        "One past the last speech of the utterance, as the VAD has it."
         self._position = 0
         self._run_start = 0
         "Where the present run of speech began (idle), or the utterance (in speech)."
         self._run = 0
         "Samples of unbroken speech while idle."
-        self._speech_end = 0
-        self._is_candidate = False
+        self._candidate: int | None = None
+        "Where the pause began when it was told."
+        self._pause_ms: float | None = None
+        "What this pause waits for, in place of `silence_ms`."
+        self._held = 0
+        "Samples for which the end waits for the VAD to say what sounds."
 
-    def push(self, probability: float, samples: int) -> SpeechEdge | None:
-        """Take the VAD's word on the next `samples` (16 kHz)."""
+    def is_speech(self, probability: float) -> bool:
+        """Whether a frame of this probability would count as speech now."""
+        return probability >= self.threshold - (HYSTERESIS if self.in_speech else 0)
+
+    def push(
+        self, probability: float, samples: int, sound: Sound | None = None
+    ) -> SpeechEdge | None:
+        """Take the VAD's word on the next `samples` (16 kHz); `sound`: what could be heard before
+        `speech_end` and now, for a frame without speech. None: the VAD alone knows."""
         start = self._position
+        is_speech = self.is_speech(probability)
         self._position += samples
         if not self.in_speech:
-            return self._idle(probability >= self.threshold, start, samples)
-        return self._speaking(probability >= self.threshold - HYSTERESIS, start)
+            return self._idle(is_speech, start, samples)
+        return self._speaking(start, sound, is_speech=is_speech)
+
+    def expect(self, silence_ms: float, pause: int | None = None) -> None:
+        """Wait for so long in the present pause only; if it was longer already, the utterance ends
+        with the next frame. `pause`: the candidate's `at`; without effect in another one."""
+        if self._candidate is not None and pause in (None, self._candidate):
+            self._pause_ms = silence_ms
 
     def reset(self) -> None:
         """Forget a running utterance; positions go on."""
-        self.in_speech = self._is_candidate = False
+        self.in_speech = False
         self._run = 0
+        self._leave_pause()
+
+    def _leave_pause(self) -> None:
+        self._candidate = self._pause_ms = None
+        self._held = 0
 
     def _idle(self, is_speech: bool, start: int, samples: int) -> SpeechEdge | None:
         if not is_speech:
@@ -75,27 +108,46 @@ class Endpointer:
         needed_ms = INTERRUPT_MS if self.is_guarded else START_MS
         if self._run < ms_to_samples(needed_ms, ASR_RATE_HZ):
             return None
-        self._run = 0
-        self.in_speech, self._is_candidate = True, False
-        self._speech_end = self._position
-        return SpeechEdge(Edge.STARTED, self._run_start)
+        self.reset()
+        self.in_speech = True
+        self.speech_end = self._position
+        return SpeechEdge(Edge.STARTED, self._run_start, self._position)
 
-    def _speaking(self, is_speech: bool, start: int) -> SpeechEdge | None:
-        if is_speech and self._is_candidate:  # before the cut: it would come without this frame
-            self._is_candidate = False
-            self._speech_end = self._position
-            return SpeechEdge(Edge.RESUMED, start)
+    def _speaking(self, start: int, sound: Sound | None, *, is_speech: bool) -> SpeechEdge | None:
+        if is_speech:
+            was_candidate = self._candidate is not None
+            self._leave_pause()
+            self.speech_end = self._position
+            if was_candidate:  # before the cut: it would come without this frame
+                return SpeechEdge(Edge.RESUMED, start, self._position)
         if self._position - self._run_start >= ms_to_samples(self.max_ms, ASR_RATE_HZ):
             self.reset()
-            return SpeechEdge(Edge.ENDED, self._position)
-        if is_speech:
-            self._speech_end = self._position
-            return None
-        silence = self._position - self._speech_end
-        if silence >= ms_to_samples(self.silence_ms, ASR_RATE_HZ):
+            return SpeechEdge(Edge.ENDED, self._position, self._position)
+        return None if is_speech else self._silent(self._position - start, sound)
+
+    def _silent(self, samples: int, sound: Sound | None) -> SpeechEdge | None:
+        end = self._sound_end(sound)
+        silence = self._position - end
+        wait_ms = self.silence_ms if self._pause_ms is None else self._pause_ms
+        if silence >= ms_to_samples(wait_ms, ASR_RATE_HZ):
+            if self._waits_for_vad(samples, sound):
+                return None
             self.reset()
-            return SpeechEdge(Edge.ENDED, self._speech_end)
-        if not self._is_candidate and silence >= ms_to_samples(CANDIDATE_MS, ASR_RATE_HZ):
-            self._is_candidate = True
-            return SpeechEdge(Edge.CANDIDATE, self._speech_end)
+            return SpeechEdge(Edge.ENDED, end, self.speech_end)
+        if self._candidate is None and silence >= ms_to_samples(CANDIDATE_MS, ASR_RATE_HZ):
+            self._candidate = end
+            return SpeechEdge(Edge.CANDIDATE, end, self.speech_end)
         return None
+
+    def _sound_end(self, sound: Sound | None) -> int:
+        if sound is None:
+            return self.speech_end
+        earliest = self.speech_end - ms_to_samples(MAX_HANG_MS, ASR_RATE_HZ)
+        return min(self.speech_end, max(sound.last, earliest, self._run_start))
+
+    def _waits_for_vad(self, samples: int, sound: Sound | None) -> bool:
+        """Whether what sounds now may be the next word, which the VAD knows a moment later."""
+        if sound is None or not sound.is_now:
+            return False
+        self._held += samples
+        return self._held <= ms_to_samples(ONSET_MS, ASR_RATE_HZ)

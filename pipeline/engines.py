@@ -1,15 +1,38 @@
 """The engines that sessions may choose among, by name; `default` is what the server chose."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from typing import NoReturn, Protocol
 
-from core.errors import RequestError
-from engines.base import AsrInfo, AsrItem, AsrResult, Llm, Tts, VadEngine
+from core.errors import NotFound, RequestError
+from engines.base import AsrInfo, AsrItem, AsrResult, EndOfTurn, Llm, Tts, VadEngine
 from pipeline.settings import DEFAULT, SessionSettings
+from pipeline.voices import choose_voice
+from pipeline.wishes import check_options
+from serving.choose import unknown_model
 from serving.scheduler import Priority
 
-T = TypeVar("T")
+HOSTED_MODELS = ("gpt-", "whisper-1", "tts-1")
+"How names of the hosted service begin. A client that knows no other gets what the server chose."
+
+
+def own_model(name: str) -> str:
+    """Our name for a model; those of the hosted service mean `default`."""
+    return DEFAULT if name.startswith(HOSTED_MODELS) else name
+
+
+_WISHES = {
+    "languages": "audio.input.transcription.languages",
+    "prompt": "audio.input.transcription.prompt",
+    "hotwords": "audio.input.transcription.keywords",
+    "task": "earshot.transcription.task",
+    "prefix": "earshot.transcription.prefix",
+    "beam_size": "earshot.transcription.beam_size",
+    "temperatures": "earshot.transcription.temperature",
+    "no_speech_threshold": "earshot.transcription.no_speech_threshold",
+}
+"What a session calls the options of its recogniser."
 
 
 class Recogniser(Protocol):
@@ -22,22 +45,63 @@ class Recogniser(Protocol):
 
     def forget(self, utterance: str) -> None: ...
 
+    def hold(self) -> AbstractContextManager[None]:
+        """While it is open, it stays in memory, and is loaded if it is not there."""
+        ...
+
+    def admit(self, priority: Priority) -> None:
+        """Ask before work of many requests. Raises Overloaded when it would wait too long."""
+        ...
+
+    def hurry(self, utterance: str) -> None:
+        """Its speculation came true: somebody waits for it now."""
+        ...
+
+
+class Recognisers(Protocol):
+    """Recognisers by name, loaded or not; a mapping is one, too. Iterating gives the names."""
+
+    def get(self, name: str, /) -> Recogniser | None: ...
+
+    def __iter__(self) -> Iterator[str]: ...
+
 
 @dataclass(frozen=True, slots=True)
 class EngineSet:
-    """Each mapping holds `default` and every loaded engine under its own name."""
+    """Each holds `default` and every engine under its own name."""
 
     vad: VadEngine
-    asr: Mapping[str, Recogniser]
+    asr: Recognisers
     llm: Mapping[str, Llm]
     tts: Mapping[str, Tts]
     default_language: str = "en"
+    endpoint: EndOfTurn | None = None
 
-    def recogniser(self, name: str) -> Recogniser:
-        return _pick(self.asr, name, "audio.input.transcription.model")
+    def recogniser(
+        self, name: str, *, param: str = "audio.input.transcription.model"
+    ) -> Recogniser:
+        """By name; what the hosted service calls its models is the default. `param`: the field
+        that the name came in. Raises NotFound model_not_found."""
+        found = self.asr.get(name) or self.asr.get(own_model(name))
+        return found or _missing(unknown_model(name, [DEFAULT, *self.recognisers()]), param)
+
+    def recognisers(self) -> Mapping[str, Recogniser]:
+        """Every one by its own name."""
+        found = {name: self.asr.get(name) for name in self.asr if name != DEFAULT}
+        return {name: one for name, one in found.items() if one is not None}
+
+    def hold(self, name: str) -> AbstractContextManager[None]:
+        """While it is open, the recogniser stays in memory, and is loaded if it is not there."""
+        return self.recogniser(name).hold()
+
+    def admit(self, name: str, priority: Priority) -> None:
+        """Ask before work of many requests. Raises Overloaded when it would wait too long."""
+        self.recogniser(name).admit(priority)
 
     def language_model(self, name: str) -> Llm:
-        return _pick(self.llm, name, "model")
+        found = self.llm.get(name) or self.llm.get(own_model(name))
+        there = ", ".join(dict.fromkeys([DEFAULT, *self.llm]))
+        return found or _missing(f"no model {name!r}; there are: {there}", "model")
 
     @property
     def voice(self) -> Tts:
@@ -45,13 +109,16 @@ class EngineSet:
 
     def languages(self) -> tuple[str, ...]:
         """Every language that some engine hears, understands or speaks, sorted."""
-        heard = {code for asr in self.asr.values() for code in asr.info.languages}
+        heard = {code for asr in self.recognisers().values() for code in asr.info.languages}
         understood = {code for llm in self.llm.values() for code in llm.languages}
         return tuple(sorted(heard | understood))
 
     def check(self, settings: SessionSettings) -> None:
-        """Raises RequestError model_not_found, unsupported_language, voice_not_found."""
-        self.recogniser(settings.asr)
+        """Raises NotFound model_not_found; RequestError unsupported_language, voice_not_found, and
+        for what the recogniser cannot do."""
+        info = self.recogniser(settings.asr).info
+        # A session may write in a language that its recogniser does not hear.
+        check_options(info, replace(settings.recognition(info), language=None), _WISHES)
         if settings.answers:
             self.language_model(settings.llm)
         if settings.language is not None and settings.language not in self.languages():
@@ -61,22 +128,16 @@ class EngineSet:
                 code="unsupported_language",
                 param="audio.input.transcription.language",
             )
-        if settings.answers and settings.modality == "audio" and settings.voice != DEFAULT:
-            voices = [v for names in self.voice.info.voices.values() for v in names]
-            if settings.voice not in voices:
-                raise RequestError(
-                    f"no voice {settings.voice!r}; there are: {DEFAULT}, " + ", ".join(voices),
-                    code="voice_not_found",
-                    param="audio.output.voice",
-                )
+        if settings.answers and settings.modality == "audio":
+            self._check_voice(settings.voice, settings.language or self.default_language)
+
+    def _check_voice(self, voice: str, language: str) -> None:
+        try:
+            choose_voice(self.tts, language, voice)
+        except RequestError as exc:
+            if exc.code == "voice_not_found":  # a language without a voice can still be written
+                raise RequestError(str(exc), code=exc.code, param="audio.output.voice") from exc
 
 
-def _pick(engines: Mapping[str, T], name: str, param: str) -> T:
-    found = engines.get(name)
-    if found is None:
-        raise RequestError(
-            f"no model {name!r}; there are: {', '.join(engines)}",
-            code="model_not_found",
-            param=param,
-        )
-    return found
+def _missing(message: str, param: str) -> NoReturn:
+    raise NotFound(message, code="model_not_found", param=param)

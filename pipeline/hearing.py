@@ -9,11 +9,11 @@ import numpy as np
 from core.audio import ASR_RATE_HZ, AudioFrame, Pcm, ms_to_samples, samples_to_ms
 from core.errors import RequestError
 from engines.base import Vad
+from pipeline.audible import Audible
+from pipeline.end_of_turn import Eagerness, wait_ms
 from pipeline.endpointer import INTERRUPT_MS, MAX_UTTERANCE_MS, Edge, Endpointer, SpeechEdge
 from pipeline.settings import TurnDetection
 
-SEMANTIC_SILENCE_MS = {"low": 900, "medium": 600, "high": 300, "auto": 450}
-"What `eagerness` waits for."
 MAX_PADDING_MS = 2000
 "More audio from before the speech is another utterance's."
 NEVER_MS = 1e12
@@ -28,12 +28,17 @@ class Heard:
     edge: SpeechEdge | None
     in_speech: bool
     "Whether `pcm` belongs to an utterance (the frame that ends it included)."
+    probability: float
+    "The VAD's word on the last frame."
 
 
 class Hearing:
     def __init__(self, vad: Vad) -> None:
         self._vad = vad
         self._endpointer = Endpointer()
+        self._audible = Audible()
+        self._eagerness: Eagerness | None = None
+        "semantic_vad: the wait may change within a pause."
         self._rest: Pcm = np.zeros(0, np.int16)
         self._recent: deque[Pcm] = deque()
         self._padding_ms = 300.0
@@ -44,10 +49,12 @@ class Hearing:
         """None: push-to-talk. Starts are still found, for live words; nothing ends by itself."""
         detection = turn_detection or TurnDetection()
         silence_ms: float = detection.silence_ms
+        self._eagerness = None
         if turn_detection is None:
             silence_ms = NEVER_MS
         elif detection.kind == "semantic_vad":
-            silence_ms = SEMANTIC_SILENCE_MS[detection.eagerness]
+            self._eagerness = detection.eagerness
+            silence_ms = wait_ms(detection.eagerness, None)
         self._endpointer.threshold = detection.threshold
         self._endpointer.silence_ms = silence_ms
         self._endpointer.max_ms = NEVER_MS if turn_detection is None else MAX_UTTERANCE_MS
@@ -56,6 +63,14 @@ class Hearing:
     def guard(self, is_guarded: bool) -> None:
         """While the assistant speaks, a start needs more speech."""
         self._endpointer.is_guarded = is_guarded
+
+    def expect(self, probability: float | None, pause: int | None = None) -> None:
+        """How likely the turn is over, as far as is known in this pause: it waits accordingly, and
+        if it was longer already, ENDED comes with the next frame. May be called again when more is
+        known. `pause`: the CANDIDATE's `at`, without effect when speech has resumed since.
+        `server_vad` and push-to-talk do not care."""
+        if self._eagerness is not None:
+            self._endpointer.expect(wait_ms(self._eagerness, probability), pause)
 
     def reset(self) -> None:
         """Forget a running utterance and what was heard before it."""
@@ -83,18 +98,28 @@ class Hearing:
     def _hear(self, pcm: Pcm) -> Heard:
         self.samples += len(pcm)
         was_in_speech = self._endpointer.in_speech
-        edge = self._endpointer.push(self._vad.push(pcm), len(pcm))
+        probability = self._vad.push(pcm)
+        edge = self._edge(pcm, probability)
         if edge is not None and edge.edge is Edge.STARTED:
             self._remember(pcm)
             begin = edge.at - ms_to_samples(self._padding_ms, ASR_RATE_HZ)
             recent = self.recent()
             self._recent.clear()
+            self._audible.begin(edge.at, recent[edge.at - self.samples :])
             wanted = self.samples - begin
-            return Heard(recent[-wanted:], edge, in_speech=True)
+            return Heard(recent[-wanted:], edge, True, probability)
         if was_in_speech:
-            return Heard(pcm, edge, in_speech=True)
+            return Heard(pcm, edge, True, probability)
         self._remember(pcm)
-        return Heard(pcm, edge, in_speech=False)
+        return Heard(pcm, edge, False, probability)
+
+    def _edge(self, pcm: Pcm, probability: float) -> SpeechEdge | None:
+        endpointer, sound = self._endpointer, None
+        if endpointer.in_speech:
+            self._audible.push(pcm)
+            if not endpointer.is_speech(probability):
+                sound = self._audible.before(endpointer.speech_end)
+        return endpointer.push(probability, len(pcm), sound)
 
     def _remember(self, pcm: Pcm) -> None:
         self._recent.append(pcm)

@@ -1,16 +1,27 @@
 """A conversation's items in order, and what a language model gets to see of them. Pure."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 
 from core.errors import RequestError
-from core.items import AudioPart, FunctionCallItem, FunctionOutputItem, Item, MessageItem, TextPart
+from core.items import (
+    AudioPart,
+    FunctionCallItem,
+    FunctionOutputItem,
+    Item,
+    ItemReference,
+    MessageItem,
+    TextPart,
+)
 from engines.base import Message, ToolCall
 
 MAX_ITEMS = 400
 "A long day of talking; the oldest go first, so that a conversation never outgrows its memory."
 ROOT = "root"
 "`previous_item_id` that means: before everything else."
+NO_RESULT = '{"error":"no_result_yet"}'
+"Of a call that its client has not answered: servers refuse a call without a result."
 
 
 class History:
@@ -43,6 +54,8 @@ class History:
             )
         if isinstance(item, FunctionCallItem):
             _check_arguments(item)
+        if isinstance(item, FunctionOutputItem) and not is_internal:
+            self._check_call(item)
         if previous_item_id is None:
             previous, index = self.last_id(), len(self._items)
         elif previous_item_id == ROOT:
@@ -77,35 +90,73 @@ class History:
         self.replace(cut)
         return cut
 
+    def shown(self, item_id: str) -> Item:
+        """An item that clients know. Raises RequestError item_not_found."""
+        item = self._items[self._index(item_id)]
+        if item_id in self._internal:
+            raise _unknown(item_id)
+        return item
+
+    def delete(self, item_id: str) -> None:
+        """Raises RequestError item_not_found."""
+        self._items.remove(self.shown(item_id))
+
+    def resolved(self, items: Sequence[Item | ItemReference]) -> tuple[Item, ...]:
+        """With what the references stand for. Raises RequestError item_not_found, invalid_value."""
+        for item in items:
+            if isinstance(item, FunctionCallItem):
+                _check_arguments(item)
+        return tuple(self.shown(i.id) if isinstance(i, ItemReference) else i for i in items)
+
     def messages(self, instructions: str) -> list[Message]:
-        """What a model sees: instructions first; empty messages and orphaned results left out."""
-        messages = [Message("system", instructions)] if instructions else []
-        called: set[str] = set()
-        for item in self._items:
-            match item:
-                case MessageItem(role=role):
-                    if item.text:
-                        messages.append(Message(role, item.text))
-                case FunctionCallItem(call_id=call_id, name=name, arguments=arguments):
-                    called.add(call_id)
-                    call = ToolCall(call_id, name, json.loads(arguments))
-                    messages.append(Message("assistant", tool_calls=(call,)))
-                case FunctionOutputItem(call_id=call_id, output=output):
-                    if call_id in called:
-                        messages.append(Message("tool", output, call_id=call_id))
-        return messages
+        """What a model sees: instructions first."""
+        return messages_of(self._items, instructions)
+
+    def _check_call(self, output: FunctionOutputItem) -> None:
+        """A client that mistakes a call's id would wait for an answer that knows of its result."""
+        calls = (item for item in self._items if isinstance(item, FunctionCallItem))
+        if all(call.call_id != output.call_id for call in calls):
+            raise RequestError(
+                f"no function call {output.call_id!r} in this conversation",
+                code="item_not_found",
+                param="item.call_id",
+            )
 
     def _index(self, item_id: str) -> int:
         for index, item in enumerate(self._items):
             if item.id == item_id:
                 return index
-        raise RequestError(
-            f"no item {item_id!r} in this conversation", code="item_not_found", param="item_id"
-        )
+        raise _unknown(item_id)
 
     def _forget_oldest(self) -> None:
         while len(self._items) > MAX_ITEMS:
             self._internal.discard(self._items.pop(0).id)
+
+
+def messages_of(items: Sequence[Item], instructions: str) -> list[Message]:
+    """Empty messages and orphaned results are left out. A result follows its call at once, however
+    late it came: models know no other order."""
+    messages = [Message("system", instructions)] if instructions else []
+    results = {i.call_id: i.output for i in items if isinstance(i, FunctionOutputItem)}
+    for item in items:
+        match item:
+            case MessageItem(role=role):
+                if item.text:
+                    messages.append(Message(role, item.text))
+            case FunctionCallItem(call_id=call_id, name=name, arguments=arguments):
+                call = ToolCall(call_id, name, json.loads(arguments))
+                messages.append(Message("assistant", tool_calls=(call,)))
+                result = results.get(call_id, NO_RESULT)
+                messages.append(Message("tool", result, call_id=call_id))
+            case FunctionOutputItem():
+                pass  # it is beside its call
+    return messages
+
+
+def _unknown(item_id: str) -> RequestError:
+    return RequestError(
+        f"no item {item_id!r} in this conversation", code="item_not_found", param="item_id"
+    )
 
 
 def _check_arguments(call: FunctionCallItem) -> None:

@@ -3,14 +3,12 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
 
 from core.audio import ASR_RATE_HZ, AudioFrame, samples_to_ms
-from core.errors import EarshotError, EngineError, Overloaded, RequestError
+from core.errors import EngineError, Overloaded, RequestError
 from core.events import (
     Failed,
-    HypothesisChanged,
     InputCleared,
     InputCommitted,
     ItemAdded,
@@ -27,14 +25,16 @@ from core.items import AudioPart, MessageItem
 from core.ports import Clock
 from core.queues import DropOldest
 from engines.base import AsrResult
-from pipeline.endpointer import Edge
+from pipeline.endpointer import Edge, SpeechEdge
 from pipeline.engines import EngineSet
 from pipeline.hearing import Heard, Hearing
 from pipeline.history import History
+from pipeline.reactions import LiveWords, Reactions
 from pipeline.settings import SessionSettings
-from pipeline.stable_prefix import Agreed
+from pipeline.speech_evidence import SpeechEvidence, gated, rejects_noise
 from pipeline.transcription import Utterance
 from pipeline.turn import Mark, Turn
+from pipeline.turn_evidence import TurnEvidence
 
 logger = logging.getLogger(__name__)
 
@@ -45,21 +45,13 @@ MAX_HELD_MS = 180_000
 "Push-to-talk: what a client neither commits nor clears for so long was not meant for us."
 
 
-class Reactions(Protocol):
-    """What the session does about what was heard."""
-
-    def speech_started(self) -> None: ...
-
-    def understood(self, turn: Turn, result: AsrResult) -> None: ...
-
-    def not_understood(self, turn: Turn, error: EarshotError) -> None: ...
-
-
 @dataclass(slots=True)
 class _Open:
     """The utterance that is being spoken."""
 
     utterance: Utterance
+    settings: SessionSettings
+    "As they were when it began: it is decoded by them."
     turn: Turn
     start: int
     "Sample of the session at which its audio begins."
@@ -67,7 +59,18 @@ class _Open:
     "The client was told that speech started, and will be told that it stopped."
     end: int | None = None
     "Where the speech ended, while it looks so."
+    evidence: SpeechEvidence = field(default_factory=SpeechEvidence)
+    "That somebody speaks."
+    guessed: dict[Mark, float] = field(default_factory=dict[Mark, float])
+    "When the pause began that may be its end, and when its words were known."
     is_full: bool = False
+
+    def judged(self, result: AsrResult) -> AsrResult:
+        """Noise yields nothing. Who says himself when he speaks is believed that he spoke."""
+        settings = self.settings
+        if settings.turn_detection is None or not rejects_noise(settings.no_speech_threshold):
+            return result
+        return gated(result, self.evidence)
 
 
 class Listening:
@@ -86,6 +89,7 @@ class Listening:
         self._hearing, self._engines, self._history = hearing, engines, history
         self._settings, self._reactions = settings, reactions
         self._clock, self._emit = clock, emit
+        self._evidence = TurnEvidence(engines.endpoint, reactions.is_whole, hearing.expect)
         self._open: _Open | None = None
         self._uncommitted = 0
         "Samples since the last commit or clear (push-to-talk)."
@@ -139,6 +143,7 @@ class Listening:
             self._open.utterance.discard()
             if self._open.is_announced:
                 self._emit(SpeechDiscarded(self._open.utterance.id))
+            self._reactions.speech_dropped(self._open.turn)
             self._open = None
         self._emit(InputCleared())
 
@@ -161,19 +166,41 @@ class Listening:
             self._refuse_more(open_)
         else:
             open_.utterance.push(heard.pcm)
+        open_.evidence.push(heard.probability, len(heard.pcm))
         if heard.edge is None:
             return
         if edge is Edge.RESUMED:  # in push-to-talk too: it may have been set in the pause
             open_.end = None
+            open_.guessed.clear()
+            self._evidence.end()
             open_.utterance.resume()
-        elif self._settings().turn_detection is None:
-            return
+            self._reactions.speech_resumed(open_.turn)
         elif edge is Edge.CANDIDATE:
-            open_.end = heard.edge.at
-            open_.utterance.prepare(tasks)
+            self._pause(open_, heard.edge, tasks)
         elif edge is Edge.ENDED:
             open_.end = heard.edge.at
             self._finish(open_, tasks)
+
+    def _pause(self, open_: _Open, pause: SpeechEdge, tasks: asyncio.TaskGroup) -> None:
+        """It may be over: what can be known ahead is found out in the silence."""
+        detection, heard_until = self._settings().turn_detection, pause.until - open_.start
+        if detection is None:
+            open_.utterance.prepare(heard_until)
+            return
+        if detection.kind == "semantic_vad":
+            self._evidence.begin(pause.at, open_.utterance.open_pcm(), tasks)
+        open_.end = pause.at
+        open_.guessed[Mark.CANDIDATE] = self._clock.now()
+        self._reactions.speech_paused(open_.turn)
+        open_.utterance.prepare(heard_until, self._guess(open_, tasks))
+
+    def _guess(self, open_: _Open, tasks: asyncio.TaskGroup) -> Callable[[AsrResult], None]:
+        def report(result: AsrResult) -> None:
+            open_.guessed[Mark.ASR_FINAL] = self._clock.now()
+            self._evidence.heard(result.text, result.language, tasks)
+            self._reactions.supposed(open_.turn, open_.judged(result))
+
+        return report
 
     def _refuse_more(self, open_: _Open) -> None:
         if not open_.is_full:
@@ -187,28 +214,37 @@ class Listening:
         start = self._hearing.samples - len(heard.pcm)
         open_ = self._begin(start, tasks, is_announced=is_announced)
         open_.utterance.push(heard.pcm)
+        assert heard.edge is not None
+        spoken = self._hearing.samples - heard.edge.at
+        # The frames before this one were as sure of speech: they made it a start.
+        open_.evidence.push(heard.probability, spoken)
+        open_.turn.mark(Mark.SPEECH_START, self._clock.now() - spoken / ASR_RATE_HZ)
         if is_announced:
             self._emit(SpeechStarted(open_.utterance.id, _ms(open_.start)))
-        self._reactions.speech_started()
+        self._reactions.speech_started(open_.turn)
 
     def _begin(self, start: int, tasks: asyncio.TaskGroup, *, is_announced: bool) -> _Open:
         settings = self._settings()
+        recogniser = self._engines.recogniser(settings.asr)
+        options = settings.recognition(recogniser.info)
         item_id = new_id("item")
-        utterance = Utterance(
-            self._engines.recogniser(settings.asr), item_id, self._language(), settings.prompt
-        )
-        utterance.follow(tasks, self._hypothesis(item_id), self._recogniser_failed)
-        self._open = _Open(utterance, Turn(new_id("turn"), item_id), start, is_announced)
+        utterance = Utterance(recogniser, item_id, options, self._clock, tasks)
+        turn = Turn(new_id("turn"), item_id)
+        live = LiveWords(turn, self._reactions, self._emit)
+        utterance.follow(live.hypothesis, live.failed, live.nothing_heard)
+        self._open = _Open(utterance, settings, turn, start, is_announced)
         return self._open
 
     def _finish(self, open_: _Open, tasks: asyncio.TaskGroup) -> None:
         """Commit: from here on the client knows the item, and its words are on their way."""
         self._open = None
         self._uncommitted = 0
+        self._evidence.end()
         open_.utterance.end()
         now = self._clock.now()
         end = self._hearing.samples if open_.end is None else open_.end
         silence_s = (self._hearing.samples - end) / ASR_RATE_HZ
+        open_.turn.take(open_.guessed)
         open_.turn.mark(Mark.SPEECH_END, now - silence_s)
         open_.turn.mark(Mark.ENDPOINT, now)
         item = MessageItem(open_.utterance.id, "user", (AudioPart(),))
@@ -224,8 +260,8 @@ class Listening:
     async def _transcribe(self, open_: _Open) -> None:
         item_id, turn = open_.utterance.id, open_.turn
         try:
-            self._check_language()
-            result = await open_.utterance.finish()
+            self._check_language(open_.settings)
+            result = open_.judged(await open_.utterance.finish())
         except (EngineError, Overloaded, RequestError) as exc:
             self._transcribing -= 1
             open_.utterance.discard()
@@ -240,27 +276,11 @@ class Listening:
         turn.mark(Mark.ASR_FINAL, self._clock.now())
         self._history.replace(MessageItem(item_id, "user", (AudioPart(result.text),)))
         audio_s = round(open_.utterance.audio_ms / 1000, 3)
-        self._emit(Transcribed(item_id, result.text, audio_s, result.language))
+        logprobs = tuple((token.data, token.logprob) for token in result.tokens) or None
+        self._emit(Transcribed(item_id, result.text, audio_s, result.language, logprobs))
         self._reactions.understood(turn, result)
 
-    def _hypothesis(self, item_id: str) -> Callable[[Agreed, int], None]:
-        def report(agreed: Agreed, audio_ms: int) -> None:
-            self._emit(HypothesisChanged(item_id, agreed.stable, agreed.unstable, audio_ms))
-
-        return report
-
-    def _recogniser_failed(self, exc: EarshotError) -> None:
-        self._emit(Failed(exc.code, f"live words are interrupted: {exc}"))
-
-    def _language(self) -> str | None:
-        settings = self._settings()
-        heard = self._engines.recogniser(settings.asr).info.languages
-        if settings.language is None and len(heard) == 1:
-            return heard[0]
-        return settings.language
-
-    def _check_language(self) -> None:
-        settings = self._settings()
+    def _check_language(self, settings: SessionSettings) -> None:
         info = self._engines.recogniser(settings.asr).info
         if settings.language is not None and settings.language not in info.languages:
             raise RequestError(

@@ -89,6 +89,9 @@ class Playout:
         self._has_room.set()
         self._is_idle = asyncio.Event()
         self._is_idle.set()
+        self._flows = asyncio.Event()
+        "Not paused."
+        self._flows.set()
 
     @property
     def writer(self) -> PlayoutWriter | None:
@@ -124,10 +127,18 @@ class Playout:
             self._listener.playout_cleared(writer.response_id)
         return writer
 
+    def pause(self) -> None:
+        """Nothing goes to the speaker from the next frame on; what is queued is kept."""
+        self._flows.clear()
+
+    def resume(self) -> None:
+        """Go on where it stopped."""
+        self._flows.set()
+
     def pull(self) -> AudioFrame | None:
         """The next 20 ms for the speaker; None when there is nothing to play."""
         writer = self._writer
-        if writer is None or not self._frames:
+        if writer is None or not self._frames or not self._flows.is_set():
             return None
         frame = self._frames.popleft()
         self._has_room.set()
@@ -139,6 +150,8 @@ class Playout:
     async def put(self, writer: PlayoutWriter, frame: AudioFrame) -> None:
         """For writers: hand over one frame."""
         if self.paced_by == "client":
+            while not (writer.is_dead or self._flows.is_set()):
+                await self._flows.wait()
             if not writer.is_dead and self._client_has_room is not None:
                 await self._client_has_room()
             if not writer.is_dead and self._deliver is not None:

@@ -3,9 +3,11 @@
 import logging
 from collections.abc import Callable
 
+from core.audio import AudioFrame
 from core.events import OutputItemDone, SessionEvent, Transcribed
 from core.items import MessageItem
 from core.queues import Outbox
+from pipeline.settings import SessionSettings
 from pipeline.surroundings import Surroundings
 from pipeline.trace import Trace
 from pipeline.turn import Turn, TurnStatus
@@ -31,10 +33,25 @@ class Reporting:
         self.events: Outbox[SessionEvent] = Outbox(MAX_EVENTS)
         self._metrics, self._on_change = surroundings.metrics, on_change
         self._logs_words = surroundings.logs_words
+        self.watch: Callable[[SessionEvent], None] = lambda _: None
+        "Told every event, too."
         self._trace: Trace | None = None
         if (sink := surroundings.trace) is not None:
-            words = surroundings.traces_words
-            self._trace = Trace(sink, session_id, surroundings.clock, words=words)
+            words, sound = surroundings.traces_words, surroundings.traces_sound
+            self._trace = Trace(sink, session_id, surroundings.clock, words=words, sound=sound)
+
+    def configured(self, settings: SessionSettings) -> None:
+        if self._trace is not None:
+            self._trace.configured(settings)
+
+    def hear(self, frame: AudioFrame) -> None:
+        if self._trace is not None:
+            self._trace.hear(frame)
+
+    def close(self) -> None:
+        """Nothing more will come."""
+        if self._trace is not None:
+            self._trace.close()
 
     def emit(self, event: SessionEvent) -> None:
         if self._trace is not None:
@@ -42,6 +59,7 @@ class Reporting:
         if self._logs_words:
             _log_words(event)
         self.events.put(event)
+        self.watch(event)
         self._on_change()
 
     async def room(self) -> None:

@@ -1,35 +1,31 @@
 """Which answers are given: to what was heard, to what was asked for, and what is said unasked."""
 
+import asyncio
 from collections.abc import Callable
-from typing import Protocol
+from dataclasses import replace
 
 from core.audio import Pcm
 from core.errors import Conflict, EarshotError, RequestError
-from core.events import (
-    ItemTruncated,
-    OutputAudio,
-)
+from core.events import ItemTruncated, OutputAudio
 from core.ids import new_id
-from core.ports import ToolContext
 from engines.base import AsrResult
-from pipeline.answer import Answer, AnswerPlan
+from pipeline.answer import Answer
 from pipeline.answering import Answering
+from pipeline.barge_in import BargeIn
 from pipeline.conversation import Conversation
+from pipeline.history import History
+from pipeline.planning import Planning
 from pipeline.playout import Playout
+from pipeline.reactions import Ear
 from pipeline.reporting import Reporting
 from pipeline.settings import ResponseRequest, SessionSettings
+from pipeline.speculation import Speculation
 from pipeline.surroundings import Surroundings
+from pipeline.truncation import truncate
 from pipeline.turn import Mark, Turn
 
-
-class Ear(Protocol):
-    """What the listening side does right now."""
-
-    @property
-    def is_speaking(self) -> bool: ...
-
-    @property
-    def is_transcribing(self) -> bool: ...
+BY_ITSELF = ResponseRequest()
+"Nobody asked for it but the turn's end."
 
 
 class Responding:
@@ -47,10 +43,13 @@ class Responding:
     ) -> None:
         self.answering = Answering(on_idle)
         self._conversation, self._history = conversation, conversation.history
-        self._engines, self._toolbox = surroundings.engines, surroundings.toolbox
         self._playout, self._ear, self._settings = playout, ear, settings
         self._clock = surroundings.clock
         self._emit, self._finish_turn = reporting.emit, reporting.finish_turn
+        metrics = surroundings.metrics
+        self.planning = Planning(conversation, surroundings, settings)
+        self._speculation = Speculation(surroundings.drafts, self._clock, metrics)
+        self._barge_in = BargeIn(playout, metrics, self._give_way)
         self._wanted: ResponseRequest | None = None
         "A response that waits for the words of the audio that was just committed."
         self._unanswered: Turn | None = None
@@ -62,7 +61,12 @@ class Responding:
         """Raises Conflict conversation_already_has_active_response, RequestError."""
         if not self._settings().answers:
             raise RequestError("a transcription session gives no answers", code="invalid_request")
-        if self.answering.is_busy or self._wanted is not None:
+        if request.input is not None:
+            request = replace(request, input=self._history.resolved(request.input))
+        if not request.in_conversation:
+            self._answer_apart(request)
+            return
+        if self.answering.is_in_conversation or self._wanted is not None:
             raise Conflict(
                 "a response is already being generated: wait for response.done, or cancel it",
                 code="conversation_already_has_active_response",
@@ -71,6 +75,14 @@ class Responding:
             self._wanted = request
         else:
             self._answer(self._unanswered or self._written_turn(), request)
+
+    def _answer_apart(self, request: ResponseRequest) -> None:
+        """Out of band: it may come beside any other, and is given after those before it."""
+        if self.answering.is_full:
+            raise Conflict(
+                "too many responses wait to be generated", code="too_many_active_responses"
+            )
+        self._enqueue(self._written_turn(), request)
 
     def cancel(self, response_id: str | None = None) -> None:
         """Raises Conflict response_cancel_not_active."""
@@ -82,19 +94,7 @@ class Responding:
     def truncate(self, item_id: str, audio_end_ms: int) -> None:
         """Raises RequestError item_not_found, invalid_value."""
         answer = self.answering.find(item_id)
-        if answer is None:
-            raise RequestError(
-                f"item {item_id!r} is no recent spoken answer",
-                code="item_not_found",
-                param="item_id",
-            )
-        if not 0 <= audio_end_ms <= answer.total_ms:
-            raise RequestError(
-                f"audio_end_ms {audio_end_ms} is not within 0 to {answer.total_ms:.0f} ms of audio",
-                code="invalid_value",
-                param="audio_end_ms",
-            )
-        answer.truncate(audio_end_ms)
+        truncate(answer, self._history, item_id, audio_end_ms)
         self._emit(ItemTruncated(item_id, audio_end_ms))
 
     def say(self, text: str) -> bool:
@@ -104,27 +104,73 @@ class Responding:
         self._enqueue(self._written_turn(), ResponseRequest(), text=text)
         return True
 
-    # What was heard.
+    # What is heard.
 
-    def interrupt(self) -> None:
+    def speech_started(self, turn: Turn, tasks: asyncio.TaskGroup) -> None:
         """The user speaks over the answer, if the session lets them."""
-        detection = self._settings().turn_detection
-        if detection is not None and detection.interrupt_response:
-            self.answering.interrupt()
-            self.cut_playout()
+        settings = self._settings()
+        detection = settings.turn_detection
+        if detection is None or not detection.interrupt_response:
+            return
+        if self._playout.paced_by == "client" and self._playout.is_audible:
+            self._give_way()  # such a client falls silent by itself when it hears of speech
+        elif self._is_answering:
+            self._barge_in.begin(
+                turn,
+                settings.barge_in,
+                self.planning.language(),
+                is_question=self._has_asked(),
+                tasks=tasks,
+            )
+
+    def words_heard(self, turn: Turn, words: str) -> None:
+        self._barge_in.words(turn, words)
+
+    def speech_paused(self, turn: Turn) -> None:
+        self._barge_in.silent(turn, is_silent=True)
+
+    def speech_resumed(self, turn: Turn) -> None:
+        self._speculation.drop("resumed")
+        self._barge_in.silent(turn, is_silent=False)
+
+    def supposed(self, turn: Turn, result: AsrResult, tasks: asyncio.TaskGroup) -> None:
+        """The turn may be over, with these words: begin the answer, for nobody's ears yet."""
+        self._barge_in.words(turn, result.text)
+        if not (result.text and self._may_suppose()):
+            return
+        planning = self.planning
+        plan = planning.plan(turn, ResponseRequest(), planning.language(result.language))
+        if plan.refusal is None:
+            draft = planning.draft(plan, planning.prompt(plan, result.text))
+            self._speculation.begin(draft, tasks)
 
     def understood(self, turn: Turn, result: AsrResult) -> None:
-        if result.text:
-            self._conversation.language = result.language
-            self.put_aside()
-            self._unanswered = turn
-            self.decide()
-        else:
+        is_meant = self._barge_in.final(turn, result.text, is_over=not self._is_answering)
+        if not result.text:
+            self._speculation.drop("noise")
             self._finish_turn(turn, "rejected")
             nothing = "no speech was understood in the committed audio"
             self._give_up(turn, RequestError(nothing, code="no_speech"))
+            return
+        self._conversation.language = result.language
+        if not is_meant and self._wanted is None:
+            self._speculation.drop("dropped")
+            self._finish_turn(turn, "transcribed")
+            self.decide()
+            return
+        self.put_aside()
+        self._unanswered = turn
+        self.decide()
+        if not self.answering.is_busy:  # it is answered later, with more words, or never
+            self._speculation.drop("dropped")
+
+    def speech_dropped(self, turn: Turn) -> None:
+        self._barge_in.final(turn, "")
+        self._speculation.drop("dropped")
 
     def not_understood(self, turn: Turn, error: EarshotError) -> None:
+        self._barge_in.final(turn, "")
+        self._speculation.drop("dropped")
         self._finish_turn(turn, "failed")
         self._give_up(turn, error)
 
@@ -142,7 +188,11 @@ class Responding:
         elif detection is None or self._unanswered is None:
             return  # push-to-talk: the client's response.create is still to come
         elif not (self._ear.is_speaking and detection.interrupt_response):
-            self._answer(self._unanswered, ResponseRequest())
+            self._answer(self._unanswered, BY_ITSELF)
+
+    def reconsider(self) -> None:
+        """The settings change, and with them what would be answered."""
+        self._speculation.drop("changed")
 
     def put_aside(self) -> None:
         """Words that get no answer of their own; the next answer knows them from the history."""
@@ -162,8 +212,14 @@ class Responding:
             return  # a running one cuts itself short when it ends
         self._finish_turn(answer.turn, "cancelled")
         if self._playout.paced_by == "server":
-            self._history.truncate(answer.item_id, answer.heard(writer.heard_ms))
+            answer.truncate(writer.heard_ms)
+        if self._playout.paced_by == "server" and self._history.find(answer.item_id) is not None:
             self._emit(ItemTruncated(answer.item_id, round(writer.heard_ms)))
+
+    def close(self) -> None:
+        """The session is over."""
+        self._speculation.drop("dropped")
+        self._barge_in.end()
 
     def playout_started(self, response_id: str) -> None:
         if (answer := self.answering.find_response(response_id)) is not None:
@@ -207,38 +263,38 @@ class Responding:
             lambda: self._make(turn, request, text, refusal),
             lambda: self._finish_turn(turn, "cancelled"),
             is_announcement=text is not None,
+            is_apart=not request.in_conversation,
+            takes_all=request is BY_ITSELF,
         )
 
     def _make(
-        self,
-        turn: Turn,
-        request: ResponseRequest,
-        text: str | None,
-        refusal: EarshotError | None,
+        self, turn: Turn, request: ResponseRequest, text: str | None, refusal: EarshotError | None
     ) -> Answer:
         """Settings count at the moment when the answer begins."""
-        settings, engines = self._settings(), self._engines
-        language = settings.language or self._conversation.language or engines.default_language
-        self._conversation.language = language
-        plan = AnswerPlan(
-            turn=turn,
-            modality=request.modality or settings.modality,
-            language=language,
-            instructions=request.instructions or settings.instructions,
-            voice=request.voice or settings.voice,
-            speed=settings.speed,
-            llm=engines.language_model(settings.llm),
-            tts=engines.voice,
-            text=text,
-            refusal=refusal,
-        )
-        return Answer(
-            plan,
-            self._history,
-            self._toolbox,
-            self._playout,
-            ToolContext(self._conversation.id, language),
-            self._clock,
-            self._emit,
-            self._finish_turn,
-        )
+        plan = self.planning.final_plan(turn, request, text, refusal)
+        prompt = self.planning.prompt(plan)
+        draft = self._speculation.take(plan, prompt) or self.planning.draft(plan, prompt)
+        history = self._history if request.in_conversation else History()
+        return Answer(draft, history, self._playout, self._clock, self._emit, self._finish_turn)
+
+    def _may_suppose(self) -> bool:
+        """Nothing else is being answered or waits to be."""
+        is_free = not self.answering.is_busy and self._playout.writer is None
+        is_next = self._wanted is None and not self._ear.is_transcribing
+        return is_free and is_next and self.planning.may_work_ahead()
+
+    @property
+    def _is_answering(self) -> bool:
+        """There is something that a user could interrupt."""
+        return self.answering.is_in_conversation or self._playout.writer is not None
+
+    def _has_asked(self) -> bool:
+        """The answer that is being given has put a question."""
+        writer = self._playout.writer
+        answer = self.answering.find_response(writer.response_id) if writer else None
+        return answer is not None and answer.asks
+
+    def _give_way(self) -> None:
+        """The user interrupts: what is said and what waits to be is out of date."""
+        self.answering.interrupt()
+        self.cut_playout()

@@ -2,13 +2,16 @@
 
 import asyncio
 import logging
+from contextlib import ExitStack, suppress
 from typing import NoReturn
 
 from core.audio import AudioFrame, Pcm
-from core.errors import EarshotError
+from core.errors import Conflict, EarshotError
 from core.events import (
     ItemAdded,
+    ItemDeleted,
     ItemDone,
+    ItemRetrieved,
     PlayoutCleared,
     PlayoutStarted,
     PlayoutStopped,
@@ -18,12 +21,14 @@ from core.items import Item
 from core.queues import DropOldest
 from engines.base import AsrResult
 from pipeline.conversation import Conversation
+from pipeline.echo_path import EchoPath
 from pipeline.hearing import Hearing
+from pipeline.idle import Idle, after_silence, commit_silence
 from pipeline.listening import Listening
 from pipeline.playout import PacedBy, Playout
 from pipeline.reporting import Reporting
 from pipeline.responding import Responding
-from pipeline.settings import ResponseRequest, SessionSettings
+from pipeline.settings import Profile, ResponseRequest, SessionSettings
 from pipeline.surroundings import Surroundings
 from pipeline.turn import Turn
 
@@ -67,6 +72,7 @@ class Session:
             self._emit,
         )
         self._playout = Playout(paced_by, self, self._deliver, self._reporting.room)
+        self._echo = EchoPath(self._playout, self._hearing.guard)
         self._responding = Responding(
             conversation,
             surroundings,
@@ -76,10 +82,14 @@ class Session:
             self._reporting,
             self._changed.set,
         )
+        self._idle = Idle(self._clock, lambda: self.settings, self._go_on)
+        self._reporting.watch = self._idle.noted
         self._tasks: asyncio.TaskGroup | None = None
         self.running = asyncio.Event()
         "Set once the tasks are there to take commands."
         self._closing = asyncio.Event()
+        self._held = ExitStack()
+        "The recogniser, kept in memory while the session runs."
         self.settings = settings
         self.configure(settings)
 
@@ -91,18 +101,23 @@ class Session:
         try:
             async with asyncio.TaskGroup() as tasks:
                 self._tasks = tasks
+                self._hold()
                 self.running.set()
                 tasks.create_task(self._listening.run(self._frames, tasks), name="listen")
                 tasks.create_task(self._responding.answering.run(tasks), name="answer")
+                tasks.create_task(self._idle.run(), name="idle")
                 await self._until_closed()
         except* _Closed:
             logger.debug("= session %s closed", self.id)
         finally:
             self.close()
             self._listening.close()
+            self._responding.close()
+            self._held.close()
             self._playout.clear()
             self._conversation.speakers.remove(self)
             self._frames.close()
+            self._reporting.close()
             self.events.close()
             self._metrics.count("earshot_audio_frames_dropped", self._frames.dropped)
 
@@ -123,6 +138,8 @@ class Session:
 
     def feed(self, frame: AudioFrame) -> None:
         """Live audio, 16 kHz; when the session lags a second behind, the oldest is dropped."""
+        frame = self._echo.heard(frame)
+        self._reporting.hear(frame)
         self._frames.put(frame)
 
     async def caught_up(self) -> None:
@@ -134,8 +151,16 @@ class Session:
         self._engines.check(settings)
         if self.settings.turn_detection is None and settings.turn_detection is not None:
             self._responding.put_aside()
+        if settings != self.settings:
+            self._responding.reconsider()
+        is_other = settings.asr != self.settings.asr
         self.settings = settings
+        if is_other and self.running.is_set():
+            self._hold()
+        self._conversation.profile = Profile.of(settings)
         self._hearing.configure(settings.turn_detection)
+        self._echo.configure(settings.echo)
+        self._reporting.configured(settings)
 
     def commit_input(self) -> None:
         """Raises RequestError input_audio_buffer_commit_empty. A closing session does nothing."""
@@ -156,6 +181,15 @@ class Session:
         self._emit(ItemAdded(item, previous))
         self._emit(ItemDone(item, previous))
 
+    def delete_item(self, item_id: str) -> None:
+        """Raises RequestError item_not_found."""
+        self._conversation.history.delete(item_id)
+        self._emit(ItemDeleted(item_id))
+
+    def retrieve_item(self, item_id: str) -> None:
+        """Raises RequestError item_not_found."""
+        self._emit(ItemRetrieved(self._conversation.history.shown(item_id)))
+
     def create_response(self, request: ResponseRequest) -> None:
         """Answer what was said and written so far; audio that was just committed is waited for.
 
@@ -174,11 +208,12 @@ class Session:
 
     def truncate(self, item_id: str, audio_end_ms: int) -> None:
         """The client played only this much of an answer. Raises RequestError."""
+        self._echo.cut()
         self._responding.truncate(item_id, audio_end_ms)
 
     def pull(self) -> AudioFrame | None:
         """The next 20 ms at 48 kHz for a server-paced session; None: silence."""
-        return self._playout.pull()
+        return self._echo.pulled(self._playout.pull())
 
     def say(self, text: str) -> bool:
         """Announce something unasked, after what is being said. False: nobody would hear it."""
@@ -186,8 +221,26 @@ class Session:
 
     # What listening reports.
 
-    def speech_started(self) -> None:
-        self._responding.interrupt()
+    def speech_started(self, turn: Turn) -> None:
+        self._responding.speech_started(turn, self._group)
+
+    def words_heard(self, turn: Turn, words: str) -> None:
+        self._responding.words_heard(turn, words)
+
+    def speech_paused(self, turn: Turn) -> None:
+        self._responding.speech_paused(turn)
+
+    def supposed(self, turn: Turn, result: AsrResult) -> None:
+        self._responding.supposed(turn, result, self._group)
+
+    async def is_whole(self, words: str, language: str) -> bool | None:
+        return await self._responding.planning.is_whole(words, language)
+
+    def speech_resumed(self, turn: Turn) -> None:
+        self._responding.speech_resumed(turn)
+
+    def speech_dropped(self, turn: Turn) -> None:
+        self._responding.speech_dropped(turn)
 
     def understood(self, turn: Turn, result: AsrResult) -> None:
         self._responding.understood(turn, result)
@@ -198,23 +251,40 @@ class Session:
     # What playout reports.
 
     def playout_started(self, response_id: str) -> None:
-        self._hearing.guard(is_guarded=True)
         self._emit(PlayoutStarted(response_id))
         self._responding.playout_started(response_id)
 
     def playout_stopped(self, response_id: str) -> None:
-        self._hearing.guard(is_guarded=False)
         self._emit(PlayoutStopped(response_id))
 
     def playout_cleared(self, response_id: str) -> None:
-        self._hearing.guard(is_guarded=False)
+        self._echo.cut()
         self._emit(PlayoutCleared(response_id))
 
     # Within.
+
+    def _go_on(self, silence_ms: int) -> None:
+        """The user is silent: an empty item stands for that, and the assistant speaks."""
+        history = self._conversation.history
+        commit_silence(history, self._hearing.samples, silence_ms, self._emit)
+        with suppress(Conflict):
+            self.create_response(after_silence(history.items))
+
+    @property
+    def _group(self) -> asyncio.TaskGroup:
+        assert self._tasks is not None
+        return self._tasks
+
+    def _hold(self) -> None:
+        """The new one first: they may be the same by another name."""
+        former, self._held = self._held, ExitStack()
+        self._held.enter_context(self._engines.hold(self.settings.asr))
+        former.close()
 
     async def _until_closed(self) -> NoReturn:
         await self._closing.wait()
         raise _Closed
 
     def _deliver(self, response_id: str, pcm: Pcm) -> None:
+        self._echo.delivered(pcm)
         self._responding.deliver(response_id, pcm)

@@ -36,6 +36,11 @@ class Sessions:
     def find(self, session_id: str) -> Session | None:
         return self._live.get(session_id)
 
+    def remembered(self, fresh: SessionSettings, conversation_id: str | None) -> SessionSettings:
+        """What a connection to this conversation begins with: `fresh`, and its profile if known."""
+        profile = self._conversations.profile_of(conversation_id)
+        return profile.applied(fresh) if profile else fresh
+
     @asynccontextmanager
     async def open(
         self,

@@ -1,9 +1,14 @@
 """What a session is asked to do: frozen, checked by the door that builds it, changed as a whole."""
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
 from typing import Literal
 
 from core.events import Modality
+from core.items import Item, ItemReference
+from core.ports import ToolSpec
+from engines.base import AsrInfo, AsrOptions, Padding, Task
+from media.echo_mode import EchoMode
 
 DEFAULT = "default"
 "Engine and voice name that always works: whatever the server chose."
@@ -24,6 +29,20 @@ class TurnDetection:
     "How soon to answer (semantic_vad)."
     create_response: bool = True
     interrupt_response: bool = True
+    "False: what is said over an answer waits for its end."
+    idle_timeout_ms: int | None = None
+    "Silence after an answer that makes the assistant go on (server_vad)."
+
+
+@dataclass(frozen=True, slots=True)
+class NamedTool:
+    """The model has to call this one."""
+
+    name: str
+
+
+ToolChoice = Literal["auto", "none", "required"] | NamedTool
+"""Whether the model calls tools in its first round: as it likes, none at all, at least one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,18 +57,90 @@ class SessionSettings:
     transcribes: bool = True
     "Whether the client is sent what the user said."
     language: str | None = None
-    "ISO 639-1; None is the server's default language."
+    "ISO 639-1; None: what is spoken, as far as the recogniser can tell."
+    languages: tuple[str, ...] = ()
+    "To choose among, when `language` is not set."
     prompt: str = ""
+    keywords: tuple[str, ...] = ()
+    "Names and terms to expect."
+    task: Task = "transcribe"
+    prefix: str = ""
+    "Raw decoder prefix, see `AsrOptions`."
+    beam_size: int | None = None
+    temperature: float | None = None
+    padding: Padding | None = None
+    no_speech_threshold: float | None = None
+    logprobs: bool = False
+    "Of the transcript's tokens, from recognisers that know them."
     turn_detection: TurnDetection | None = field(default_factory=TurnDetection)
     "None: the client commits and asks for responses itself."
+    barge_in: Literal["on", "patient"] = "on"
+    "Whether speech over the answer is enough to stop it, or only words that mean something."
+    echo: EchoMode = "off"
+    "What is done about the answer in the microphone."
+    answer_temperature: float | None = None
+    max_output_tokens: int | None = None
+    tools: tuple[str, ...] | None = None
+    "Names of the server's tools that the assistant may use; None: all."
+    client_tools: tuple[ToolSpec, ...] = ()
+    "Run by the client: their calls are handed out and end the response."
+    tool_choice: ToolChoice = "auto"
     voice: str = DEFAULT
     speed: float = 1.0
+
+    def recognition(self, info: AsrInfo) -> AsrOptions:
+        """How this recogniser is to decode what is said."""
+        only = info.languages[0] if len(info.languages) == 1 else None
+        return AsrOptions(
+            language=self.language or only,
+            languages=self.languages,
+            task=self.task,
+            prompt=self.prompt,
+            hotwords=", ".join(self.keywords),
+            prefix=self.prefix,
+            beam_size=self.beam_size,
+            temperatures=() if self.temperature is None else (self.temperature,),
+            padding=self.padding,
+            no_speech_threshold=self.no_speech_threshold,
+            token_logprobs=self.logprobs and "token_logprobs" in info.supports,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """How the assistant is to be in a conversation: as the client that set it last wished."""
+
+    language: str | None
+    instructions: str
+    voice: str
+    speed: float
+    answer_temperature: float | None
+    tools: tuple[str, ...] | None
+    barge_in: Literal["on", "patient"]
+    echo: EchoMode
+
+    @classmethod
+    def of(cls, settings: SessionSettings) -> "Profile":
+        return cls(**{one.name: getattr(settings, one.name) for one in fields(cls)})
+
+    def applied(self, settings: SessionSettings) -> SessionSettings:
+        """The settings, with what the profile remembers."""
+        return replace(settings, **{one.name: getattr(self, one.name) for one in fields(self)})
 
 
 @dataclass(frozen=True, slots=True)
 class ResponseRequest:
-    """One `response.create`: what differs from the session for this answer only."""
+    """One `response.create`: what differs from the session for this answer only; None: nothing."""
 
     modality: Modality | None = None
     instructions: str | None = None
     voice: str | None = None
+    client_tools: tuple[ToolSpec, ...] | None = None
+    tool_choice: ToolChoice | None = None
+    max_output_tokens: int | Literal["inf"] | None = None
+    metadata: Mapping[str, str] | None = None
+    "The client's own notes, repeated in the response's events."
+    in_conversation: bool = True
+    "False: out of band; what it says is not remembered."
+    input: tuple[Item | ItemReference, ...] | None = None
+    "What the model sees in place of the conversation."

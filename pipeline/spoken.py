@@ -1,6 +1,8 @@
 """Which words of an answer were heard: its clauses on the clock of its own sound. Pure."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from engines.base import WordMark
 
 WORD_MS = 300
 "A word at 200 a minute: what is expected of a clause while nothing of the answer is complete."
@@ -11,13 +13,14 @@ class _Clause:
     text: str
     start_ms: float
     end_ms: float | None = None
+    marks: list[WordMark] = field(default_factory=list[WordMark])
 
 
 class SpokenText:
     """Clauses in the order in which the voice takes them.
 
-    Within a clause the words are counted in proportion to its sound, rounded down: eSpeak NG
-    says where a clause ends, not where a word does. A clause whose sound is still being made is
+    Within a clause, words count by the times that the voice gave; with a voice that gives none, in
+    proportion to the clause's sound, rounded down. A clause whose sound is still being made is then
     expected to last as long as its words did in the clauses before.
     """
 
@@ -29,6 +32,11 @@ class SpokenText:
         self.end(at_ms)
         self._clauses.append(_Clause(text, at_ms))
 
+    def word(self, mark: WordMark) -> None:
+        """The voice says when a word sounds."""
+        if mark.chunk < len(self._clauses):
+            self._clauses[mark.chunk].marks.append(mark)
+
     def end(self, at_ms: float) -> None:
         """The last clause's sound is complete."""
         if self._clauses and self._clauses[-1].end_ms is None:
@@ -39,6 +47,10 @@ class SpokenText:
         words: list[str] = []
         for clause in self._clauses:
             part = clause.text.split()
+            if clause.marks and (clause.end_ms is None or heard_ms < clause.end_ms):
+                ends = [mark.end_char for mark in clause.marks if mark.end_ms <= heard_ms]
+                words += clause.text[: max(ends, default=0)].split()
+                continue
             end_ms = clause.end_ms
             if end_ms is None:
                 end_ms = max(total_ms, clause.start_ms + len(part) * self._word_ms())

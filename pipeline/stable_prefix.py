@@ -5,6 +5,8 @@ LocalAgreement-2 (Liu et al. 2020; Machacek et al. 2023), on words.
 
 from dataclasses import dataclass
 
+from pipeline.writing import words_of
+
 
 @dataclass(frozen=True, slots=True)
 class Agreed:
@@ -20,7 +22,7 @@ class StablePrefix:
         self._last: list[str] = []
 
     def push(self, text: str) -> Agreed:
-        words = text.split()
+        words = words_of(text)
         agreed = 0
         for ours, theirs in zip(words, self._last, strict=False):
             if ours != theirs:
@@ -31,4 +33,4 @@ class StablePrefix:
         # what a client has been told to be stable stays.
         if agreed > len(self._stable) and words[: len(self._stable)] == self._stable:
             self._stable = words[:agreed]
-        return Agreed(" ".join(self._stable), " ".join(words[len(self._stable) :]))
+        return Agreed("".join(self._stable), "".join(words[len(self._stable) :]).lstrip())

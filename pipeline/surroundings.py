@@ -1,8 +1,9 @@
 """What all sessions of a server share."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from core.ports import Clock, Metrics, TraceSink
+from pipeline.budget import Budget
 from pipeline.engines import EngineSet
 from pipeline.tools import Toolbox
 
@@ -17,5 +18,9 @@ class Surroundings:
     metrics: Metrics
     trace: TraceSink | None = None
     traces_words: bool = False
+    traces_sound: bool = False
+    "Also what was heard, for `earshot replay`; private, so off by itself."
     logs_words: bool = False
     "Whether the logger `transcripts` gets what was heard and said; private, so off by itself."
+    drafts: Budget = field(default_factory=Budget)
+    "Answers that are being made before their turn is over."

@@ -1,63 +1,98 @@
-"""Runs what a language model asks for: skills, and later Home Assistant, devices, MCP servers."""
+"""Runs what a language model asks for: skills, functions, and the tools of MCP servers."""
 
 import asyncio
-import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from core.errors import EarshotError
 from core.ports import Metrics, ToolContext, ToolOutcome, ToolProvider, ToolSpec
 from engines.base import ToolCall
+from pipeline.tool_catalogue import Catalogues, Tool
+from pipeline.tool_results import as_json
 
 logger = logging.getLogger(__name__)
 
 TOOL_TIMEOUT_S = 10.0
 "A person waits no longer for a light; the answer then says that it did not work."
-MAX_RESULT_CHARS = 8000
-"A model's context is not a place for a whole database."
+
+MAX_PARALLEL = 8
+"Calls of one answer at a time; a model gone wrong asks for hundreds."
 
 
 class Toolbox:
-    """All tools of a session, whoever provides them."""
+    """All tools of all sessions, whoever provides them. `allowed`: what a session may use of them;
+    None: all."""
 
-    def __init__(self, providers: Sequence[ToolProvider], metrics: Metrics) -> None:
-        self._providers = providers
+    def __init__(
+        self, providers: Sequence[ToolProvider], metrics: Metrics, *, timeout_s: float | None = None
+    ) -> None:
+        self._catalogues = Catalogues(providers)
         self._metrics = metrics
+        self._timeout_s = TOOL_TIMEOUT_S if timeout_s is None else timeout_s
 
-    def specs(self, context: ToolContext) -> list[ToolSpec]:
-        return [spec for provider in self._providers for spec in provider.tools(context)]
+    def specs(self, context: ToolContext, allowed: Collection[str] | None = None) -> list[ToolSpec]:
+        """What a model is offered."""
+        tools = self._catalogues.get(context)
+        return [t.spec for name, t in tools.items() if allowed is None or name in allowed]
 
-    async def run(self, calls: Sequence[ToolCall], context: ToolContext) -> list[str]:
+    def names(self, context: ToolContext) -> tuple[str, ...]:
+        """Everything there is now; an MCP server's tools come and go."""
+        return tuple(self._catalogues.get(context))
+
+    def may_run_early(self, call: ToolCall, context: ToolContext) -> bool:
+        """Whether nothing has happened if the turn turns out to be none. Also of a call that is
+        refused anyway."""
+        tool = self._catalogues.get(context).get(call.name)
+        return tool is None or tool.spec.is_read_only
+
+    async def run(
+        self,
+        calls: Sequence[ToolCall],
+        context: ToolContext,
+        allowed: Collection[str] | None = None,
+    ) -> list[str]:
         """Run calls side by side. One result as JSON per call, in order; a failure is a result."""
+        slots = asyncio.Semaphore(MAX_PARALLEL)
+        # As they are now, for `may_run_early` has just been asked about them: sources change.
+        tools = self._catalogues.get(context)
+
+        async def one(call: ToolCall) -> str:
+            is_allowed = allowed is None or call.name in allowed
+            async with slots:
+                return await self._run(tools.get(call.name) if is_allowed else None, call, context)
+
         async with asyncio.TaskGroup() as tasks:
-            running = [tasks.create_task(self._run(call, context)) for call in calls]
+            running = [tasks.create_task(one(call), name=f"tool-{call.name}") for call in calls]
         return [task.result() for task in running]
 
-    async def _run(self, call: ToolCall, context: ToolContext) -> str:
-        outcome = await self._outcome(call, context)
+    async def _run(self, tool: Tool | None, call: ToolCall, context: ToolContext) -> str:
+        if tool is None:
+            outcome = ToolOutcome({"message": f"no tool {call.name!r}"}, error="no_such_tool")
+            return self._told(call, outcome)
+        try:
+            outcome = await self._outcome(tool, call, context)
+            return self._told(call, outcome)
+        except Exception as error:
+            # The edge of providers: a bug in one, or in what it returned, costs one result.
+            logger.error("tool %s failed", call.name, exc_info=error)
+            return self._told(call, ToolOutcome({}, error="tool_failed"))
+
+    async def _outcome(self, tool: Tool, call: ToolCall, context: ToolContext) -> ToolOutcome:
+        timeout_s = self._timeout_s if tool.spec.timeout_s is None else tool.spec.timeout_s
+        try:
+            if not tool.spec.checks_arguments:
+                tool.arguments.check(call.arguments)
+            async with asyncio.timeout(timeout_s):
+                return await tool.provider.call(tool.name, call.arguments, context)
+        except TimeoutError:
+            message = f"no result within {timeout_s:g} s; it may still happen"
+            return ToolOutcome({"message": message}, error="tool_timeout")
+        except EarshotError as error:
+            return ToolOutcome({"message": str(error)}, error=error.code)
+
+    def _told(self, call: ToolCall, outcome: ToolOutcome) -> str:
+        text = as_json(outcome)
         if outcome.error is not None:
             self._metrics.count("earshot_tool_errors", code=outcome.error)
             logger.info("! tool %s: %s", call.name, outcome.error)
-            return json.dumps({"error": outcome.error, **outcome.data})
-        text = json.dumps(dict(outcome.data))
-        if len(text) > MAX_RESULT_CHARS:
-            return json.dumps({"error": "result_too_large", "limit_chars": MAX_RESULT_CHARS})
         return text
-
-    async def _outcome(self, call: ToolCall, context: ToolContext) -> ToolOutcome:
-        provider = self._provider(call.name, context)
-        if provider is None:
-            return ToolOutcome({}, error="no_such_tool")
-        try:
-            async with asyncio.timeout(TOOL_TIMEOUT_S):
-                return await provider.call(call.name, call.arguments, context)
-        except TimeoutError:
-            return ToolOutcome({}, error="tool_timeout")
-        except EarshotError as exc:
-            return ToolOutcome({}, error=exc.code)
-
-    def _provider(self, name: str, context: ToolContext) -> ToolProvider | None:
-        for provider in self._providers:
-            if any(spec.name == name for spec in provider.tools(context)):
-                return provider
-        return None

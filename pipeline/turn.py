@@ -1,5 +1,6 @@
 """Marks of one turn and what they tell: where the milliseconds went. Pure; takes `now`."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
@@ -10,27 +11,37 @@ TurnStatus = Literal["answered", "rejected", "cancelled", "failed", "transcribed
 
 
 class Mark(StrEnum):
-    """Moments of a turn, in the order in which they happen."""
+    """Moments of a turn. Those of work done ahead come before the endpoint."""
 
+    SPEECH_START = "speech_start"
     SPEECH_END = "speech_end"
     "The last speech was heard; for written input, when it came in."
+    CANDIDATE = "candidate"
+    "A first pause: work on the answer begins."
     ENDPOINT = "endpoint"
+    "The turn is over."
     ASR_FINAL = "asr_final"
     LLM_FIRST_TOKEN = "llm_first_token"  # noqa: S105 - a word of a language model, not a secret
+    FIRST_CLAUSE = "first_clause"
+    "Enough text to speak."
     TTS_FIRST_AUDIO = "tts_first_audio"
+    GATE_OPEN = "gate_open"
+    "From here on the answer may leave the server: its turn is confirmed."
     PLAYOUT_START = "playout_start"
+    "The first packet. When the last one went, `PlayoutStopped` tells."
 
 
 SPANS: tuple[
     tuple[Literal["endpoint_wait", "asr", "llm", "tts", "playout"], Mark, tuple[Mark, ...]], ...
 ] = (
     ("endpoint_wait", Mark.ENDPOINT, (Mark.SPEECH_END,)),
-    ("asr", Mark.ASR_FINAL, (Mark.ENDPOINT,)),
+    ("asr", Mark.ASR_FINAL, (Mark.CANDIDATE, Mark.ENDPOINT)),
     ("llm", Mark.LLM_FIRST_TOKEN, (Mark.ASR_FINAL, Mark.SPEECH_END)),
     ("tts", Mark.TTS_FIRST_AUDIO, (Mark.LLM_FIRST_TOKEN,)),
     ("playout", Mark.PLAYOUT_START, (Mark.TTS_FIRST_AUDIO,)),
 )
-"Stage, the mark that ends it, and the marks that may begin it (the first that is set)."
+"""Stage, the mark that ends it, and the marks that may begin it (the first that is set). What
+begins before the endpoint is speculation; playout begins with the gate at the earliest."""
 
 
 @dataclass(slots=True)
@@ -45,6 +56,11 @@ class Turn:
     def mark(self, mark: Mark, now: float) -> None:
         self.marks.setdefault(mark, now)
 
+    def take(self, marks: Mapping[Mark, float]) -> None:
+        """Those of work that was done for it before it was known to be over."""
+        for mark, at in marks.items():
+            self.mark(mark, at)
+
     def stages(self) -> tuple[StageSpan, ...]:
         """The stages that happened, in ms from the end of speech."""
         origin = self.marks.get(Mark.SPEECH_END)
@@ -53,10 +69,23 @@ class Turn:
         spans = []
         for stage, end, begins in SPANS:
             begin = next((self.marks[b] for b in begins if b in self.marks), None)
-            if end in self.marks and begin is not None:
-                times = (1000 * (begin - origin), 1000 * (self.marks[end] - origin))
-                spans.append(StageSpan(stage, round(times[0], 1), round(times[1], 1)))
+            if end not in self.marks or begin is None:
+                continue
+            if stage == "playout":
+                begin = max(begin, self.marks.get(Mark.GATE_OPEN, begin))
+            if self.marks[end] < begin:  # a tool's "one moment" came before the model's first word
+                continue
+            is_early = stage != "endpoint_wait" and begin < self.marks.get(Mark.ENDPOINT, begin)
+            start_ms, end_ms = (1000 * (at - origin) for at in (begin, self.marks[end]))
+            spans.append(StageSpan(stage, round(start_ms, 1), round(end_ms, 1), is_early))
         return tuple(spans)
+
+    def marks_ms(self) -> dict[str, float]:
+        """Every moment, in ms from the end of speech."""
+        origin = self.marks.get(Mark.SPEECH_END)
+        if origin is None:
+            return {}
+        return {mark.value: round(1000 * (at - origin), 1) for mark, at in self.marks.items()}
 
     def response_latency_ms(self) -> float | None:
         """End of speech to first sound; to the first word where nothing is spoken."""
@@ -72,4 +101,5 @@ class Turn:
             status=status,
             stages=self.stages(),
             response_latency_ms=self.response_latency_ms() if status == "answered" else None,
+            marks=self.marks_ms(),
         )

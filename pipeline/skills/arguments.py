@@ -97,11 +97,12 @@ def tool(
     required: Sequence[str] = (),
     is_read_only: bool = False,
 ) -> ToolSpec:
-    """A ToolSpec whose arguments are an object with these properties."""
+    """A ToolSpec whose arguments are an object with these properties; the skill checks them, with
+    codes of its own, and knows more names than the schema lists."""
     schema = {
         "type": "object",
         "properties": dict(properties),
         "required": list(required),
         "additionalProperties": False,
     }
-    return ToolSpec(name, description, schema, is_read_only)
+    return ToolSpec(name, description, schema, is_read_only, checks_arguments=True)

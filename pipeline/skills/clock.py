@@ -16,12 +16,13 @@ class ClockTools:
             "HassGetCurrentTime": self._time,
             "HassGetCurrentDate": self._date,
         }
-
-    def tools(self, context: ToolContext) -> Sequence[ToolSpec]:
-        return (
+        self._specs = (
             tool("HassGetCurrentTime", "Tells the local time", {}, is_read_only=True),
             tool("HassGetCurrentDate", "Tells the date and the weekday", {}, is_read_only=True),
         )
+
+    def tools(self, context: ToolContext) -> Sequence[ToolSpec]:
+        return self._specs
 
     async def call(
         self, name: str, arguments: Mapping[str, Any], context: ToolContext

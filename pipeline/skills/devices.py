@@ -17,6 +17,7 @@ from pipeline.skills.device_specs import COLORS, MAX_TARGET_C, MIN_TARGET_C, dev
 from pipeline.skills.targets import described, find_targets
 
 SWITCHABLE = ("light", "switch", "fan", "cover", "climate", "media_player", "lock")
+MAX_LANGUAGES = 8  # with their names in schemas at hand; a household speaks fewer
 VOLUME_STEP = 10  # percent; one audible step
 ON = {"cover": "open", "climate": "heat", "media_player": "playing", "lock": "locked"}
 OFF = {"cover": "closed", "lock": "unlocked"}
@@ -27,6 +28,7 @@ class HomeTools:
 
     def __init__(self, home: Home) -> None:
         self._home = home
+        self._specs: dict[str, tuple[ToolSpec, ...]] = {}
         self._handlers: Mapping[str, Handler] = {
             "HassTurnOn": self._turn_on,
             "HassTurnOff": self._turn_off,
@@ -45,7 +47,12 @@ class HomeTools:
         }
 
     def tools(self, context: ToolContext) -> Sequence[ToolSpec]:
-        return device_specs(self._home, context.language)
+        language = context.language
+        if language not in self._specs:
+            while len(self._specs) >= MAX_LANGUAGES:
+                del self._specs[next(iter(self._specs))]
+            self._specs[language] = device_specs(self._home, language)
+        return self._specs[language]
 
     async def call(
         self, name: str, arguments: Mapping[str, Any], context: ToolContext

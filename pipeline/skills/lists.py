@@ -18,29 +18,10 @@ class ListTools:
             "HassShoppingListCompleteItem": self._complete,
             "HassShoppingListGetItems": self._read,
         }
+        self._specs = _list_specs()
 
     def tools(self, context: ToolContext) -> Sequence[ToolSpec]:
-        item = {"item": text_schema("What to buy, one thing")}
-        return (
-            tool(
-                "HassShoppingListAddItem",
-                "Puts one item on the shopping list",
-                item,
-                required=("item",),
-            ),
-            tool(
-                "HassShoppingListCompleteItem",
-                "Ticks one item off the shopping list",
-                item,
-                required=("item",),
-            ),
-            tool(
-                "HassShoppingListGetItems",
-                "Tells what is on the shopping list",
-                {},
-                is_read_only=True,
-            ),
-        )
+        return self._specs
 
     async def call(
         self, name: str, arguments: Mapping[str, Any], context: ToolContext
@@ -62,6 +43,30 @@ class ListTools:
 
     def _read(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
         return ToolOutcome({"items": [item.text for item in self._home.open_items()]})
+
+
+def _list_specs() -> tuple[ToolSpec, ...]:
+    item = {"item": text_schema("What to buy, one thing")}
+    return (
+        tool(
+            "HassShoppingListAddItem",
+            "Puts one item on the shopping list",
+            item,
+            required=("item",),
+        ),
+        tool(
+            "HassShoppingListCompleteItem",
+            "Ticks one item off the shopping list",
+            item,
+            required=("item",),
+        ),
+        tool(
+            "HassShoppingListGetItems",
+            "Tells what is on the shopping list",
+            {},
+            is_read_only=True,
+        ),
+    )
 
 
 def _item(arguments: Mapping[str, Any]) -> str:

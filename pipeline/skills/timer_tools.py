@@ -35,21 +35,10 @@ class TimerTools:
             "HassUnpauseTimer": self._resume,
             "HassTimerStatus": self._status,
         }
+        self._specs = _timer_specs()
 
     def tools(self, context: ToolContext) -> Sequence[ToolSpec]:
-        named = {"name": text_schema("Name of the timer, if it has one")}
-        which = {**named, **_durations("start_", "Duration it was started with, to tell timers")}
-        length = _durations("", "Duration")
-        return (
-            tool("HassStartTimer", "Starts a timer", {**named, **length}),
-            tool("HassCancelTimer", "Cancels a timer", which),
-            tool("HassCancelAllTimers", "Cancels all timers", {}),
-            tool("HassIncreaseTimer", "Adds time to a timer", {**which, **length}),
-            tool("HassDecreaseTimer", "Takes time from a timer", {**which, **length}),
-            tool("HassPauseTimer", "Pauses a timer", which),
-            tool("HassUnpauseTimer", "Lets a paused timer go on", which),
-            tool("HassTimerStatus", "Tells how much time is left", which, is_read_only=True),
-        )
+        return self._specs
 
     async def call(
         self, name: str, arguments: Mapping[str, Any], context: ToolContext
@@ -121,6 +110,22 @@ class TimerTools:
             "is_paused": timer.paused_s is not None,
             "is_ringing": timer.is_ringing,
         }
+
+
+def _timer_specs() -> tuple[ToolSpec, ...]:
+    named = {"name": text_schema("Name of the timer, if it has one")}
+    which = {**named, **_durations("start_", "Duration it was started with, to tell timers")}
+    length = _durations("", "Duration")
+    return (
+        tool("HassStartTimer", "Starts a timer", {**named, **length}),
+        tool("HassCancelTimer", "Cancels a timer", which),
+        tool("HassCancelAllTimers", "Cancels all timers", {}),
+        tool("HassIncreaseTimer", "Adds time to a timer", {**which, **length}),
+        tool("HassDecreaseTimer", "Takes time from a timer", {**which, **length}),
+        tool("HassPauseTimer", "Pauses a timer", which),
+        tool("HassUnpauseTimer", "Lets a paused timer go on", which),
+        tool("HassTimerStatus", "Tells how much time is left", which, is_read_only=True),
+    )
 
 
 def _durations(prefix: str, description: str) -> dict[str, dict[str, Any]]:

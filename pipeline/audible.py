@@ -1,0 +1,139 @@
+"""Where the sound of an utterance ends. A VAD holds on for some 80 ms after the last word, in noise
+for 200; who waits in silence should not wait for that too. Pure; time is samples of the stream.
+
+Measured in 10 ms windows and two bands, for what one hides the other shows: the whole signal
+without its offset (voices), and its first difference (consonants; hum and rumble are gone). A
+window is audible if it stands out from the quietest moment of late and is not far below the
+loudest. Where sound does not clearly fall (loud noise), nothing is said.
+"""
+
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples
+
+WINDOW_MS = 10
+FLOOR_MS = 400
+"The quietest moment is looked for in so much audio: the stops of a word or the pause are in it."
+QUIET_WINDOWS = 4
+"How long that moment is: a shorter one is chance."
+PEAK_MS = 1500
+PEAK_WINDOWS = 3
+"The loudest of the utterance, averaged: one click is no voice."
+ABOVE_FLOOR_DB = 6
+"Steady noise stays within; a quiet consonant stands out more."
+BELOW_PEAK_DB = 35
+"A word that fades farther is not heard any more, however quiet the room."
+FALL_DB = 10
+"Speech that stands out less ends where the VAD says."
+FADE_MS_PER_DB = 1.0
+FADED_DB = 30
+"What noise hides of a word's end: it would have faded to 30 dB below its peak, about 1 ms per dB."
+
+_WINDOW = ms_to_samples(WINDOW_MS, ASR_RATE_HZ)
+_FLOOR = FLOOR_MS // WINDOW_MS
+_KEPT = PEAK_MS // WINDOW_MS
+_NOW = 2
+"Windows that are now."
+
+Levels = npt.NDArray[np.float32]
+"Mean squares, shape (2, windows)."
+
+
+@dataclass(frozen=True, slots=True)
+class Sound:
+    last: int
+    "Sample one past the last audible sound, as far as it lies before the VAD's end of speech."
+    is_now: bool
+    "Something is audible again, or still, in the newest 20 ms."
+
+
+class Audible:
+    """Follows one utterance. Measuring waits for the first question, and there are few."""
+
+    def __init__(self) -> None:
+        self.begin(0, np.zeros(0, np.int16))
+
+    def begin(self, at: int, pcm: Pcm) -> None:
+        """An utterance that starts at sample `at`, with its first audio."""
+        self._end = at
+        "Where what is not measured yet begins."
+        self._unmeasured: deque[Pcm] = deque()
+        self._samples = 0
+        "That are not measured yet."
+        self._levels: Levels = np.zeros((2, 0), np.float32)
+        self._answered = -1
+        "To which end of speech the last answer was."
+        self._answer: tuple[int, Levels] | None = None
+        "The last sound, and from which level on a window is audible."
+        self.push(pcm)
+
+    def push(self, pcm: Pcm) -> None:
+        self._unmeasured.append(pcm)
+        self._samples += len(pcm)
+        if self._samples > 2 * _KEPT * _WINDOW:  # who speaks for long asks nothing
+            self._levels = np.zeros((2, 0), np.float32)
+            while self._samples - len(self._unmeasured[0]) >= _KEPT * _WINDOW:
+                dropped = len(self._unmeasured.popleft())
+                self._samples -= dropped
+                self._end += dropped
+
+    def before(self, speech_end: int) -> Sound | None:
+        """The last sound before a VAD's end of speech, by all that was heard since.
+
+        None: it cannot be told. The answer settles within `FLOOR_MS` of silence, then it stays.
+        """
+        self._measure()
+        silent = max(0, self._end - speech_end) // _WINDOW
+        if speech_end != self._answered or silent <= _FLOOR:
+            self._answered = speech_end
+            self._answer = self._listen(silent)
+        if self._answer is None:
+            return None
+        last, limits = self._answer
+        return Sound(last, bool((self._levels[:, -_NOW:] >= limits[:, None]).any()))
+
+    def _measure(self) -> None:
+        if self._samples < _WINDOW:
+            return
+        pcm = np.concatenate(self._unmeasured)
+        count = len(pcm) // _WINDOW
+        windows = pcm[: count * _WINDOW].reshape(count, _WINDOW).astype(np.float32)
+        whole = windows.var(axis=1)
+        steps = np.square(np.diff(windows, axis=1)).mean(axis=1)
+        levels = np.concatenate([self._levels, np.stack([whole, steps])], axis=1)
+        self._levels = levels[:, -_KEPT:]
+        rest = pcm[count * _WINDOW :]
+        self._unmeasured, self._samples = deque([rest]), len(rest)
+        self._end += count * _WINDOW
+
+    def _listen(self, silent: int) -> tuple[int, Levels] | None:
+        levels = self._levels
+        if levels.shape[1] <= QUIET_WINDOWS:
+            return None
+        sums = np.cumsum(levels[:, -_FLOOR:], axis=1, dtype=np.float64)
+        floor = (sums[:, QUIET_WINDOWS:] - sums[:, :-QUIET_WINDOWS]).min(axis=1) / QUIET_WINDOWS
+        peak = np.partition(levels, -PEAK_WINDOWS, axis=1)[:, -PEAK_WINDOWS:].mean(axis=1)
+        limits = np.maximum(floor * _power(ABOVE_FLOOR_DB), peak * _power(-BELOW_PEAK_DB))
+        is_clear = limits < peak * _power(-FALL_DB)
+        if not is_clear.any():
+            return None
+        limits = np.where(is_clear, limits, np.inf).astype(np.float32)
+        before = levels[:, : max(0, levels.shape[1] - silent)]
+        start = self._end - levels.shape[1] * _WINDOW
+        last = start
+        for band in np.flatnonzero(is_clear):
+            loud = np.flatnonzero(before[band] >= limits[band])
+            if len(loud):
+                hidden_db = FADED_DB - 10 * np.log10(peak[band] / limits[band])
+                fade_ms = max(0.0, float(hidden_db)) * FADE_MS_PER_DB
+                end = start + (int(loud[-1]) + 1) * _WINDOW
+                last = max(last, end + ms_to_samples(fade_ms, ASR_RATE_HZ))
+        return last, limits
+
+
+def _power(db: float) -> float:
+    return float(10 ** (db / 10))

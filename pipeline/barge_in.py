@@ -1,0 +1,107 @@
+"""Speech over an answer: hold the answer, find out what the speech is, then go on or give way."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from core.ports import Metrics
+from pipeline.interruption import DECIDE_MS, Overlap, Verdict, is_backchannel, judge
+from pipeline.playout import Playout
+from pipeline.turn import Turn
+
+
+@dataclass(slots=True)
+class _Held:
+    """Whoever speaks over the answer, and what is known of it."""
+
+    turn: Turn
+    policy: Literal["on", "patient"]
+    language: str
+    is_question: bool
+    is_late: bool = False
+    is_paused: bool = True
+    words: str = ""
+    is_wordless: bool = False
+    is_silent: bool = False
+    is_final: bool = False
+
+
+class BargeIn:
+    """One session's. `give_way` stops the answer for good."""
+
+    def __init__(self, playout: Playout, metrics: Metrics, give_way: Callable[[], None]) -> None:
+        self._playout, self._metrics, self._give_way = playout, metrics, give_way
+        self._held: dict[str, _Held] = {}
+        "By turn: the words of one may be on their way while the next is spoken."
+
+    @property
+    def is_open(self) -> bool:
+        """Somebody spoke over the answer, and may still turn out to interrupt it."""
+        return bool(self._held)
+
+    def begin(
+        self,
+        turn: Turn,
+        policy: Literal["on", "patient"],
+        language: str,
+        *,
+        is_question: bool,
+        tasks: asyncio.TaskGroup,
+    ) -> None:
+        """Speech began while an answer is made or played."""
+        held = self._held[turn.id] = _Held(turn, policy, language, is_question)
+        self._playout.pause()
+        tasks.create_task(self._decide_in_time(held), name=f"barge-in-{turn.id}")
+
+    def words(self, turn: Turn, words: str) -> None:
+        """What was heard of it so far; empty when the recogniser found no words."""
+        if (held := self._of(turn)) is not None:
+            held.words, held.is_wordless = words, not words
+            self._judge(held)
+
+    def silent(self, turn: Turn, *, is_silent: bool) -> None:
+        """It stopped, or went on."""
+        if (held := self._of(turn)) is not None:
+            held.is_silent = is_silent
+            self._judge(held)
+
+    def final(self, turn: Turn, words: str, *, is_over: bool = False) -> bool:
+        """All of its words are known. False: it was no interruption, and wants no answer.
+        `is_over`: so is the answer, so that words which would not have ended it still want one."""
+        if (held := self._of(turn)) is None:
+            return True
+        held.words, held.is_final = words, True
+        verdict = self._judge(held)
+        self._held.pop(turn.id, None)
+        is_nothing = is_backchannel(words, held.language, is_question=held.is_question)
+        return verdict is Verdict.CANCEL or (is_over and not is_nothing)
+
+    def end(self) -> None:
+        """The answer is over by other means."""
+        self._held.clear()
+        self._playout.resume()
+
+    def _of(self, turn: Turn) -> _Held | None:
+        return self._held.get(turn.id)
+
+    async def _decide_in_time(self, held: _Held) -> None:
+        await asyncio.sleep(DECIDE_MS / 1000)
+        if self._of(held.turn) is held:
+            held.is_late = True
+            self._judge(held)
+
+    def _judge(self, held: _Held) -> Verdict:
+        overlap = Overlap(held.words, held.is_late, held.is_silent, held.is_wordless, held.is_final)
+        verdict = judge(overlap, held.policy, held.language, is_question=held.is_question)
+        if verdict is Verdict.CANCEL:
+            self._metrics.count("earshot_barge_in", verdict="interruption")
+            self._held.clear()
+            self._give_way()
+            self._playout.resume()
+        elif verdict is Verdict.RESUME and held.is_paused:
+            self._metrics.count("earshot_barge_in", verdict="resumed")
+            held.is_paused = False
+            if not any(other.is_paused for other in self._held.values()):
+                self._playout.resume()
+        return verdict

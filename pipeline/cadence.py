@@ -1,0 +1,39 @@
+"""When to ask for the next partial. Pure: it is told the time."""
+
+EVERY_S = 0.2
+"About one syllable, so that words appear as they are spoken."
+SHARE = 1 / 3
+"""Of the time, at most this much is spent on partials. What one costs is measured with its wait in
+the queue: when more sessions speak, all of them ask less often."""
+MAX_BACKOFF_S = 5.0
+"After refusals in a row; one returned partial halves it again."
+
+
+class Cadence:
+    """One utterance's partials: the next is asked for only after the last one returned."""
+
+    def __init__(self) -> None:
+        self._asked = float("-inf")
+        self._cost_s = 0.0
+        self._backoff = 1
+
+    def wait_s(self, now: float) -> float:
+        """Seconds until the next partial may be asked for."""
+        return max(0.0, self._asked + self._spacing_s() - now)
+
+    def asked(self, now: float) -> None:
+        self._asked = now
+
+    def returned(self, now: float) -> None:
+        """Costs rise at once and fall slowly: a batch that was free by chance says little."""
+        cost_s = now - self._asked
+        self._cost_s = max(cost_s, (self._cost_s + cost_s) / 2)
+        self._backoff = max(1, self._backoff // 2)
+
+    def refused(self) -> None:
+        """Overloaded, or overtaken by something more urgent."""
+        self._backoff = min(32, self._backoff * 2)
+
+    def _spacing_s(self) -> float:
+        spacing_s = max(EVERY_S, self._cost_s / SHARE)
+        return max(spacing_s, min(spacing_s * self._backoff, MAX_BACKOFF_S))

@@ -1,0 +1,191 @@
+"""What of a conversation fits into a model's context. Pure.
+
+Servers cache what prompts begin with, so the oldest turns go in large steps: most turns then find
+everything but their last words in that cache.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import takewhile
+from math import ceil
+
+import msgspec
+
+from core.ports import ToolSpec
+from engines.base import Message
+
+STEPS = 4
+"Steps of a context's size: a long conversation fills between 3/4 and all of it."
+
+MESSAGE_TOKENS = 6
+"Role and separators, in the widest of the usual templates."
+CALL_TOKENS = 12
+"What templates put around a tool call."
+
+LEFT_OUT = " [...] "
+SHORTEST_TOKENS = 24
+"Of a text that is cut: its beginning and its end still say what it was."
+
+_CUT_ORDER = ("tool", "system", "assistant", "user")
+
+_PLAIN = re.compile(rb"[A-Za-z ]+")
+
+Count = Callable[[Message], int]
+
+
+def text_tokens(text: str) -> int:
+    """How many tokens a text is, rather too many than too few; no tokenizer is asked.
+
+    Latin letters: 2.5 to a token, as compounds in small vocabularies; English has 4. Digits and
+    punctuation: one each. Beyond ASCII, two thirds of the UTF-8 bytes: 2 for a Chinese character
+    and 1.3 for a Cyrillic or accented letter. GPT-2's vocabulary, the poorest in use, needs a
+    third more for Korean and no more for the rest; those of today's models need half.
+    """
+    data = text.encode(errors="replace")
+    ascii_data = data if text.isascii() else text.encode("ascii", errors="ignore")
+    other_ascii = len(_PLAIN.sub(b"", ascii_data))
+    plain, beyond = len(ascii_data) - other_ascii, len(data) - len(ascii_data)
+    return ceil(plain / 2.5) + other_ascii + ceil(beyond / 1.5)
+
+
+def message_tokens(message: Message) -> int:
+    """As `text_tokens`, with what is around it."""
+    calls = sum(
+        CALL_TOKENS + text_tokens(call.name) + _json_tokens(dict(call.arguments))
+        for call in message.tool_calls
+    )
+    return MESSAGE_TOKENS + text_tokens(message.text) + calls
+
+
+def tools_tokens(tools: Sequence[ToolSpec]) -> int:
+    """Of the tools' declarations, which every request carries beside its messages."""
+    return sum(
+        CALL_TOKENS
+        + text_tokens(tool.name + tool.description)
+        + _json_tokens(dict(tool.parameters))
+        for tool in tools
+    )
+
+
+def reserve_tokens(context_tokens: int, answer_tokens: int, tools: Sequence[ToolSpec]) -> int:
+    """What of a context is kept from the messages: for the answer a quarter at most, and with the
+    tools three quarters. Lists of names cost half of what `text_tokens` says; were all of that
+    kept, the tools of a large home would leave no room for their own results."""
+    answer = min(answer_tokens, context_tokens // 4)
+    return min(answer + tools_tokens(tools), context_tokens * 3 // 4)
+
+
+def fit(
+    messages: Sequence[Message],
+    context_tokens: int,
+    reserve_tokens: int,
+    count: Count = message_tokens,
+) -> list[Message]:
+    """The newest messages for which there is room beside `reserve_tokens` (the answer, the tools).
+
+    System messages at the front and the user's last words always stay. Older turns go as whole
+    exchanges, so that no tool result loses its call. When the last exchange alone is too much, its
+    finished tool rounds go, and long texts lose their middle. What cannot fit is left to the model
+    to refuse.
+    """
+    room = context_tokens - reserve_tokens
+    if sum(map(count, messages)) <= room:
+        return list(messages)
+    head = list(takewhile(lambda message: message.role == "system", messages))
+    spare = room - sum(map(count, head))
+    exchanges = list(_exchanges(messages[len(head) :]))
+    costs = [sum(map(count, exchange)) for exchange in exchanges]
+    first = _first_kept(costs, spare)
+    kept = [message for exchange in exchanges[first:] for message in exchange]
+    if sum(costs[first:]) > spare:
+        kept = _squeezed(kept, spare, count)
+    return head + kept
+
+
+def _first_kept(costs: Sequence[int], spare: int) -> int:
+    """How many exchanges go. What goes is counted from the beginning of the conversation, in whole
+    steps: it stays the same until the conversation has grown by another step."""
+    excess, step = sum(costs) - spare, max(1, spare // STEPS)
+    due, gone, first = -(-excess // step) * step, 0, 0
+    while first < len(costs) - 1 and gone < due:
+        gone += costs[first]
+        first += 1
+    return first
+
+
+def _exchanges(messages: Sequence[Message]) -> Iterator[list[Message]]:
+    """What the user said, maybe in pieces, and all that came of it. A call whose result is late
+    holds together what is between them."""
+    answered = {message.call_id for message in messages if message.role == "tool"}
+    exchange: list[Message] = []
+    waiting: set[str] = set()
+    has_answer = False
+    for message in messages:
+        if message.role == "user" and has_answer and not waiting:
+            yield exchange
+            exchange, has_answer = [], False
+        exchange.append(message)
+        has_answer |= message.role in ("assistant", "tool")
+        waiting |= {call.call_id for call in message.tool_calls} & answered
+        waiting.discard(message.call_id)
+    if exchange:
+        yield exchange
+
+
+def _squeezed(messages: Sequence[Message], spare: int, count: Count) -> list[Message]:
+    """Less of one exchange: its last user message and its last round of tools, cut if need be."""
+    units = _units(messages)
+    spoken = next((unit for unit in reversed(units) if messages[unit[0]].role == "user"), None)
+    cost = sum(map(count, messages))
+    gone: set[int] = set()
+    for unit in units[:-1]:
+        if cost > spare and unit is not spoken:
+            gone.update(unit)
+            cost -= sum(count(messages[at]) for at in unit)
+    kept = [message for at, message in enumerate(messages) if at not in gone]
+    costs = [count(message) for message in kept]
+    order = sorted(range(len(kept)), key=lambda at: (_CUT_ORDER.index(kept[at].role), -costs[at]))
+    for at in order:
+        if cost <= spare:
+            break
+        kept[at] = _cut(kept[at], max(SHORTEST_TOKENS, costs[at] - (cost - spare)), count)
+        cost -= costs[at] - count(kept[at])
+    return kept
+
+
+def _units(messages: Sequence[Message]) -> list[list[int]]:
+    """Positions of what stays or goes together: a message, or calls with their results."""
+    units: list[list[int]] = []
+    unit_of: dict[str, list[int]] = {}
+    for at, message in enumerate(messages):
+        if message.role == "tool" and message.call_id in unit_of:
+            unit_of[message.call_id].append(at)
+            continue
+        units.append([at])
+        unit_of |= {call.call_id: units[-1] for call in message.tool_calls}
+    return units
+
+
+def _cut(message: Message, tokens: int, count: Count) -> Message:
+    """Without as much of the middle of its text as it must lose."""
+    if count(message) <= tokens:
+        return message
+    low, high = 0, len(message.text)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if count(_with_ends(message, middle)) <= tokens:
+            low = middle
+        else:
+            high = middle - 1
+    return _with_ends(message, low)
+
+
+def _with_ends(message: Message, chars: int) -> Message:
+    text = message.text
+    cut = text[: chars - chars // 2] + LEFT_OUT + text[len(text) - chars // 2 :]
+    return replace(message, text=cut)
+
+
+def _json_tokens(value: object) -> int:
+    return text_tokens(msgspec.json.encode(value).decode())

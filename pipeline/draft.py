@@ -1,0 +1,182 @@
+"""An answer in the making: its words and its sound, before anybody gets to hear of them.
+
+It may begin while the user's turn is only suspected to be over. Until it is confirmed, nothing
+leaves it, no tool changes anything, and no more than the first clause is spoken.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+
+from core.errors import EarshotError, first_error
+from core.events import Usage
+from core.items import Item
+from core.ports import Clock, ToolContext
+from engines.base import Message, ToolCall
+from pipeline.fillers import Fillers
+from pipeline.generation import Hands, generate
+from pipeline.plan import AnswerPlan
+from pipeline.read_aloud import Reading, Sound
+from pipeline.tools import Toolbox
+from pipeline.turn import Mark
+
+MAX_WAITING_TEXTS = 1024
+"Deltas of an unconfirmed answer: longer than any pause lasts."
+BROKEN_OFF = " … "
+"Between an answer that its model did not finish and the sentence that says so."
+MAX_WAITING_SOUNDS = 32
+"Frames of the first clause, some seconds of sound; then the voice waits."
+
+
+class Draft:
+    """`texts` and `sounds` each end with None, unless it fails: `made` tells."""
+
+    def __init__(
+        self,
+        plan: AnswerPlan,
+        prompt: Sequence[Message],
+        toolbox: Toolbox,
+        context: ToolContext,
+        clock: Clock,
+        fillers: Fillers,
+    ) -> None:
+        self.plan, self.prompt = plan, tuple(prompt)
+        self.texts: asyncio.Queue[str | None] = asyncio.Queue(MAX_WAITING_TEXTS)
+        self.sounds: asyncio.Queue[Sound | None] = asyncio.Queue(MAX_WAITING_SOUNDS)
+        self.usage = Usage()
+        self.calls: list[ToolCall] = []
+        "For the client, complete when `texts` ends."
+        self.hit_limit = False
+        "The model had to stop before it was done."
+        self.marks: dict[Mark, float] = {}
+        self.regret: EarshotError | None = None
+        "It failed; an apology was made in its place, or after what there was."
+        self._toolbox, self._context, self._clock = toolbox, context, clock
+        self._fillers = fillers
+        self._is_confirmed = asyncio.Event()
+        self._recorded: list[Item] = []
+        self._record: Callable[[Item], None] = self._recorded.append
+        self._task: asyncio.Task[None] | None = None
+        self._error: EarshotError | None = None
+
+    @property
+    def has_failed(self) -> bool:
+        return self._error is not None
+
+    def begin(self, tasks: asyncio.TaskGroup) -> None:
+        """Work on it from here on; only the first call counts."""
+        if self._task is None:
+            self._task = tasks.create_task(self._run(), name=f"draft-{self.plan.turn.id}")
+
+    def confirm(self, record: Callable[[Item], None]) -> None:
+        """The turn is over: all of it may be made, and what its tools did is remembered."""
+        for item in self._recorded:
+            record(item)
+        self._record = record
+        self._is_confirmed.set()
+
+    async def made(self) -> None:
+        """Wait for its end. Raises what it failed with."""
+        assert self._task is not None
+        await asyncio.wait([self._task])
+        if self._error is not None:
+            raise self._error
+
+    def cancel(self) -> None:
+        """Nobody wants it any more: every request upstream is closed."""
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _run(self) -> None:
+        try:
+            await (self._speak() if self.plan.modality == "audio" else self._write())
+        except EarshotError as exc:
+            self._error = exc
+            return
+        await self.texts.put(None)
+        await self.sounds.put(None)
+
+    async def _write(self) -> None:
+        async with aclosing(self._texts(lambda _: None)) as deltas:
+            async for delta in deltas:
+                await self.texts.put(delta)
+
+    async def _speak(self) -> None:
+        """Generate and speak side by side: the voice begins with the first clause."""
+        reading = Reading(self.plan, self.sounds, self._mark, self._is_confirmed.wait)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._fill(reading))
+                tasks.create_task(reading.run())
+        except BaseExceptionGroup as group:
+            expected, bugs = group.split(EarshotError)
+            if expected is None or bugs is not None:
+                raise
+            raise first_error(expected) from group
+
+    async def _fill(self, reading: Reading) -> None:
+        def say(text: str) -> None:
+            """In between, if there is nothing else to listen to."""
+            if self._is_confirmed.is_set() and reading.has_caught_up and not self.texts.full():
+                self.texts.put_nowait(text + " ")
+                reading.interject(text)
+
+        async with aclosing(self._apologising(say)) as deltas:
+            async for delta in deltas:
+                await self.texts.put(delta)
+                await reading.push(delta)
+        await reading.finish()
+
+    async def _apologising(self, say: Callable[[str], None]) -> AsyncGenerator[str, None]:
+        """The text; after one that fails, or in its place, a sentence that says so."""
+        has_begun = False
+        try:
+            async with aclosing(self._texts(say)) as deltas:
+                async for delta in deltas:
+                    has_begun = True
+                    yield delta
+        except EarshotError as exc:
+            is_wanted = self._is_confirmed.is_set()
+            sentence = self._fillers.failed(self.plan.language) if is_wanted else None
+            if sentence is None:
+                raise
+            self.regret = exc
+            yield f"{BROKEN_OFF}{sentence}" if has_begun else sentence
+
+    async def _texts(self, say: Callable[[str], None]) -> AsyncGenerator[str, None]:
+        """The answer's text as it is generated."""
+        if self.plan.text is not None:
+            self._mark(Mark.LLM_FIRST_TOKEN)
+            yield self.plan.text
+            return
+        hands = Hands(
+            self._toolbox,
+            self._context,
+            self._is_confirmed.wait,
+            self._remember,
+            self._fillers,
+            say,
+        )
+        async with aclosing(generate(self.plan, self.prompt, hands)) as deltas:
+            async for delta in deltas:
+                if isinstance(delta, Usage):
+                    self._spend(delta)
+                elif isinstance(delta, ToolCall):
+                    self.calls.append(delta)
+                elif delta:
+                    self._mark(Mark.LLM_FIRST_TOKEN)
+                    yield delta
+
+    def _spend(self, round_: Usage) -> None:
+        limit = self.plan.options.max_output_tokens
+        self.hit_limit = limit is not None and round_.output_tokens >= limit
+        self.usage = Usage(
+            self.usage.input_tokens + round_.input_tokens,
+            self.usage.output_tokens + round_.output_tokens,
+        )
+
+    def _remember(self, item: Item) -> None:
+        self._record(item)
+
+    def _mark(self, mark: Mark) -> None:
+        self.marks.setdefault(mark, self._clock.now())

@@ -1,0 +1,52 @@
+"""From a session's speaker to its microphone: our own voice must not be taken for a user's."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from core.audio import PTIME_MS, AudioFrame, Pcm, ms_to_samples
+from media.echo import open_echo
+from media.echo_mode import EchoMode
+from pipeline.playout import Playout
+
+
+class EchoPath:
+    """One session's. `guard` is told whether a start of speech deserves a second look."""
+
+    def __init__(self, playout: Playout, guard: Callable[[bool], None]) -> None:
+        self._playout, self._guard = playout, guard
+        self._is_paced = playout.paced_by == "server"
+        self._mode: EchoMode = "off"
+        self._echo = open_echo("off", playout.rate_hz, is_paced=self._is_paced)
+        self._silence = np.zeros(ms_to_samples(PTIME_MS, playout.rate_hz), np.int16)
+        self._fed = 0
+        "Samples from the microphone so far."
+
+    def configure(self, mode: EchoMode) -> None:
+        if mode != self._mode:
+            self._mode = mode
+            self._echo = open_echo(mode, self._playout.rate_hz, is_paced=self._is_paced)
+
+    def heard(self, frame: AudioFrame) -> AudioFrame:
+        """What is left of it without our voice."""
+        self._guard(self._playout.is_audible or self._echo.is_sounding(self._fed))
+        pcm = self._echo.clean(frame.pcm, self._fed)
+        self._fed += len(pcm)
+        return frame if pcm is frame.pcm else replace(frame, pcm=pcm)
+
+    def pulled(self, frame: AudioFrame | None) -> AudioFrame | None:
+        """A paced speaker takes this now; None while there is nothing to play."""
+        if frame is not None:
+            self._echo.play(frame.pcm, self._fed)
+        elif self._playout.writer is not None:  # paused: the speaker plays silence
+            self._echo.play(self._silence, self._fed)
+        return frame
+
+    def delivered(self, pcm: Pcm) -> None:
+        """A client that paces itself has it, and plays it some time."""
+        self._echo.play(pcm, self._fed)
+
+    def cut(self) -> None:
+        """What was sent and not played yet will not be."""
+        self._echo.cut(self._fed)

@@ -1,0 +1,184 @@
+"""One text in, the assistant's answer out, without a live session: for doors of single requests."""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import aclosing, asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from typing import Literal
+
+from core.errors import Conflict
+from core.ids import new_id
+from core.items import Item, ItemStatus, MessageItem, TextPart
+from core.ports import ToolContext
+from engines.base import Llm, LlmOptions
+from pipeline.conversation import Conversation, Conversations
+from pipeline.generation import Hands, generate
+from pipeline.history import History
+from pipeline.places import Places
+from pipeline.plan import AnswerPlan
+from pipeline.settings import DEFAULT, SessionSettings
+from pipeline.surroundings import Surroundings
+from pipeline.text_language import TextLanguage
+from pipeline.tools import Toolbox
+from pipeline.turn import Turn
+
+MAX_PARALLEL = 32
+"Answers at once: more than a language model gives at a bearable pace."
+
+RETRY_AFTER_S = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    text: str
+    conversation_id: str | None = None
+    "None: it belongs to none, and nothing of it is remembered."
+    language: str | None = None
+    "None: the conversation's, or what the text is written in."
+    model: str = DEFAULT
+    temperature: float | None = None
+    max_output_tokens: int | None = None
+
+
+class Exchanges:
+    """Questions of all doors, each answered with the tools and history that a session would have.
+
+    `usual`: what holds where neither the question nor its conversation's profile says otherwise.
+    """
+
+    def __init__(
+        self,
+        surroundings: Surroundings,
+        conversations: Conversations,
+        languages: TextLanguage,
+        *,
+        usual: SessionSettings | None = None,
+        max_parallel: int = MAX_PARALLEL,
+    ) -> None:
+        self._engines, self._toolbox = surroundings.engines, surroundings.toolbox
+        self._conversations, self._languages = conversations, languages
+        self._usual = usual or SessionSettings()
+        self._places = Places(
+            max_parallel, "questions are being answered", retry_after_s=RETRY_AFTER_S
+        )
+        self._busy: set[str] = set()
+
+    @property
+    def count(self) -> int:
+        """Questions that are being answered."""
+        return self._places.taken
+
+    async def drain(self) -> None:
+        """Take no new questions; wait until those under way are answered."""
+        await self._places.drain()
+
+    def conversation(self, conversation_id: str | None) -> Conversation:
+        """To keep open for announcements; without an id a new one that is remembered."""
+        return self._conversations.get(conversation_id)
+
+    @asynccontextmanager
+    async def open(self, question: Question) -> AsyncIterator["Exchange"]:
+        """The answer to one question. A conversation takes one at a time.
+
+        Raises NotFound model_not_found; Conflict; Overloaded.
+        """
+        llm = self._engines.language_model(question.model)
+        conversation = self._conversation(question)
+        with self._places.take(), self._alone(conversation):
+            plan = await self._plan(question, conversation, llm)
+            conversation.language = plan.language
+            yield Exchange(question.text, conversation, plan, self._toolbox)
+
+    async def _plan(self, question: Question, conversation: Conversation, llm: Llm) -> AnswerPlan:
+        settings, engines = self._usual, self._engines
+        if conversation.profile is not None:
+            settings = conversation.profile.applied(settings)
+        language = question.language or settings.language
+        if language is None:
+            usual = conversation.language or engines.default_language
+            language = await self._languages.of(question.text, usual, llm.languages)
+        temperature, most = question.temperature, question.max_output_tokens
+        options = LlmOptions(
+            settings.answer_temperature if temperature is None else temperature,
+            settings.max_output_tokens if most is None else most,
+        )
+        return AnswerPlan(
+            turn=Turn(new_id("turn")),
+            modality="text",
+            language=language,
+            instructions=settings.instructions,
+            voice=settings.voice,
+            speed=settings.speed,
+            llm=llm,
+            tts=engines.voice,
+            options=options,
+            tools=settings.tools,
+        )
+
+    def _conversation(self, question: Question) -> Conversation:
+        if question.conversation_id is None:
+            return Conversation(new_id("conv"))
+        return self._conversations.get(question.conversation_id)
+
+    @contextmanager
+    def _alone(self, conversation: Conversation) -> Iterator[None]:
+        """Raises Conflict."""
+        if conversation.id in self._busy:
+            raise Conflict(
+                "this conversation is being answered: wait for the end, or name another one",
+                code="conversation_already_has_active_response",
+                param="conversation_id",
+            )
+        self._busy.add(conversation.id)
+        try:
+            yield
+        finally:
+            self._busy.remove(conversation.id)
+
+
+class Exchange:
+    """One question and its answer: `texts`, once."""
+
+    def __init__(
+        self, question: str, conversation: Conversation, plan: AnswerPlan, toolbox: Toolbox
+    ) -> None:
+        self.plan = plan
+        "In which language it is answered, and with which voice it would be spoken."
+        self.conversation_id = conversation.id
+        self._question, self._toolbox = question, toolbox
+        self._history: History = conversation.history
+
+    async def texts(self) -> AsyncGenerator[str, None]:
+        """The answer as it is written. What was given of it is in the history, also when it is
+        closed early. Raises EngineError, Overloaded, RequestError."""
+        self._add("user", self._question, "completed")
+        given = ""
+        status: ItemStatus = "incomplete"
+        try:
+            hands = Hands(self._toolbox, self._context(), _at_once, self._record)
+            prompt = self._history.messages(self.plan.instructions)
+            async with aclosing(generate(self.plan, prompt, hands)) as deltas:
+                async for delta in deltas:
+                    if isinstance(delta, str) and delta:
+                        given += delta
+                        yield delta
+            status = "completed"
+        finally:
+            if given:
+                self._add("assistant", given, status)
+
+    async def text(self) -> str:
+        """All of it."""
+        return "".join([part async for part in self.texts()]).strip()
+
+    def _context(self) -> ToolContext:
+        return ToolContext(self.conversation_id, self.plan.language)
+
+    def _add(self, role: Literal["user", "assistant"], text: str, status: ItemStatus) -> None:
+        self._history.add(MessageItem(new_id("item"), role, (TextPart(text),), status))
+
+    def _record(self, item: Item) -> None:
+        self._history.add(item, is_internal=True)
+
+
+async def _at_once() -> None:
+    """A written question is over when it is sent."""

@@ -1,0 +1,108 @@
+"""Speech over an answer: an interruption, or somebody who shows that he listens? Pure."""
+
+import re
+import tomllib
+from dataclasses import dataclass
+from enum import Enum, auto
+from functools import cache
+from importlib.resources import files
+from typing import Literal
+
+DECIDE_MS = 500
+"From the pause of the answer to its end or its going on: longer sounds like a broken line."
+MAX_BACKCHANNEL_WORDS = 3
+PATIENT_WORDS = 2
+"What `patient` takes for an interruption, but for a single word that means stop."
+
+_PUNCTUATION = re.compile(r"[^\w\s'-]|_")
+
+
+class Verdict(Enum):
+    WAIT = auto()
+    RESUME = auto()
+    "Noise or a backchannel: the answer goes on where it stopped."
+    CANCEL = auto()
+    "An interruption: the answer is over."
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """What is known of the speech over an answer."""
+
+    words: str
+    "As far as they are known."
+    is_late: bool
+    "The answer was paused for `DECIDE_MS`: it must go on or end."
+    is_silent: bool
+    "It has stopped, maybe for good."
+    is_wordless: bool
+    "The recogniser listened, and found no words so far."
+    is_final: bool
+    "`words` are all there are."
+
+
+def judge(
+    overlap: Overlap, policy: Literal["on", "patient"], language: str, *, is_question: bool
+) -> Verdict:
+    """`is_question`: the answer has asked something, so that a `yes` means something."""
+    if overlap.words and not is_backchannel(overlap.words, language, is_question=is_question):
+        is_reply = is_question and overlap.is_final  # one word is enough for that
+        if policy == "on" or is_reply or _insists(overlap.words):
+            return Verdict.CANCEL
+        return Verdict.RESUME if overlap.is_final else _late(overlap)
+    if overlap.is_final:
+        return Verdict.RESUME
+    if not overlap.is_late:
+        return Verdict.WAIT
+    # Speech that goes on for so long, its words still unknown, is no `uh-huh`, and no door.
+    is_unclear = not (overlap.words or overlap.is_silent or overlap.is_wordless)
+    return Verdict.CANCEL if policy == "on" and is_unclear else Verdict.RESUME
+
+
+def is_backchannel(words: str, language: str, *, is_question: bool = False) -> bool:
+    """`uh-huh`, `okay okay`: nothing in it asks for an answer. Empty words are one."""
+    said = _normal(words)
+    if not said:
+        return True
+    known, affirmations = _words_of(language)
+    if not is_question:
+        known = known | affirmations
+    return said in known or (
+        _count(said) <= MAX_BACKCHANNEL_WORDS and all(word in known for word in said.split())
+    )
+
+
+def _late(overlap: Overlap) -> Verdict:
+    return Verdict.RESUME if overlap.is_late else Verdict.WAIT
+
+
+def _insists(words: str) -> bool:
+    said = _normal(words).split()
+    return len(said) >= PATIENT_WORDS or any(word in _stop_words() for word in said)
+
+
+def _count(words: str) -> int:
+    return len(words.split())
+
+
+def _normal(words: str) -> str:
+    return " ".join(_PUNCTUATION.sub(" ", words.lower()).split())
+
+
+@cache
+def _words_of(language: str) -> tuple[frozenset[str], frozenset[str]]:
+    table = _table()
+    entry = table.get(language) or {}
+    return frozenset(entry.get("backchannels", ())), frozenset(entry.get("affirmations", ()))
+
+
+@cache
+def _stop_words() -> frozenset[str]:
+    """Of every language: who shouts `stop` may speak another one."""
+    return frozenset(word for entry in _table().values() for word in entry.get("stop", ()))
+
+
+@cache
+def _table() -> dict[str, dict[str, list[str]]]:
+    text = (files(__package__) / "interruption.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)

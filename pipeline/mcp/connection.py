@@ -1,0 +1,216 @@
+"""One MCP server: connected in the background, again whenever it was lost."""
+
+import asyncio
+import importlib
+import logging
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from core.errors import ConfigError
+from core.ports import ToolContext, ToolOutcome, ToolSpec
+from pipeline.mcp.settings import McpServer
+from pipeline.mcp.translate import MAX_TOOLS, outcome, specs
+from pipeline.mcp.transport import opened
+
+if TYPE_CHECKING:
+    from mcp import Client
+    from mcp_types import Tool
+
+logger = logging.getLogger(__name__)
+
+CONNECT_TIMEOUT_S = 60.0
+"`uvx` and `npx` fetch a server before they start it the first time."
+
+LIST_EVERY_S = 60.0
+"Tells of new tools where the server does not, and finds one that went away without a word."
+
+LISTEN_AGAIN_S = 5.0
+"Proxies close streams on which nothing happens."
+
+FIRST_WAIT_S = 1.0
+LONGEST_WAIT_S = 60.0
+"Between attempts; doubled each time."
+
+LASTED_S = 10.0
+"A connection of that length was one: the next attempt comes after the first wait again."
+
+MAX_REASON_CHARS = 300
+MAX_PAGES = 20
+
+
+def mcp_tools(servers: Mapping[str, McpServer]) -> tuple["McpTools", ...]:
+    """A provider for each server; its `run` connects. Raises ConfigError without the library."""
+    if servers and find_spec("mcp") is None:
+        raise ConfigError("tools.mcp: the package mcp is not installed: pip install 'earshot[mcp]'")
+    return tuple(McpTools(name, server) for name, server in servers.items())
+
+
+class McpTools:
+    """A ToolProvider without tools until its server is there."""
+
+    def __init__(self, name: str, server: McpServer, *, first_wait_s: float = FIRST_WAIT_S) -> None:
+        self.name = name
+        self._server = server
+        self._first_wait_s = first_wait_s
+        self._client: Client | None = None
+        self._specs: tuple[ToolSpec, ...] = ()
+        self._found: list[Tool] = []
+        self._names: Mapping[str, str] = {}
+        "Name of a tool -> what the server calls it."
+        self._look = asyncio.Event()
+        "Something happened: its tools are to be listed again."
+        self._has_ended = False
+        self._had_client = False
+        self._last_line = ""
+        self._last_reason = ""
+
+    @property
+    def is_connected(self) -> bool:
+        return self._client is not None
+
+    def tools(self, context: ToolContext) -> Sequence[ToolSpec]:
+        return self._specs
+
+    async def call(
+        self, name: str, arguments: Mapping[str, Any], context: ToolContext
+    ) -> ToolOutcome:
+        """Cancelling it cancels the call on the server."""
+        from mcp import MCPError
+
+        client, theirs = self._client, self._names.get(name)
+        if client is None or theirs is None:
+            return self._gone()
+        try:
+            return outcome(await client.call_tool(theirs, dict(arguments)))
+        except MCPError as error:
+            self._look.set()  # if it is gone, listing its tools will fail as well
+            if error.code in _gone_codes():
+                return self._gone()
+            message = self._server.masked(error.message)[:MAX_REASON_CHARS]
+            return ToolOutcome({"message": message}, error="tool_failed")
+
+    async def run(self) -> None:
+        """Be connected, until cancelled; leaving stops the server's program. Never raises."""
+        await asyncio.to_thread(importlib.import_module, "mcp")  # half a second
+        loop = asyncio.get_running_loop()
+        wait_s = self._first_wait_s
+        while True:
+            began_s, self._had_client = loop.time(), False
+            try:
+                await self._connected()
+            except Exception as error:
+                # The edge to somebody else's program: whatever it did, it ends only itself.
+                self._tell(error)
+            if self._had_client and loop.time() - began_s > LASTED_S:
+                wait_s = self._first_wait_s
+            await asyncio.sleep(wait_s)
+            wait_s = min(2 * wait_s, LONGEST_WAIT_S)
+
+    async def _connected(self) -> None:
+        """One connection. Raises whatever ends it."""
+        from mcp import Client
+
+        self._look.clear()
+        self._has_ended = False
+        transport = opened(self._server, self._ended, self._heard)
+        client = Client(
+            transport,
+            read_timeout_seconds=max(CONNECT_TIMEOUT_S, self._server.timeout_s),
+            message_handler=self._told,
+            cache=None,
+        )
+        # Entered and left by this task alone: anyio's cancel scopes do not stand anything else.
+        async with asyncio.timeout(CONNECT_TIMEOUT_S) as limit, client:
+            await self._list(client)
+            limit.reschedule(None)
+            self._client, self._had_client = client, True
+            self._last_reason = ""
+            logger.info("= mcp %s: connected, %d tools", self.name, len(self._specs))
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    tasks.create_task(self._listen(client), name=f"mcp-{self.name}")
+                    await self._keep(client)
+            finally:
+                self._client, self._specs, self._names, self._found = None, (), {}, []
+
+    async def _keep(self, client: "Client") -> None:
+        """List the tools whenever they may have changed. Raises when the server is gone."""
+        while True:
+            try:
+                async with asyncio.timeout(LIST_EVERY_S):
+                    await self._look.wait()
+            except TimeoutError:
+                pass
+            self._look.clear()
+            if self._has_ended:
+                raise ConnectionError("the server ended")
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                await self._list(client)
+
+    async def _list(self, client: "Client") -> None:
+        found: list[Tool] = []
+        cursor: str | None = None
+        for _ in range(MAX_PAGES):
+            page = await client.list_tools(cursor=cursor)
+            found += page.tools
+            cursor = page.next_cursor
+            if cursor is None or (self._server.tools is None and len(found) > MAX_TOOLS):
+                break
+        if found != self._found:
+            self._found = found
+            self._specs, self._names = specs(self.name, self._server, found)
+
+    async def _listen(self, client: "Client") -> None:
+        """Servers of 2026 tell of changes on request; older ones unasked, see `_told`. Without
+        either, what `_keep` does by the clock has to do."""
+        from mcp import MCPError
+        from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
+
+        while True:
+            try:
+                async with client.listen(tools_list_changed=True) as changes:
+                    async for _ in changes:
+                        self._look.set()
+            except ListenNotSupportedError:
+                return
+            except (SubscriptionLost, MCPError, TimeoutError):
+                self._look.set()  # changes may have been missed, or the server is gone
+            await asyncio.sleep(LISTEN_AGAIN_S)
+
+    async def _told(self, message: object) -> None:
+        from mcp_types import ToolListChangedNotification
+
+        if isinstance(message, ToolListChangedNotification):
+            self._look.set()
+
+    def _ended(self) -> None:
+        self._has_ended = True
+        self._look.set()
+
+    def _heard(self, line: str) -> None:
+        self._last_line = self._server.masked(line)[:MAX_REASON_CHARS]
+        logger.debug("< mcp %s: %s", self.name, self._last_line)
+
+    def _gone(self) -> ToolOutcome:
+        message = f"the server {self.name} is not there now"
+        return ToolOutcome({"message": message}, error="tool_unavailable")
+
+    def _tell(self, error: Exception) -> None:
+        """Once for each reason: a server may be away for days."""
+        first: BaseException = error
+        while isinstance(first, BaseExceptionGroup):
+            first = first.exceptions[0]
+        what = "no answer in time" if isinstance(first, TimeoutError) else str(first)
+        reason = self._server.masked(what or type(first).__name__)[:MAX_REASON_CHARS]
+        level = logging.DEBUG if reason == self._last_reason else logging.WARNING
+        said = f"; it last said: {self._last_line}" if self._last_line else ""
+        logger.log(level, "! mcp %s: %s%s", self.name, reason, said)
+        self._last_reason, self._last_line = reason, ""
+
+
+def _gone_codes() -> tuple[int, ...]:
+    """The second one: it was started anew, and does not know our session any more."""
+    from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST
+
+    return CONNECTION_CLOSED, INVALID_REQUEST

@@ -1,0 +1,120 @@
+"""The way to an MCP server: a program of ours, or an address. Says when it has come to an end."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, TextIO
+
+from pipeline.mcp.settings import McpServer
+
+if TYPE_CHECKING:
+    from mcp.client._transport import TransportStreams
+
+MAX_LINE_BYTES = 4096
+"Of what a program writes to its standard error; the rest of the line is dropped."
+
+REQUEST_TIMEOUT_S = 30.0
+"To connect and to send."
+
+STREAM_TIMEOUT_S = 300.0
+"Without a byte of an answer: servers keep streams of events open, and say something now and then."
+
+
+@asynccontextmanager
+async def opened(
+    server: McpServer, on_end: Callable[[], None], on_line: Callable[[str], None]
+) -> AsyncIterator["TransportStreams"]:
+    """What `mcp.Client` takes as a transport. `on_end`: the program closed its output, which is how
+    its death shows. `on_line`: it wrote to its standard error. Leaving stops the program: its
+    input is closed, it has 2 s, then it and its children are killed."""
+    from httpx2 import AsyncClient, Timeout
+    from mcp import StdioServerParameters, stdio_client
+    from mcp.client.streamable_http import streamable_http_client
+
+    async with AsyncExitStack() as stack:
+        if server.command:
+            errors = await stack.enter_async_context(_lines_to(on_line))
+            parameters = StdioServerParameters(
+                command=server.command,
+                args=list(server.args),
+                env=dict(server.env),
+                cwd=_folder(server.cwd),
+            )
+            ways = stdio_client(parameters, errors)
+        else:
+            timeout = Timeout(REQUEST_TIMEOUT_S, read=STREAM_TIMEOUT_S)
+            http = AsyncClient(headers=dict(server.headers), timeout=timeout)
+            client = await stack.enter_async_context(http)
+            ways = streamable_http_client(server.url, http_client=client)
+        read, write = await stack.enter_async_context(ways)
+        yield _Watched(read, on_end), write
+
+
+def _folder(path: str) -> Path | None:
+    return Path(path).expanduser() if path else None
+
+
+class _Watched:
+    """A stream of messages that tells of its end."""
+
+    def __init__(self, stream: Any, on_end: Callable[[], None]) -> None:
+        self._stream, self._on_end = stream, on_end
+
+    @property
+    def last_context(self) -> Any:
+        return getattr(self._stream, "last_context", None)
+
+    async def receive(self) -> Any:
+        return await self._stream.receive()
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    def __aiter__(self) -> "_Watched":
+        return self
+
+    async def __anext__(self) -> Any:
+        try:
+            return await self._stream.__anext__()
+        except StopAsyncIteration:
+            self._on_end()
+            raise
+
+    async def __aenter__(self) -> Self:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(self, *exc: object) -> bool | None:
+        ended: bool | None = await self._stream.__aexit__(*exc)
+        return ended
+
+
+@asynccontextmanager
+async def _lines_to(on_line: Callable[[str], None]) -> AsyncIterator[TextIO]:
+    """A file for a program's standard error: our own would get its lines between those of ours."""
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "w") as file:
+        loop = asyncio.get_running_loop()
+        pipe = os.fdopen(reading, "rb", buffering=0)
+        transport, _ = await loop.connect_read_pipe(lambda: _Lines(on_line), pipe)
+        try:
+            yield file
+        finally:
+            transport.close()
+
+
+class _Lines(asyncio.Protocol):
+    """Bytes to lines."""
+
+    def __init__(self, on_line: Callable[[str], None]) -> None:
+        self._on_line = on_line
+        self._kept = b""
+
+    def data_received(self, data: bytes) -> None:
+        *lines, rest = (self._kept + data).split(b"\n")
+        self._kept = rest[:MAX_LINE_BYTES]
+        for line in lines:
+            if text := line[:MAX_LINE_BYTES].decode("utf-8", "replace").strip():
+                self._on_line(text)

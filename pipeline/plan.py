@@ -1,0 +1,35 @@
+"""What an answer is made with, fixed before it begins. Equal plans make the same answer."""
+
+from dataclasses import dataclass
+
+from core.errors import EarshotError
+from core.events import AS_USUAL, Modality, ResponseTerms
+from core.items import Item
+from core.ports import ToolSpec
+from engines.base import AS_CONFIGURED, Llm, LlmOptions, Tts
+from pipeline.settings import ToolChoice
+from pipeline.turn import Turn
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerPlan:
+    turn: Turn
+    modality: Modality
+    language: str
+    instructions: str
+    voice: str
+    speed: float
+    llm: Llm
+    tts: Tts
+    options: LlmOptions = AS_CONFIGURED
+    tools: tuple[str, ...] | None = None
+    "Names of those that may be used; None: all."
+    client_tools: tuple[ToolSpec, ...] = ()
+    tool_choice: ToolChoice = "auto"
+    input: tuple[Item, ...] | None = None
+    "What the model sees in place of the conversation."
+    terms: ResponseTerms = AS_USUAL
+    text: str | None = None
+    "Say exactly this (an announcement); the language model is not asked."
+    refusal: EarshotError | None = None
+    "It was asked for and cannot be given: it fails with this, so that nobody waits for it."

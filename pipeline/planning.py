@@ -1,0 +1,160 @@
+"""What the next answer is made with: the settings of the moment, and what is known so far."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Protocol, TypeVar, runtime_checkable
+
+from core.errors import EarshotError, Overloaded, RequestError
+from core.events import ResponseTerms
+from core.items import Item, ItemReference, MessageItem
+from core.ports import ToolContext, ToolSpec
+from engines.base import LlmOptions, Message
+from pipeline.conversation import Conversation
+from pipeline.draft import Draft
+from pipeline.fillers import Fillers
+from pipeline.history import messages_of
+from pipeline.plan import AnswerPlan
+from pipeline.settings import ResponseRequest, SessionSettings
+from pipeline.surroundings import Surroundings
+from pipeline.turn import Turn
+from pipeline.voices import choose_voice
+from serving.scheduler import Priority
+
+T = TypeVar("T")
+
+
+@runtime_checkable
+class Understands(Protocol):
+    """A language model that knows only what it was taught, and tells what that is."""
+
+    async def understands(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec], *, language: str
+    ) -> bool: ...
+
+
+class Planning:
+    """One session's."""
+
+    def __init__(
+        self,
+        conversation: Conversation,
+        surroundings: Surroundings,
+        settings: Callable[[], SessionSettings],
+    ) -> None:
+        self._conversation, self._surroundings = conversation, surroundings
+        self._engines, self._settings = surroundings.engines, settings
+        self._fillers = Fillers()
+
+    def plan(self, turn: Turn, request: ResponseRequest, language: str) -> AnswerPlan:
+        settings, engines = self._settings(), self._engines
+        limit = _limit(request, settings)
+        modality, refusal = request.modality or settings.modality, None
+        voice, tts = request.voice or settings.voice, engines.voice
+        try:
+            choice = choose_voice(engines.tts, language, voice)
+            voice, tts = choice.voice, choice.tts
+        except RequestError as exc:  # nobody speaks this language: it can still be written
+            refusal = exc if modality == "audio" else None
+        return AnswerPlan(
+            turn=turn,
+            modality=modality,
+            language=language,
+            instructions=_chosen(request.instructions, settings.instructions),
+            voice=voice,
+            speed=settings.speed,
+            llm=engines.language_model(settings.llm),
+            tts=tts,
+            options=LlmOptions(settings.answer_temperature, limit),
+            tools=settings.tools,
+            client_tools=_chosen(request.client_tools, settings.client_tools),
+            tool_choice=_chosen(request.tool_choice, settings.tool_choice),
+            input=_items(request.input),
+            terms=ResponseTerms(request.in_conversation, request.metadata, limit, request.voice),
+            refusal=refusal,
+        )
+
+    def final_plan(
+        self, turn: Turn, request: ResponseRequest, text: str | None, refusal: EarshotError | None
+    ) -> AnswerPlan:
+        """Of an answer that begins now; what is said unasked later is in its language, too."""
+        self._conversation.language = self.language()
+        plan = self.plan(turn, request, self._conversation.language)
+        return replace(plan, text=text, refusal=refusal or plan.refusal)
+
+    def prompt(self, plan: AnswerPlan, said: str = "") -> Sequence[Message]:
+        """What the model sees; `said`: by the user, and not in the history yet."""
+        history = self._conversation.history
+        items = plan.input
+        if items is None:
+            items = _asked_last(history.items, plan.turn.item_id)
+        messages = messages_of(items, plan.instructions)
+        return [*messages, Message("user", said)] if said else messages
+
+    def context(self, plan: AnswerPlan) -> ToolContext:
+        return ToolContext(self._conversation.id, plan.language)
+
+    def draft(self, plan: AnswerPlan, prompt: Sequence[Message]) -> Draft:
+        of = self._surroundings
+        return Draft(plan, prompt, of.toolbox, self.context(plan), of.clock, self._fillers)
+
+    def language(self, heard: str | None = None) -> str:
+        """Of the next answer."""
+        return (
+            self._settings().language
+            or heard
+            or self._conversation.language
+            or self._engines.default_language
+        )
+
+    async def is_whole(self, words: str, language: str) -> bool | None:
+        """Whether the assistant would do something about these words; None: it takes any. Raises
+        EngineError."""
+        plan = self.plan(Turn(""), ResponseRequest(), self.language(language))
+        if not isinstance(plan.llm, Understands):
+            return None
+        specs = self._surroundings.toolbox.specs(self.context(plan), plan.tools)
+        prompt = self.prompt(plan, words)
+        return await plan.llm.understands(prompt, specs, language=plan.language)
+
+    def may_work_ahead(self) -> bool:
+        """Turns are answered by themselves, and the server has time to spare."""
+        settings = self._settings()
+        detection = settings.turn_detection
+        if not (settings.answers and detection and detection.create_response):
+            return False
+        try:
+            self._engines.admit(settings.asr, Priority.SPECULATIVE)
+        except Overloaded:
+            return False
+        return True
+
+
+def _chosen(asked: T | None, settled: T) -> T:
+    return settled if asked is None else asked
+
+
+def _asked_last(items: tuple[Item, ...], item_id: str | None) -> tuple[Item, ...]:
+    """What is to be answered comes after what we said meanwhile, a timer's end: else the model is
+    asked to go on from that."""
+    for index in reversed(range(len(items))):
+        item = items[index]
+        if not isinstance(item, MessageItem):
+            break  # what a tool did belongs where it is
+        if item.id == item_id:
+            since = [one for one in items[index:] if isinstance(one, MessageItem)]
+            ours = [one for one in since if one.role == "assistant"]
+            return (*items[:index], *ours, *(one for one in since if one.role != "assistant"))
+    return items
+
+
+def _items(sent: tuple[Item | ItemReference, ...] | None) -> tuple[Item, ...] | None:
+    """References were resolved when the answer was asked for."""
+    if sent is None:
+        return None
+    return tuple(item for item in sent if not isinstance(item, ItemReference))
+
+
+def _limit(request: ResponseRequest, settings: SessionSettings) -> int | None:
+    """Tokens of the answer; None: no limit."""
+    limit = _chosen(request.max_output_tokens, settings.max_output_tokens)
+    return limit if isinstance(limit, int) else None

@@ -1,0 +1,108 @@
+"""An answer's text on its way into sound: cut into clauses, made speakable, given to the voice."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+
+from core.audio import Pcm
+from engines.base import WordMark
+from pipeline.chunker import Chunker
+from pipeline.plan import AnswerPlan
+from pipeline.settings import DEFAULT
+from pipeline.speakable import ClauseReader, Spoken
+from pipeline.turn import Mark
+
+MAX_WAITING_CLAUSES = 32
+"A model writes faster than a voice speaks; beyond this it waits."
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """The voice begins with this; as it was written."""
+
+    text: str
+
+
+Sound = Clause | WordMark | Pcm
+"A `WordMark` counts characters of its clause as it was written, too."
+
+
+class Reading:
+    """Of one answer. The first clause is read at once, the others when the turn is confirmed."""
+
+    def __init__(
+        self,
+        plan: AnswerPlan,
+        sounds: asyncio.Queue[Sound | None],
+        mark: Callable[[Mark], None],
+        is_confirmed: Callable[[], Awaitable[object]],
+    ) -> None:
+        self._plan, self._sounds, self._mark = plan, sounds, mark
+        self._is_confirmed = is_confirmed
+        self._chunker = Chunker(plan.language)
+        self._reader = ClauseReader(plan.language)
+        self._clauses: asyncio.Queue[str | None] = asyncio.Queue(MAX_WAITING_CLAUSES)
+        self._given: list[Spoken] = []
+        "What the voice has taken so far."
+        self._words: list[WordMark] = []
+
+    @property
+    def has_caught_up(self) -> bool:
+        """Everything that was written is sound."""
+        return self._clauses.empty()
+
+    async def push(self, delta: str) -> None:
+        """More text."""
+        for clause in self._chunker.push(delta):
+            await self._clauses.put(clause)
+
+    def interject(self, sentence: str) -> None:
+        """Say this now, before what is not a whole clause yet. For who looked whether there is
+        room."""
+        for clause in (self._chunker.flush(), sentence):
+            if clause is not None and not self._clauses.full():
+                self._clauses.put_nowait(clause)
+
+    async def finish(self) -> None:
+        """There is no more text."""
+        if (rest := self._chunker.flush()) is not None:
+            await self._clauses.put(rest)
+        await self._clauses.put(None)
+
+    async def run(self) -> None:
+        """Speak until the text ends. Raises what the voice raises."""
+        plan, source = self._plan, self._speakable()
+        frames = plan.tts.speak(
+            source,
+            language=plan.language,
+            voice=None if plan.voice == DEFAULT else plan.voice,
+            speed=plan.speed,
+            on_word=self._words.append,
+        )
+        async with aclosing(source), aclosing(frames):
+            async for frame in frames:
+                self._mark(Mark.TTS_FIRST_AUDIO)
+                await self._tell_words()
+                await self._sounds.put(frame.pcm)
+        await self._tell_words()
+
+    async def _speakable(self) -> AsyncGenerator[str, None]:
+        """What the voice reads; when it asks for the next, the clause before is sound."""
+        while (clause := await self._clauses.get()) is not None:
+            spoken = self._reader.read(clause)
+            if not spoken.text:
+                continue
+            if self._given:
+                await self._is_confirmed()
+            self._mark(Mark.FIRST_CLAUSE)
+            self._given.append(spoken)
+            await self._sounds.put(Clause(clause))
+            yield spoken.text
+
+    async def _tell_words(self) -> None:
+        words, self._words[:] = tuple(self._words), ()
+        for word in words:
+            origin = self._given[word.chunk].origin
+            end_char = origin[min(word.end_char, len(origin) - 1)]
+            await self._sounds.put(replace(word, end_char=end_char))

@@ -1,0 +1,66 @@
+"""Answers begun before the turn is known to be over: at most one per session, few per server."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Literal
+
+from core.ports import Clock, Metrics
+from engines.base import Message
+from pipeline.budget import Budget
+from pipeline.draft import Draft
+from pipeline.plan import AnswerPlan
+
+Outcome = Literal["used", "resumed", "changed", "noise", "dropped"]
+"""What became of a draft: delivered; speech went on; the words, the history or the settings were
+others in the end; no words in the end; the session or the server had no use for it."""
+
+
+class Speculation:
+    """One session's."""
+
+    def __init__(self, budget: Budget, clock: Clock, metrics: Metrics) -> None:
+        self._budget, self._clock, self._metrics = budget, clock, metrics
+        self._draft: Draft | None = None
+        self._began = 0.0
+
+    def begin(self, draft: Draft, tasks: asyncio.TaskGroup) -> None:
+        """Work on it, in place of the former one, if the server has room."""
+        if self._draft is not None:
+            if self._is_for(draft.plan, draft.prompt):
+                return
+            self.drop("changed")
+        if self._budget.live >= self._budget.limit:
+            self._metrics.count("earshot_speculation", outcome="refused")
+            return
+        self._budget.live += 1
+        self._began = self._clock.now()
+        self._draft = draft
+        draft.begin(tasks)
+
+    def take(self, plan: AnswerPlan, prompt: Sequence[Message]) -> Draft | None:
+        """The draft, if it is what would be made now. It is the caller's from here on."""
+        draft = self._draft
+        if draft is None:
+            return None
+        if draft.has_failed or not self._is_for(plan, prompt):
+            self.drop("changed")
+            return None
+        self._end("used")
+        return draft
+
+    def drop(self, outcome: Outcome) -> None:
+        """It will not be delivered; what it cost is a metric."""
+        if self._draft is not None:
+            self._draft.cancel()
+            wasted_s = self._clock.now() - self._began
+            self._metrics.observe("earshot_speculation_wasted_seconds", wasted_s)
+            self._end(outcome)
+
+    def _is_for(self, plan: AnswerPlan, prompt: Sequence[Message]) -> bool:
+        assert self._draft is not None
+        return self._draft.plan == plan and self._draft.prompt == tuple(prompt)
+
+    def _end(self, outcome: Outcome) -> None:
+        self._draft = None
+        self._budget.live -= 1
+        self._metrics.count("earshot_speculation", outcome=outcome)

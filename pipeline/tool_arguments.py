@@ -1,0 +1,103 @@
+"""What a model wants to pass to a tool, held against the tool's JSON Schema."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from jsonschema import Draft202012Validator, SchemaError
+from jsonschema.exceptions import ValidationError, best_match
+from jsonschema.validators import extend
+from referencing import Registry
+from referencing.exceptions import Unresolvable
+
+from core.errors import RequestError
+
+MAX_SHOWN_CHARS = 100  # of a wrong value, and of each allowed one: the model knows what it wrote
+MAX_CHOICES = 30  # the schema that the model has in front of it lists them all
+
+
+class InvalidArguments(RequestError):
+    """`param` names the argument, the message what is allowed there."""
+
+    code = "invalid_arguments"
+
+
+# Patterns may come from a stranger's server, and Python's take exponential time: it checks its own.
+_Validator: Any = extend(  # type: ignore[no-untyped-call]
+    Draft202012Validator, {"pattern": None, "patternProperties": None}
+)
+
+_NOTHING_ELSE: Registry[Any] = Registry()
+"A `$ref` to elsewhere is never fetched."
+
+
+class ArgumentCheck:
+    """The arguments of one tool. A schema that makes no sense lets everything through."""
+
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        self._validator = _checked(schema)
+
+    def check(self, arguments: Mapping[str, Any]) -> None:
+        """Raises InvalidArguments."""
+        if self._validator is None:
+            return
+        try:
+            error = best_match(self._validator.iter_errors(dict(arguments)))
+        except (Unresolvable, RecursionError):
+            return
+        if error is not None:
+            where = _where(error)
+            raise InvalidArguments(f"{where or 'arguments'}: {_what(error)}", param=where or None)
+
+
+def _checked(schema: Mapping[str, Any]) -> Any:
+    try:
+        Draft202012Validator.check_schema(dict(schema))
+    except (SchemaError, RecursionError):
+        return None
+    return _Validator(dict(schema), registry=_NOTHING_ELSE)
+
+
+def _where(error: ValidationError) -> str:
+    """`rooms[2].name`; empty: the arguments as a whole."""
+    path = ""
+    for step in error.absolute_path:
+        path += f"[{step}]" if isinstance(step, int) else f".{step}" if path else str(step)
+    return path
+
+
+def _what(error: ValidationError) -> str:
+    """What is wrong and what is allowed, without the whole schema."""
+    got = _short(error.instance)
+    schema: Any = error.schema
+    rule: Any = error.validator_value
+    match error.validator:
+        case "enum":
+            return f"{got} is not one of {_choices(rule)}"
+        case "anyOf" | "oneOf":
+            return f"{got} is not {_ways(rule)}"
+        case "type":
+            return f"must be {rule}, got {got}"
+        case "additionalProperties":
+            known = ", ".join(schema.get("properties", ())) or "none"
+            return f"{error.message[:MAX_SHOWN_CHARS]}; known are: {known}"
+        case _:
+            return error.message[: 2 * MAX_SHOWN_CHARS]
+
+
+def _ways(rules: Sequence[Any]) -> str:
+    """What any of these schemas lets through, as far as it is short to say."""
+    known = [rule for rule in rules if isinstance(rule, dict)]
+    choices = [one for rule in known for one in rule.get("enum", ())]
+    kinds = [str(rule["type"]) for rule in known if "type" in rule]
+    return f"one of {_choices(choices)}" if choices else " or ".join(kinds) or "valid here"
+
+
+def _choices(values: list[Any]) -> str:
+    shown = ", ".join(_short(value) for value in values[:MAX_CHOICES])
+    more = len(values) - MAX_CHOICES
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= MAX_SHOWN_CHARS else f"{text[:MAX_SHOWN_CHARS]}..."

@@ -1,0 +1,83 @@
+"""What a tool did, as JSON for the model: never longer than a model should have to read."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from core.ports import ToolOutcome
+
+MAX_RESULT_CHARS = 8000
+"A model's context is not a place for a whole database."
+
+LOOK_CHARS = 64_000
+"What is read of a result to tell how long it is; encoding it takes some 10 ms of the event loop."
+
+MAX_DEPTH = 12
+"Deeper than anything that a model makes sense of."
+
+STEPS = ((200, 4000), (60, 1000), (20, 400), (8, 150), (3, 60))
+"Entries of each list and table, and characters of each text: what is kept, less at each step."
+
+_encoder = json.JSONEncoder(ensure_ascii=False, default=str)
+
+
+def as_json(outcome: ToolOutcome, limit_chars: int = MAX_RESULT_CHARS) -> str:
+    """The result, an error's code under `error`. One that is too long is cut, and says so under
+    `truncated`. Raises ValueError, TypeError, RecursionError for what is no data at all."""
+    error = {} if outcome.error is None else {"error": outcome.error}
+    data = {**outcome.data, **error} if error else dict(outcome.data)
+    text, is_whole = _beginning({**error, **data})
+    if is_whole and len(text) <= limit_chars:
+        return text
+    length = f"{len(text)}" if is_whole else f"more than {LOOK_CHARS}"
+    note = f"cut to fit: it had {length} characters, at most {limit_chars} are shown"
+    for entries, chars in STEPS:
+        cutter = _Cutter(entries, chars, limit_chars // 2)
+        cut, is_whole = _beginning({**error, "truncated": note, **cutter.cut(data)})
+        if is_whole and len(cut) <= limit_chars:
+            return cut
+    beginning = text[: limit_chars // 4]  # quoting it again doubles the quotes, and more
+    return _beginning({**error, "truncated": note, "beginning": beginning})[0]
+
+
+def _beginning(data: Mapping[str, Any]) -> tuple[str, bool]:
+    """JSON, and whether that is all of it: it stops soon after LOOK_CHARS."""
+    parts: list[str] = []
+    length = 0
+    for part in _encoder.iterencode(data):
+        parts.append(part)
+        length += len(part)
+        if length > LOOK_CHARS:
+            break
+    # A lone surrogate is no text that could be sent to a model.
+    text = "".join(parts).encode("utf-8", "replace").decode("utf-8")
+    return text, length <= LOOK_CHARS
+
+
+class _Cutter:
+    """Takes the first entries of everything, and says how many it left out."""
+
+    def __init__(self, entries: int, chars: int, nodes: int) -> None:
+        self._entries, self._chars = entries, chars
+        self._nodes = nodes
+        "Values that it still looks into: more do not fit anyway."
+
+    def cut(self, value: Any, depth: int = MAX_DEPTH) -> Any:
+        self._nodes -= 1
+        match value:
+            case str() if len(value) > self._chars:
+                left_out = len(value) - self._chars
+                return f"{value[: self._chars]}... ({left_out} characters left out)"
+            case Mapping() | list() | tuple() if depth == 0 or self._nodes < 0:
+                return "..."
+            case Mapping():
+                kept = list(value.items())[: self._entries]
+                table = {str(key): self.cut(inner, depth - 1) for key, inner in kept}
+                left_out = len(value) - len(kept)
+                return {**table, "...": f"{left_out} entries left out"} if left_out else table
+            case list() | tuple():
+                items = [self.cut(inner, depth - 1) for inner in value[: self._entries]]
+                left_out = len(value) - len(items)
+                return [*items, f"... {left_out} entries left out"] if left_out else items
+            case _:
+                return value

@@ -1,0 +1,222 @@
+"""Short replies that are said again and again (`Okay.`, `The light is on.`) are made only once.
+
+Clause by clause: an answer whose first clause is known begins at once, whoever said it before.
+"""
+
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from secrets import token_bytes
+
+import numpy as np
+
+from core.audio import AudioFrame, Pcm, ms_to_samples, samples_to_ms
+from core.ports import Metrics
+from engines.base import Tts, WordMark
+
+MAX_TEXT_CHARS = 60
+"Longer clauses are hardly ever said twice."
+MAX_ENTRY_BYTES = 512 * 1024
+"11 s at 24 kHz: sixty letters said slowly."
+MAX_BYTES = 32 * 1024 * 1024
+"Some 300 replies of two seconds: more than a home needs, and little beside any model."
+MAX_ENTRIES = 512
+"However short they are."
+MAX_SEEN = 4096
+"Fingerprints (16 bytes) of replies said once: a day of a busy home."
+FRAME_MS = 200
+
+Key = bytes
+"A keyed fingerprint: the cache holds no text."
+
+
+@dataclass(frozen=True, slots=True)
+class Sound:
+    """One clause as it was spoken."""
+
+    pcm: Pcm
+    words: tuple[WordMark, ...]
+    "Times from the clause's own first sample."
+
+
+class VoiceCache:
+    """Least recently used replies, of all engines together; in memory only.
+
+    What is said only once is private as often as not: a reply is kept from its second time on.
+    """
+
+    def __init__(
+        self, metrics: Metrics, *, max_bytes: int = MAX_BYTES, max_entries: int = MAX_ENTRIES
+    ) -> None:
+        self._metrics = metrics
+        self._max_bytes, self._max_entries = max_bytes, max_entries
+        self._sounds: OrderedDict[Key, Sound] = OrderedDict()
+        self._seen: OrderedDict[Key, None] = OrderedDict()
+        self._secret = token_bytes(16)
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._sounds)
+
+    @property
+    def size_bytes(self) -> int:
+        return self._bytes
+
+    def key(self, engine: str, text: str, language: str, voice: str, speed: float) -> Key:
+        parts = "\0".join((engine, language, voice, repr(float(speed)), text))
+        data = parts.encode("utf-8", "surrogatepass")
+        return blake2b(data, digest_size=16, key=self._secret).digest()
+
+    def get(self, key: Key) -> Sound | None:
+        sound = self._sounds.get(key)
+        if sound is not None:
+            self._sounds.move_to_end(key)
+        self._metrics.count("earshot_tts_cache", outcome="miss" if sound is None else "hit")
+        return sound
+
+    def was_said(self, key: Key) -> bool:
+        """Whether it was completely said before."""
+        return key in self._seen
+
+    def said(self, key: Key, sound: Sound | None) -> None:
+        """It was said to its end. `sound`: None where it was not kept."""
+        if key in self._seen and sound is not None and sound.pcm.nbytes <= MAX_ENTRY_BYTES:
+            self._keep(key, sound)
+        self._seen[key] = None
+        self._seen.move_to_end(key)
+        if len(self._seen) > MAX_SEEN:
+            self._seen.popitem(last=False)
+
+    def clear(self) -> None:
+        self._sounds.clear()
+        self._seen.clear()
+        self._bytes = 0
+        self._metrics.gauge("earshot_tts_cache_bytes", 0)
+
+    def _keep(self, key: Key, sound: Sound) -> None:
+        if (old := self._sounds.pop(key, None)) is not None:
+            self._bytes -= old.pcm.nbytes
+        self._sounds[key] = sound
+        self._bytes += sound.pcm.nbytes
+        while self._bytes > self._max_bytes or len(self._sounds) > self._max_entries:
+            _, dropped = self._sounds.popitem(last=False)
+            self._bytes -= dropped.pcm.nbytes
+        self._metrics.gauge("earshot_tts_cache_bytes", self._bytes)
+
+
+class CachedTts:
+    """A `Tts` that asks another only for what is not in the cache. It is asked for each clause
+    alone, as each may be known."""
+
+    def __init__(self, tts: Tts, cache: VoiceCache) -> None:
+        self.info = tts.info
+        self._tts, self._cache = tts, cache
+
+    async def speak(
+        self,
+        text: AsyncIterable[str],
+        *,
+        language: str,
+        voice: str | None = None,
+        speed: float = 1,
+        on_word: Callable[[WordMark], None] | None = None,
+    ) -> AsyncGenerator[AudioFrame, None]:
+        """See `Tts.speak`."""
+        start = index = 0
+        async for chunk in text:
+            clause = _Clause(chunk, index, start, self.info.rate_hz, on_word)
+            if len(chunk) <= MAX_TEXT_CHARS:
+                frames = self._short(clause, language, voice, speed)
+            else:
+                frames = self._made(clause, language, voice, speed, on_word and clause.tell)
+            async with aclosing(frames):
+                async for frame in frames:
+                    yield frame
+                    start = frame.end
+            index += 1
+
+    async def _short(
+        self, clause: "_Clause", language: str, voice: str | None, speed: float
+    ) -> AsyncGenerator[AudioFrame, None]:
+        """From the cache, or on the way into it."""
+        named = voice or next(iter(self.info.voices.get(language, ())), "")
+        key = self._cache.key(self.info.name, clause.text, language, named, speed)
+        if (sound := self._cache.get(key)) is not None:
+            for frame in clause.replay(sound):
+                yield frame
+            return
+        keeps = self._cache.was_said(key)
+        words, parts, kept_bytes = list[WordMark](), list[Pcm](), 0
+
+        def tell(mark: WordMark) -> None:
+            words.append(mark)
+            clause.tell(mark)
+
+        on_word = tell if keeps else clause.on_word and clause.tell
+        async with aclosing(self._made(clause, language, voice, speed, on_word)) as frames:
+            async for frame in frames:
+                kept_bytes += frame.pcm.nbytes
+                keeps = keeps and kept_bytes <= MAX_ENTRY_BYTES
+                if keeps:
+                    parts.append(frame.pcm)
+                else:
+                    parts.clear()
+                yield frame
+        # Only here: who leaves earlier heard a part.
+        whole = Sound(_read_only(np.concatenate(parts)), tuple(words)) if keeps and parts else None
+        self._cache.said(key, whole)
+
+    async def _made(
+        self,
+        clause: "_Clause",
+        language: str,
+        voice: str | None,
+        speed: float,
+        on_word: Callable[[WordMark], None] | None,
+    ) -> AsyncGenerator[AudioFrame, None]:
+        frames = self._tts.speak(
+            clause.alone(), language=language, voice=voice, speed=speed, on_word=on_word
+        )
+        async with aclosing(frames):
+            async for frame in frames:
+                yield replace(frame, start=clause.start + frame.start)
+
+
+@dataclass(frozen=True, slots=True)
+class _Clause:
+    """One chunk and its place in what is said."""
+
+    text: str
+    index: int
+    start: int
+    "Its first sample."
+    rate_hz: int
+    on_word: Callable[[WordMark], None] | None
+
+    async def alone(self) -> AsyncIterator[str]:
+        yield self.text
+
+    def tell(self, mark: WordMark) -> None:
+        """`mark`: in its own time, as if nothing else was said."""
+        if self.on_word is not None:
+            at_ms = samples_to_ms(self.start, self.rate_hz)
+            start_ms, end_ms = at_ms + mark.start_ms, at_ms + mark.end_ms
+            self.on_word(WordMark(self.index, mark.end_char, start_ms, end_ms))
+
+    def replay(self, sound: Sound) -> list[AudioFrame]:
+        """Its frames; words are told at once, so before their frames."""
+        for word in sound.words:
+            self.tell(word)
+        size = ms_to_samples(FRAME_MS, self.rate_hz)
+        return [
+            AudioFrame(sound.pcm[at : at + size], self.rate_hz, self.start + at)
+            for at in range(0, len(sound.pcm), size)
+        ]
+
+
+def _read_only(pcm: Pcm) -> Pcm:
+    """Everybody who hears it gets the same samples."""
+    pcm.setflags(write=False)
+    return pcm

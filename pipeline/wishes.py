@@ -1,0 +1,89 @@
+"""What may be asked of a recogniser: ranges, and what the model at hand can do."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from core.errors import RequestError
+from engines.asr.whisper.prefix import check_prefix
+from engines.base import AsrInfo, AsrOptions
+
+MAX_PROMPT_CHARS = 4000
+"Whisper reads the last 223 tokens of a prompt, at most some 1500 characters."
+MAX_BEAM_SIZE = 10
+"The cost grows with it, the accuracy hardly beyond 5."
+MAX_TEMPERATURES = 6
+"0 to 1 in steps of 0.2, as everybody falls back."
+
+_NO_NAMES: Mapping[str, str] = {}
+
+
+def check_options(info: AsrInfo, options: AsrOptions, names: Mapping[str, str] = _NO_NAMES) -> None:
+    """Raises RequestError invalid_value, unsupported_language, unsupported_parameter.
+
+    Refused is what would change the answer if it were ignored; hints that the model has no use for
+    (prompt, hotwords, beam size, temperatures, padding) are not. `param` is the option's own name
+    (`temperature` for the temperatures), or what `names` calls it.
+    """
+    params = {"temperatures": "temperature", **names}
+    _check_ranges(options, params)
+    if not options.prefix:  # it names the language itself
+        _check_languages(info, options, params)
+    refused = {
+        "task": options.task == "translate",
+        "prefix": options.prefix != "",
+        "timestamps": options.timestamps == "word",
+        "token_logprobs": options.token_logprobs,
+    }
+    for field, is_asked in refused.items():
+        if is_asked and field not in info.supports:
+            param = params.get(field, field)
+            able = ", ".join(info.supports) or "none of the options"
+            raise RequestError(
+                f"'{param}': {info.name} (model {info.model}) cannot do "
+                f"{getattr(options, field)!r}; it honours: {able}",
+                code="unsupported_parameter",
+                param=param,
+            )
+    if options.prefix:
+        check_prefix(options.prefix, info, params.get("prefix", "prefix"))
+
+
+def _check_ranges(options: AsrOptions, params: Mapping[str, str]) -> None:
+    def within(field: str, values: Iterable[float], low: float, high: float) -> None:
+        for value in values:
+            if not low <= value <= high:  # also refuses what is no number
+                raise _invalid(params.get(field, field), f"{low} to {high}", value)
+
+    if options.beam_size is not None:
+        within("beam_size", [options.beam_size], 1, MAX_BEAM_SIZE)
+    within("temperatures", options.temperatures, 0, 1)
+    if len(options.temperatures) > MAX_TEMPERATURES:
+        allowed = f"at most {MAX_TEMPERATURES} values from 0 to 1"
+        raise _invalid(params["temperatures"], allowed, options.temperatures)
+    if options.no_speech_threshold is not None:
+        within("no_speech_threshold", [options.no_speech_threshold], 0, 1)
+    for field in ("prompt", "hotwords", "prefix"):
+        length = len(getattr(options, field))
+        if length > MAX_PROMPT_CHARS:
+            allowed = f"at most {MAX_PROMPT_CHARS} characters"
+            raise _invalid(params.get(field, field), allowed, f"{length} characters")
+
+
+def _check_languages(info: AsrInfo, options: AsrOptions, params: Mapping[str, str]) -> None:
+    asked = [("language", options.language)] if options.language is not None else []
+    asked += [("languages", code) for code in options.languages]
+    for field, code in asked:
+        if code not in info.languages:
+            raise RequestError(
+                f"{info.name} does not hear {code!r}; it hears: {', '.join(info.languages)}",
+                code="unsupported_language",
+                param=params.get(field, field),
+            )
+
+
+def _invalid(param: str, allowed: str, got: Any) -> RequestError:
+    return RequestError(
+        f"Invalid value for '{param}': {got}. Allowed: {allowed}.",
+        code="invalid_value",
+        param=param,
+    )
