@@ -1,8 +1,11 @@
 """The Realtime door's routes, for the server to mount and to describe."""
 
-from core.http import Route
+from dataclasses import replace
+
+from core.http import JSON, Route
 from signaling.realtime.door import RealtimeDoor
 from signaling.realtime.offer import FORM, SDP, CallForm
+from signaling.realtime.secrets import SecretAnswer, SecretRequest
 
 _TAG = "realtime"
 _QUERY = {
@@ -29,11 +32,48 @@ _SESSION = (
     "unsupported_media_type",
     "voice_not_found",
 )
+_MINTING = (
+    "invalid_json",
+    "invalid_type",
+    "invalid_value",
+    "missing_required_parameter",
+    "unknown_parameter",
+    "unsupported_parameter",
+)
 _LOCATION = {"Location": "`/v1/realtime/calls/rtc_...`: the call, for hanging up."}
 
 
 def routes(door: RealtimeDoor) -> tuple[Route, ...]:
-    return (*_ways_in(door), *_call_routes(door))
+    secrets = door.secrets
+    if secrets is None:
+        return (*_ways_in(door), *_call_routes(door))
+    opened = (replace(r, admits=secrets.knows) for r in (*_ways_in(door), *_call_routes(door)))
+    return (*opened, *_minting(door))
+
+
+def _minting(door: RealtimeDoor) -> tuple[Route, ...]:
+    key = Route(
+        "POST",
+        "/v1/realtime/client_secrets",
+        door.client_secret,
+        "An ephemeral key for a browser: it opens sessions as described here, until it expires.",
+        _TAG,
+        request=SecretRequest,
+        responses={200: SecretAnswer},
+        error_codes=(*_MINTING, "too_large", "too_many_client_secrets"),
+    )
+    beta = replace(
+        key,
+        path="/v1/realtime/sessions",
+        handler=door.beta_session,
+        summary="The same for clients of the beta: a flat session in, and out with its key.",
+        request=None,
+        request_content_types=(JSON,),
+        responses={200: None},
+    )
+    path = "/v1/realtime/transcription_sessions"
+    written = replace(beta, path=path, handler=door.beta_transcription_session)
+    return key, beta, written
 
 
 def _ways_in(door: RealtimeDoor) -> tuple[Route, ...]:
@@ -45,8 +85,8 @@ def _ways_in(door: RealtimeDoor) -> tuple[Route, ...]:
             "Talk over a WebSocket: Realtime events as JSON text, audio in them as pcm16 24 kHz.",
             _TAG,
             responses={101: None},
-            query=_QUERY,
-            error_codes=("websocket_expected", *_ADMISSION),
+            query={**_QUERY, "call_id": "Follow this call over WebRTC, and send events to it."},
+            error_codes=("websocket_expected", "call_not_found", "too_many_asides", *_ADMISSION),
         ),
         Route(
             "POST",

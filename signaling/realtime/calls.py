@@ -79,6 +79,13 @@ class Calls:
         call.hang_up()
         await call.ended.wait()
 
+    def connection(self, call_id: str) -> Connection:
+        """Of a call that was answered. Raises NotFound."""
+        call = self._find(call_id)
+        if call.connection is None:
+            raise NotFound("This call has not been answered.", code="call_not_found")
+        return call.connection
+
     def refuse_offer(self, call_id: str) -> None:
         """Raises NotFound, or Conflict for a call that lives."""
         self._find(call_id)
@@ -118,6 +125,7 @@ class Call:
         self.ended = asyncio.Event()
         self._sessions, self._metrics, self._home = sessions, metrics, home
         self._peer_settings = peer_settings
+        self.connection: Connection | None = None
         self._peer: Peer | None = None
         self._opened = asyncio.Event()
         self._unread: Outbox[str | bytes] = Outbox(MAX_UNREAD_EVENTS)
@@ -166,8 +174,7 @@ class Call:
         if self.answered.done():  # nobody waits for it any more
             await peer.close()
             return None
-        self.answered.set_result(answer)
-        connection = Connection(
+        connection = self.connection = Connection(
             session,
             terms,
             self._send,
@@ -176,6 +183,7 @@ class Call:
             idle_timeout_s=idle_timeout_s,
             home=self._home,
         )
+        self.answered.set_result(answer)
         await self._talk(peer, connection)
         return None
 
@@ -184,6 +192,8 @@ class Call:
             tasks.create_task(self._converse(peer, connection, tasks), name=f"{self.id}-events")
             reason = await peer.run()
             logger.info("= call %s ended: %s", self.id, reason)
+            if reason not in (CloseReason.CLOSED, CloseReason.REMOTE_CLOSED):
+                self._metrics.count("earshot_errors", code=reason.value)
             connection.close(End.CLIENT)
             self._opened.set()
             self._unread.close()

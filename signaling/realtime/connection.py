@@ -9,6 +9,7 @@ from typing import assert_never
 
 from core.errors import EarshotError, RequestError
 from core.ports import Metrics
+from core.queues import Outbox
 from signaling.realtime.events import (
     ClientEvent,
     InputAppend,
@@ -24,11 +25,12 @@ from signaling.realtime.events import (
     SessionUpdate,
 )
 from signaling.realtime.fields import params_below
-from signaling.realtime.incoming import BadEvent
+from signaling.realtime.incoming import BadEvent, decode
 from signaling.realtime.items import new_item
 from signaling.realtime.ports import HomeSource, Session
+from signaling.realtime.response import response_request
 from signaling.realtime.server_events import Json, to_text
-from signaling.realtime.session import Terms, check_unchanged, merged, response_request
+from signaling.realtime.session import Terms, check_unchanged, merged
 from signaling.realtime.translate import Translator, Transport
 from signaling.realtime.upload import Upload
 
@@ -79,13 +81,15 @@ class Connection:
         self._translator = Translator(
             terms, session.id, session.conversation_id, transport=transport
         )
-        self._upload = Upload()
+        self._upload = Upload(terms.heard_as)
         self._end: End | None = None
         self._tasks: asyncio.TaskGroup | None = None
         self._watch: asyncio.Task[None] | None = None
         self._watched: str | None = None
         "In which language the client watches the home."
         self._active_at = 0.0
+        self.asides: set[Outbox[str]] = set()
+        "Who is told everything, too: see `aside`."
 
     async def run(self) -> End:
         """Send `session.created`, then everything that happens, until the session ends."""
@@ -103,22 +107,32 @@ class Connection:
             for task in (idle, self._watch):
                 if task is not None:
                     task.cancel()
+        for aside in self.asides:
+            aside.close()
         if self._end is None:
             self._end = End.LAGGING if self._session.events.overflowed else End.SERVER
         return self._end
 
-    async def receive(self, text: str) -> None:
-        """Apply one event of the client; what is wrong with it is answered, not raised."""
+    def join(self, aside: Outbox[str]) -> None:
+        """Somebody else is told everything from here on."""
+        aside.put(to_text(self._translator.created()))
+        if self._end is not None:
+            aside.close()
+        self.asides.add(aside)
+
+    async def receive(self, text: str, aside: Outbox[str] | None = None) -> None:
+        """Apply one event of the client, or of this aside; what is wrong with it is answered, not
+        raised."""
         if self._end is not None:
             return  # too late: the session takes nothing any more
         self._touch()
         event_id = None
         try:
-            event = self._translator.receive(text)
+            event = decode(text) if aside else self._translator.receive(text)
             event_id = event.event_id
             await self._apply(event)
         except EarshotError as error:
-            await self._refuse(error, event_id)
+            await self._refuse(error, event_id, aside)
 
     async def refuse_binary(self) -> None:
         """The answer to a frame that is no text."""
@@ -149,16 +163,15 @@ class Connection:
                 session.clear_output()
             case ItemCreate(item=item, previous_item_id=previous):
                 session.add_item(new_item(item), previous)
-            case ItemDelete() | ItemRetrieve():
-                raise RequestError(
-                    "Items can be created and truncated, not deleted or retrieved.",
-                    code="unsupported_event",
-                    param="type",
-                )
+            case ItemDelete(item_id=item_id):
+                session.delete_item(item_id)
+            case ItemRetrieve(item_id=item_id):
+                session.retrieve_item(item_id)
             case ItemTruncate(item_id=item_id, audio_end_ms=audio_end_ms):
                 session.truncate(item_id, audio_end_ms)
             case ResponseCreate(response=params):
-                session.create_response(response_request(params))
+                spoken_as = self._translator.terms.spoken_as
+                session.create_response(response_request(params, spoken_as))
             case ResponseCancel(response_id=response_id):
                 session.cancel_response(response_id)
             case _:
@@ -170,6 +183,7 @@ class Connection:
         with params_below("session"):
             self._session.configure(terms.settings)
         self._translator.terms = terms
+        self._upload.expect(terms.heard_as)
         await self._send(self._translator.updated())
         self._follow_home()
 
@@ -188,28 +202,37 @@ class Connection:
                 param="type",
             )
 
-    async def _refuse(self, error: EarshotError, event_id: str | None = None) -> None:
+    async def _refuse(
+        self, error: EarshotError, event_id: str | None = None, aside: Outbox[str] | None = None
+    ) -> None:
         if isinstance(error, BadEvent):
             event_id = error.event_id
         self._metrics.count("earshot_errors", code=error.code)
         is_theirs = isinstance(error, RequestError)
         param = error.param if isinstance(error, RequestError) else None
-        await self._send(
-            self._translator.error(
-                error.code,
-                str(error),
-                kind="invalid_request_error" if is_theirs else "server_error",
-                param=param,
-                event_id=event_id,
-            )
+        out = self._translator.error(
+            error.code,
+            str(error),
+            kind="invalid_request_error" if is_theirs else "server_error",
+            param=param,
+            event_id=event_id,
         )
+        if aside is None:
+            await self._send(out, is_for_all=False)
+        else:
+            aside.put(to_text(out))
 
-    async def _send(self, out: Json) -> None:
+    async def _send(self, out: Json, *, is_for_all: bool = True) -> None:
         """A client that cannot be reached ends the session; nothing more is sent to it then."""
+        for aside in self.asides if is_for_all else ():
+            aside.put(to_text(out))
         if self._end in (End.CLIENT, End.LAGGING):
             return
+        text = self._translator.to_text(out)
+        if text is None:
+            return
         try:
-            await self._send_text(to_text(out))
+            await self._send_text(text)
         except ClientGone:
             self.close(End.CLIENT)
         except ClientLagging:

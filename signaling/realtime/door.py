@@ -1,16 +1,25 @@
 """What the Realtime door is made of and what it answers over HTTP."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from http import HTTPStatus
 
 from aiohttp import web as aioweb
+from msgspec.json import encode
 
+from core.errors import Forbidden
+from core.ids import new_id
 from core.ports import Metrics
 from media.peer import PeerSettings
 from pipeline.settings import SessionSettings
+from signaling.realtime.aside import serve_aside
+from signaling.realtime.beta import is_beta, secret_request_to_ga, session_to_beta
 from signaling.realtime.calls import Calls
-from signaling.realtime.offer import read_offer, read_sdp, terms_of
+from signaling.realtime.offer import read_offer, read_sdp, read_secret_request, terms_of
 from signaling.realtime.ports import Guard, HomeSource, Sessions
+from signaling.realtime.secrets import SecretAnswer, SecretRequest, Secrets
+from signaling.realtime.session import session_json
+from signaling.realtime.session_object import SessionObject
 from signaling.realtime.ws import serve
 
 
@@ -36,7 +45,10 @@ class RealtimeDoor:
         *,
         home: HomeSource | None = None,
         settings: RealtimeSettings | None = None,
+        secrets: Secrets | None = None,
     ) -> None:
+        """`secrets`: None for a server that mints no ephemeral keys."""
+        self.secrets = secrets
         self._settings = settings = settings or RealtimeSettings()
         self._sessions, self._metrics, self._home = sessions, metrics, home
         self.calls = Calls(
@@ -52,25 +64,45 @@ class RealtimeDoor:
         await self.calls.run()
 
     async def websocket(self, request: aioweb.Request) -> aioweb.StreamResponse:
+        minted = self._minted(request)
+        if (call_id := request.query.get("call_id")) is not None:
+            if minted is not None:
+                raise Forbidden("A client secret opens no call of somebody else.")
+            return await serve_aside(request, self.calls.connection(call_id))
         return await serve(
             request,
             self._sessions,
             self._metrics,
             home=self._home,
             idle_timeout_s=self._settings.idle_timeout_s,
-            fresh=self._settings.fresh,
+            fresh=self._fresh,
+            minted=minted,
         )
+
+    async def client_secret(self, request: aioweb.Request) -> aioweb.Response:
+        """Mint an ephemeral key for one kind of session."""
+        asked = read_secret_request(await request.read())
+        return _json(self._mint(asked))
+
+    async def beta_session(self, request: aioweb.Request) -> aioweb.Response:
+        """The same for clients of the beta, with a flat session."""
+        return await self._mint_flat(request, is_transcription=False)
+
+    async def beta_transcription_session(self, request: aioweb.Request) -> aioweb.Response:
+        return await self._mint_flat(request, is_transcription=True)
 
     async def call(self, request: aioweb.Request) -> aioweb.Response:
         """An offer in, the answer out; the call outlives the request."""
-        offer = await read_offer(request, self._settings.fresh)
-        call_id, answer = await self.calls.start(offer.sdp, offer.terms)
+        offer = await read_offer(request, self._fresh, self._minted(request))
+        terms = replace(offer.terms, is_beta=is_beta(request.headers))
+        call_id, answer = await self.calls.start(offer.sdp, terms)
         return _answered(call_id, answer)
 
     async def legacy_call(self, request: aioweb.Request) -> aioweb.Response:
         """The same for clients of the beta: always raw SDP."""
         sdp = await read_sdp(request)
-        call_id, answer = await self.calls.start(sdp, terms_of(request.query, self._settings.fresh))
+        terms = terms_of(request.query, self._fresh, minted=self._minted(request))
+        call_id, answer = await self.calls.start(sdp, replace(terms, is_beta=True))
         return _answered(call_id, answer)
 
     async def offer_again(self, request: aioweb.Request) -> aioweb.Response:
@@ -81,6 +113,31 @@ class RealtimeDoor:
     async def hang_up(self, request: aioweb.Request) -> aioweb.Response:
         await self.calls.hang_up(request.match_info["call_id"])
         return aioweb.Response(status=HTTPStatus.OK)
+
+    async def _mint_flat(
+        self, request: aioweb.Request, *, is_transcription: bool
+    ) -> aioweb.Response:
+        reshape = partial(secret_request_to_ga, is_transcription=is_transcription)
+        minted = self._mint(read_secret_request(await request.read(), reshape))
+        secret = {"value": minted.value, "expires_at": minted.expires_at}
+        return _json({**session_to_beta(minted.session), "client_secret": secret})
+
+    def _mint(self, asked: SecretRequest) -> SecretAnswer:
+        assert self.secrets is not None
+        terms = terms_of({}, self._fresh, asked.session)
+        value, expires_at = self.secrets.mint(asked)
+        return SecretAnswer(value, expires_at, session_json(terms, new_id("sess")))
+
+    def _minted(self, request: aioweb.Request) -> SessionObject | None:
+        """Raises Unauthorized."""
+        return None if self.secrets is None else self.secrets.session_of(request.headers)
+
+    def _fresh(self, conversation_id: str | None) -> SessionSettings:
+        return self._sessions.remembered(self._settings.fresh, conversation_id)
+
+
+def _json(answer: object) -> aioweb.Response:
+    return aioweb.Response(body=encode(answer), content_type="application/json")
 
 
 def _answered(call_id: str, answer: str) -> aioweb.Response:

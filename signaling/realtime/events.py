@@ -1,20 +1,28 @@
 """What a client may send. A closed union, read with `match`."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 from msgspec import UNSET, Meta, Struct
 
 from signaling.realtime.session_object import (
     Modalities,
-    PcmFormat,
-    Sent,
+    OutputTokens,
     SessionObject,
     VoiceId,
-    WireStruct,
 )
+from signaling.realtime.sound import AudioFormat
+from signaling.realtime.tools import Choice, Tools
+from signaling.realtime.wire import Sent, WireStruct
 
 ItemId = Annotated[str, Meta(min_length=1, max_length=64)]
 "Ids are kept with the conversation: a bound on what a client can make us keep."
+
+
+Metadata: TypeAlias = Annotated[
+    dict[Annotated[str, Meta(max_length=64)], Annotated[str, Meta(max_length=512)]],
+    Meta(max_length=16),
+]
+"The client's notes on a response, bounded as the hosted service bounds them."
 
 
 class ClientEventBase(Struct, frozen=True, forbid_unknown_fields=True, tag_field="type"):
@@ -76,6 +84,12 @@ class NewFunctionOutput(NewItem, frozen=True, kw_only=True, tag="function_call_o
     output: str
 
 
+class NewReference(WireStruct, frozen=True, tag_field="type", tag="item_reference"):
+    """An item that the conversation has, as part of a response's own context."""
+
+    id: ItemId
+
+
 class ItemCreate(ClientEventBase, frozen=True, kw_only=True, tag="conversation.item.create"):
     item: NewMessage | NewFunctionCall | NewFunctionOutput
     previous_item_id: str | None = None
@@ -96,12 +110,15 @@ class ItemTruncate(ClientEventBase, frozen=True, kw_only=True, tag="conversation
 
 
 class ResponseAudioOutput(WireStruct, frozen=True):
-    format: Sent[PcmFormat] = UNSET
+    format: Sent[AudioFormat] = UNSET
     voice: Sent[str | VoiceId] = UNSET
 
 
 class ResponseAudio(WireStruct, frozen=True):
     output: Sent[ResponseAudioOutput] = UNSET
+
+
+InputItem: TypeAlias = NewMessage | NewFunctionCall | NewFunctionOutput | NewReference
 
 
 class ResponseParams(WireStruct, frozen=True):
@@ -111,12 +128,12 @@ class ResponseParams(WireStruct, frozen=True):
     instructions: Sent[str] = UNSET
     audio: Sent[ResponseAudio] = UNSET
     conversation: Sent[Literal["auto", "none"]] = UNSET
-    input: Sent[list[Any]] = UNSET
-    metadata: Sent[dict[str, str]] = UNSET
-    tools: Sent[list[Any]] = UNSET
-    tool_choice: Sent[str | dict[str, Any]] = UNSET
+    input: Sent[Annotated[list[InputItem], Meta(max_length=400)]] = UNSET
+    metadata: Sent[Metadata] = UNSET
+    tools: Sent[Tools] = UNSET
+    tool_choice: Sent[Choice] = UNSET
     prompt: Sent[dict[str, Any]] = UNSET
-    max_output_tokens: Any = UNSET
+    max_output_tokens: Sent[OutputTokens | Literal["inf"]] = UNSET
     parallel_tool_calls: Any = UNSET
     reasoning: Any = UNSET
 

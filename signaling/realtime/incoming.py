@@ -1,6 +1,6 @@
 """One text frame of a client to a client event. Bounded, no state."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, get_args
 
 import msgspec
@@ -30,9 +30,13 @@ class BadEvent(RequestError):
         self.event_id = event_id
 
 
-def decode(text: str) -> ClientEvent:
-    """Raises BadEvent."""
+def decode(
+    text: str, reshape: Callable[[dict[str, Any]], dict[str, Any]] | None = None
+) -> ClientEvent:
+    """`reshape`: from an older shape into ours, before anything is checked. Raises BadEvent."""
     raw = _decoded(text)
+    if reshape is not None:
+        raw = reshape(raw)
     event_id = raw.get("event_id")
     event_id = event_id if isinstance(event_id, str) else None
     name = raw.get("type")

@@ -20,12 +20,16 @@ _ALLOWED = {
 }
 
 
-def new_item(item: NewMessage | NewFunctionCall | NewFunctionOutput) -> Item:
-    """With an id, if the client gave none. Raises RequestError for content we cannot take."""
+def new_item(item: NewMessage | NewFunctionCall | NewFunctionOutput, prefix: str = "item") -> Item:
+    """With an id, if the client gave none. Raises RequestError for content we cannot take, its
+    `param` below `prefix`."""
     item_id = item.id or new_id("item")
     match item:
         case NewMessage(role=role, content=content):
-            parts = tuple(_part(part, role, index) for index, part in enumerate(content))
+            parts = tuple(
+                _part(part, role, f"{prefix}.content[{index}]".lstrip("."))
+                for index, part in enumerate(content)
+            )
             return MessageItem(item_id, role, parts)
         case NewFunctionCall(name=name, arguments=arguments):
             return FunctionCallItem(item_id, item.call_id or new_id("call"), name, arguments)
@@ -33,8 +37,7 @@ def new_item(item: NewMessage | NewFunctionCall | NewFunctionOutput) -> Item:
             return FunctionOutputItem(item_id, call_id, output)
 
 
-def _part(content: Content, role: str, index: int) -> Part:
-    param = f"item.content[{index}]"
+def _part(content: Content, role: str, param: str) -> Part:
     if content.type not in _ALLOWED[role]:
         raise RequestError(
             f"Invalid value for '{param}.type' in a message of the {role}. "

@@ -1,23 +1,31 @@
 """What a request says about the session it wants: query, raw SDP, or a form of SDP and session."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 from aiohttp import web as aioweb
 
-from core.errors import RequestError
+from core.errors import RequestError, TooLarge
+from pipeline.engines import own_model
 from pipeline.settings import DEFAULT, SessionSettings
 from signaling.realtime.fields import checked
-from signaling.realtime.session import Terms, merged, own_model
-from signaling.realtime.session_object import SessionObject, WireStruct
+from signaling.realtime.incoming import MAX_CONTROL_EVENT_BYTES
+from signaling.realtime.secrets import SecretRequest, check_conversation
+from signaling.realtime.session import Terms, conversation_of, merged
+from signaling.realtime.session_object import SessionObject
+from signaling.realtime.wire import WireStruct
 
 SDP = "application/sdp"
 FORM = "multipart/form-data"
 
 MAX_ID_LENGTH = 64
 "Our ids have 29 characters, a client's own 36; the server keeps them."
+
+
+Fresh: TypeAlias = Callable[[str | None], SessionSettings]
+"Conversation id -> what a connection to it begins with."
 
 
 class CallForm(WireStruct, frozen=True):
@@ -37,11 +45,22 @@ class Offer:
     terms: Terms
 
 
-def terms_of(query: Mapping[str, str], fresh: SessionSettings) -> Terms:
-    """`fresh` with `model`, `intent=transcription`, `conversation_id`. Raises RequestError."""
+def terms_of(
+    query: Mapping[str, str],
+    fresh: Fresh,
+    sent: SessionObject | None = None,
+    minted: SessionObject | None = None,
+) -> Terms:
+    """`fresh` with `model`, `intent=transcription`, `conversation_id` of the query, and with the
+    session object that was sent. `minted`: what the request's ephemeral key was made for; its model
+    and conversation stay. Raises RequestError."""
+    if minted is not None:
+        check_conversation(query.get("conversation_id"), conversation_of(minted))
+        fixed = terms_of({**query, **_named(minted)}, fresh, minted)
+        return _within(fixed, merged(fixed, sent)) if sent else fixed
     if "call_id" in query:
         raise RequestError(
-            "A second connection to a call is not supported: its events run on its data channel.",
+            "An offer begins a call of its own; a WebSocket may follow one by its id.",
             code="unsupported_parameter",
             param="call_id",
         )
@@ -53,22 +72,36 @@ def terms_of(query: Mapping[str, str], fresh: SessionSettings) -> Terms:
             param="conversation_id",
         )
     settings = replace(
-        fresh,
+        fresh((conversation_of(sent) if sent else None) or conversation_id),
         llm=own_model(query.get("model") or DEFAULT),
         answers=query.get("intent") != "transcription",
     )
-    return Terms(
+    terms = Terms(
         settings,
         conversation_id=conversation_id,
         knows_conversations=conversation_id is not None,
     )
+    return merged(terms, sent) if sent else terms
 
 
-async def read_offer(request: aioweb.Request, fresh: SessionSettings) -> Offer:
+def _named(minted: SessionObject) -> dict[str, str]:
+    """What a query would say of it."""
+    conversation_id = conversation_of(minted)
+    return {} if conversation_id is None else {"conversation_id": conversation_id}
+
+
+def _within(fixed: Terms, wished: Terms) -> Terms:
+    settings = replace(wished.settings, llm=fixed.settings.llm)
+    check_conversation(wished.conversation_id, fixed.conversation_id)
+    return replace(wished, settings=settings)
+
+
+async def read_offer(
+    request: aioweb.Request, fresh: Fresh, minted: SessionObject | None = None
+) -> Offer:
     """Raises RequestError for another body than SDP or the form of `sdp` and `session`."""
-    terms = terms_of(request.query, fresh)
     if request.content_type == SDP:
-        return Offer(await read_sdp(request), terms)
+        return Offer(await read_sdp(request), terms_of(request.query, fresh, minted=minted))
     if request.content_type != FORM:
         raise RequestError(
             f"The body must be {SDP}, or {FORM} with the parts sdp and session.",
@@ -79,10 +112,20 @@ async def read_offer(request: aioweb.Request, fresh: SessionSettings) -> Offer:
         raise RequestError(
             "Missing required parameter: 'sdp'.", code="missing_required_parameter", param="sdp"
         )
+    sent = None
     if "session" in form:
-        sent = checked({"session": _json(form["session"])}, _SessionPart).session
-        terms = merged(terms, sent)
-    return Offer(_sdp(form["sdp"]), terms)
+        sent = checked({"session": _json(form["session"], "session")}, _SessionPart).session
+    return Offer(_sdp(form["sdp"]), terms_of(request.query, fresh, sent, minted))
+
+
+def read_secret_request(
+    body: bytes, reshape: Callable[[Any], Any] = lambda raw: raw
+) -> SecretRequest:
+    """No body asks for a session as it is by default; `reshape`: from an older shape. Raises
+    RequestError."""
+    if len(body) > MAX_CONTROL_EVENT_BYTES:
+        raise TooLarge(f"The body has {len(body)} bytes; the limit is {MAX_CONTROL_EVENT_BYTES}.")
+    return checked(reshape(_json(body) if body.strip() else {}), SecretRequest)
 
 
 async def read_sdp(request: aioweb.Request) -> str:
@@ -114,10 +157,10 @@ def _sdp(data: bytes) -> str:
         raise RequestError("This is not SDP: it is not UTF-8.", code="invalid_sdp") from None
 
 
-def _json(data: bytes) -> Any:
+def _json(data: bytes, param: str | None = None) -> Any:
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        raise RequestError(
-            "The session is not valid JSON.", code="invalid_json", param="session"
-        ) from None
+        what = param or "body"
+        message = f"The {what} is not valid JSON."
+        raise RequestError(message, code="invalid_json", param=param) from None

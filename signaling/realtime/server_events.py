@@ -1,23 +1,17 @@
 """Server events as JSON objects, with exactly the fields of the GA shapes. No state, no ids."""
 
-from base64 import b64encode
-from collections.abc import Iterator
 from typing import Any, assert_never
 
 from msgspec.json import encode
 
-from core.audio import Pcm
 from core.events import Modality, ResponseCreated, ResponseDone, Transcribed, TurnTraced
 from core.items import AudioPart, FunctionCallItem, FunctionOutputItem, Item, MessageItem, Part
-from signaling.realtime.session import output_json
+from signaling.realtime.answering import UNLIMITED
+from signaling.realtime.session import Terms, output_json
 
 Json = dict[str, Any]
 
 TRANSCRIPTION = "conversation.item.input_audio_transcription"
-
-MAX_DELTA_SAMPLES = 12_000
-"""Audio per `response.output_audio.delta`: 0.5 s at 24 kHz, 32 kB as base64. Clients can start on
-it at once, and it stays below the 64 KiB that some of them take as the limit of a message."""
 
 
 def event(kind: str, /, **fields: Any) -> Json:
@@ -70,27 +64,22 @@ def part_json(modality: Modality, text: str) -> Json:
     return {"type": "text", "text": text}
 
 
-def audio_deltas(pcm: Pcm) -> Iterator[str]:
-    """Base64 of s16le, in pieces of at most MAX_DELTA_SAMPLES."""
-    for start in range(0, len(pcm), MAX_DELTA_SAMPLES):
-        yield b64encode(pcm[start : start + MAX_DELTA_SAMPLES].astype("<i2").tobytes()).decode()
-
-
 def response_json(
-    happened: ResponseCreated | ResponseDone, conversation_id: str, voice: str
+    happened: ResponseCreated | ResponseDone, conversation_id: str, session: Terms
 ) -> Json:
+    terms = happened.terms
     response: Json = {
         "id": happened.response_id,
         "object": "realtime.response",
         "status": "in_progress",
         "status_details": None,
         "output": [],
-        "conversation_id": conversation_id,
+        "conversation_id": conversation_id if terms.in_conversation else None,
         "output_modalities": [happened.modality],
-        "max_output_tokens": "inf",
-        "audio": {"output": output_json(voice)},
+        "max_output_tokens": terms.max_output_tokens or UNLIMITED,
+        "audio": {"output": output_json(session, terms.voice)},
         "usage": None,
-        "metadata": None,
+        "metadata": None if terms.metadata is None else dict(terms.metadata),
     }
     if isinstance(happened, ResponseDone):
         response["status"] = happened.status
@@ -108,6 +97,8 @@ def transcribed(happened: Transcribed) -> list[Json]:
         transcript=happened.transcript,
         usage={"type": "duration", "seconds": happened.audio_s},
     )
+    if happened.logprobs is not None:
+        completed["logprobs"] = [_logprob(data, value) for data, value in happened.logprobs]
     if not happened.transcript:
         return [completed]
     return [event(f"{TRANSCRIPTION}.delta", **ids, delta=happened.transcript), completed]
@@ -130,10 +121,20 @@ def turn_json(traced: TurnTraced) -> Json:
         "status": traced.status,
         "response_latency_ms": traced.response_latency_ms,
         "stages": [
-            {"stage": span.stage, "start_ms": span.start_ms, "end_ms": span.end_ms}
+            {
+                "stage": span.stage,
+                "start_ms": span.start_ms,
+                "end_ms": span.end_ms,
+                "is_speculative": span.is_speculative,
+            }
             for span in traced.stages
         ],
+        "marks": dict(traced.marks),
     }
+
+
+def _logprob(data: bytes, value: float) -> Json:
+    return {"token": data.decode(errors="replace"), "bytes": list(data), "logprob": value}
 
 
 def _status_details(done: ResponseDone) -> Json | None:

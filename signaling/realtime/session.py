@@ -1,43 +1,49 @@
-"""The session object and our settings, both ways; and one answer's `response.create`."""
+"""The session object and our settings, both ways."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
-from msgspec import UNSET, UnsetType
+from msgspec import UnsetType
 
 from core.errors import Conflict, RequestError
-from pipeline.settings import DEFAULT, ResponseRequest, SessionSettings, TurnDetection
-from signaling.realtime.events import ResponseParams
+from pipeline.engines import own_model
+from pipeline.settings import DEFAULT, SessionSettings, TurnDetection
+from signaling.realtime.answering import (
+    UNLIMITED,
+    extension_json,
+    output_limit,
+    with_extension,
+)
+from signaling.realtime.recognition import (
+    decoding_json,
+    transcription_json,
+    with_decoding,
+    with_transcription,
+)
 from signaling.realtime.session_object import (
+    LOGPROBS,
     Audio,
     AudioInput,
     AudioOutput,
     InputOnly,
     RealtimeSession,
     SemanticVad,
-    Sent,
     ServerVad,
     SessionObject,
     Transcription,
     VoiceId,
 )
-
-T = TypeVar("T")
-
-WIRE_RATE_HZ = 24_000
-"PCM of the Realtime API is 24 kHz in both directions; clients hard-code it."
+from signaling.realtime.sound import PCM, FormatName, format_json, name_of
+from signaling.realtime.tools import choice_json, own_choice, own_tools, tools_json
+from signaling.realtime.wire import Sent, kept, sent_object
 
 HOSTED_VOICES = frozenset(
     ("alloy", "ash", "ballad", "cedar", "coral", "echo", "marin", "sage", "shimmer", "verse")
 )
 "Stock clients send one of these by default; they mean our default voice."
 
-HOSTED_MODELS = ("gpt-", "whisper-1")
-"How the hosted service's model names begin; stock clients cannot do without one."
-
 _FRESH = SessionSettings()
-_WIRE_FORMAT: Mapping[str, Any] = {"type": "audio/pcm", "rate": WIRE_RATE_HZ}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +55,12 @@ class Terms:
     "Events and fields that only those get who ask."
     conversation_id: str | None = None
     "The conversation to go on with; None: a new one."
+    heard_as: FormatName = PCM
+    spoken_as: FormatName = PCM
+    is_beta: bool = False
+    "The client speaks the beta shape."
     knows_conversations: bool = False
     "The client sent the field `earshot`, so it is shown it."
-
-
-def own_model(name: str) -> str:
-    """Our name for a model; those of the hosted service mean `default`."""
-    return DEFAULT if name.startswith(HOSTED_MODELS) else name
 
 
 def own_voice(voice: str | VoiceId) -> str:
@@ -63,16 +68,27 @@ def own_voice(voice: str | VoiceId) -> str:
     return DEFAULT if name in HOSTED_VOICES else name
 
 
+def conversation_of(sent: SessionObject) -> str | None:
+    """The conversation that a session object asks for."""
+    extension = sent_object(sent.earshot)
+    return sent_object(extension.conversation_id) if extension else None
+
+
 def merged(terms: Terms, sent: SessionObject) -> Terms:
     """The terms with what was sent. Raises RequestError for what we cannot do."""
     settings = replace(terms.settings, answers=isinstance(sent, RealtimeSession))
     if isinstance(sent, RealtimeSession):
-        _refuse_unsupported("session", sent)
+        if sent_object(sent.prompt):
+            raise RequestError(
+                "'session.prompt' is not supported here: leave it out.",
+                code="unsupported_parameter",
+                param="session.prompt",
+            )
         settings = _with_answering(settings, sent)
     audio = sent.audio
     if isinstance(audio, Audio | InputOnly) and isinstance(audio.input, AudioInput):
         settings = _with_input(settings, audio.input)
-    return _with_extension(replace(terms, settings=settings), sent)
+    return _with_extension(_with_formats(replace(terms, settings=settings), audio), sent)
 
 
 def check_unchanged(old: Terms, new: Terms) -> None:
@@ -91,28 +107,16 @@ def check_unchanged(old: Terms, new: Terms) -> None:
         )
 
 
-def response_request(params: ResponseParams | None) -> ResponseRequest:
-    """Raises RequestError for what we cannot do."""
-    if params is None:
-        return ResponseRequest()
-    _refuse_unsupported("response", params)
-    modalities, audio = _object(params.output_modalities), _object(params.audio)
-    output = _object(audio.output) if audio else None
-    voice = output.voice if output else None
-    return ResponseRequest(
-        modality=modalities[0] if modalities else None,
-        instructions=_object(params.instructions),
-        voice=own_voice(voice) if isinstance(voice, str | VoiceId) else None,
-    )
-
-
 def session_json(terms: Terms, session_id: str) -> dict[str, Any]:
     """The full object, as it is in effect."""
     settings = terms.settings
     common: dict[str, Any] = {"id": session_id, "include": sorted(terms.include) or None}
     if terms.knows_conversations:
         common["earshot"] = {"conversation_id": terms.conversation_id}
-    heard = _input_json(settings)
+        common["earshot"] |= extension_json(settings)
+        if decoding := decoding_json(settings):
+            common["earshot"]["transcription"] = decoding
+    heard = _input_json(terms)
     if not settings.answers:
         return {
             "type": "transcription",
@@ -126,40 +130,47 @@ def session_json(terms: Terms, session_id: str) -> dict[str, Any]:
         "model": settings.llm,
         "instructions": settings.instructions,
         "output_modalities": [settings.modality],
-        "audio": {"input": heard, "output": output_json(settings.voice, settings.speed)},
-        "tools": [],
-        "tool_choice": "auto",
-        "max_output_tokens": "inf",
+        "audio": {"input": heard, "output": output_json(terms, speed=settings.speed)},
+        "tools": tools_json(settings.client_tools),
+        "tool_choice": choice_json(settings.tool_choice),
+        "max_output_tokens": settings.max_output_tokens or UNLIMITED,
         **common,
     }
 
 
-def output_json(voice: str, speed: float | None = None) -> dict[str, Any]:
-    out: dict[str, Any] = {"format": dict(_WIRE_FORMAT), "voice": voice}
+def output_json(
+    terms: Terms, voice: str | None = None, speed: float | None = None
+) -> dict[str, Any]:
+    """`voice`: None for the session's."""
+    name = voice or terms.settings.voice
+    out: dict[str, Any] = {"format": format_json(terms.spoken_as), "voice": name}
     return out if speed is None else {**out, "speed": speed}
 
 
-def _kept(sent: Sent[T], current: T, cleared: T) -> T:
-    """The value in effect: not sent keeps the current one, null takes it back."""
-    if isinstance(sent, UnsetType):
-        return current
-    return cleared if sent is None else sent
-
-
-def _object(sent: Sent[T]) -> T | None:
-    return None if isinstance(sent, UnsetType) else sent
-
-
 def _with_answering(settings: SessionSettings, sent: RealtimeSession) -> SessionSettings:
-    modalities = _kept(sent.output_modalities, [settings.modality], [_FRESH.modality])
+    modalities = kept(sent.output_modalities, [settings.modality], [_FRESH.modality])
+    tools = own_tools(sent.tools, "session")
     changed = replace(
         settings,
-        llm=own_model(_kept(sent.model, settings.llm, _FRESH.llm)),
-        instructions=_kept(sent.instructions, settings.instructions, _FRESH.instructions),
+        llm=own_model(kept(sent.model, settings.llm, _FRESH.llm)),
+        instructions=kept(sent.instructions, settings.instructions, _FRESH.instructions),
         modality=modalities[0],
+        max_output_tokens=output_limit(settings, sent),
+        client_tools=settings.client_tools if tools is None else tools,
+        tool_choice=own_choice(sent.tool_choice, "session") or settings.tool_choice,
     )
-    output = _object(audio.output) if (audio := _object(sent.audio)) else None
+    output = sent_object(audio.output) if (audio := sent_object(sent.audio)) else None
     return _with_output(changed, output) if output else changed
+
+
+def _with_formats(terms: Terms, audio: Sent[Audio | InputOnly]) -> Terms:
+    heard = sent_object(audio.input) if isinstance(audio, Audio | InputOnly) else None
+    spoken = sent_object(audio.output) if isinstance(audio, Audio) else None
+    if heard and not isinstance(heard.format, UnsetType):
+        terms = replace(terms, heard_as=name_of(heard.format))
+    if spoken and not isinstance(spoken.format, UnsetType):
+        terms = replace(terms, spoken_as=name_of(spoken.format))
+    return terms
 
 
 def _with_output(settings: SessionSettings, sent: AudioOutput) -> SessionSettings:
@@ -167,7 +178,7 @@ def _with_output(settings: SessionSettings, sent: AudioOutput) -> SessionSetting
     return replace(
         settings,
         voice=settings.voice if isinstance(voice, UnsetType) else own_voice(voice),
-        speed=_kept(sent.speed, settings.speed, _FRESH.speed),
+        speed=kept(sent.speed, settings.speed, _FRESH.speed),
     )
 
 
@@ -175,22 +186,13 @@ def _with_input(settings: SessionSettings, sent: AudioInput) -> SessionSettings:
     if sent.transcription is None:
         settings = replace(settings, transcribes=False)
     elif isinstance(sent.transcription, Transcription):
-        settings = _with_transcription(settings, sent.transcription)
+        asr = own_model(kept(sent.transcription.model, settings.asr, _FRESH.asr))
+        settings = with_transcription(settings, sent.transcription, asr)
     if isinstance(sent.turn_detection, UnsetType):
         return settings
     detection = sent.turn_detection
     now = None if detection is None else _turn_detection(settings.turn_detection, detection)
     return replace(settings, turn_detection=now)
-
-
-def _with_transcription(settings: SessionSettings, sent: Transcription) -> SessionSettings:
-    return replace(
-        settings,
-        transcribes=True,
-        asr=own_model(_kept(sent.model, settings.asr, _FRESH.asr)),
-        language=_kept(sent.language, settings.language, _FRESH.language),
-        prompt=_kept(sent.prompt, settings.prompt, _FRESH.prompt),
-    )
 
 
 def _turn_detection(now: TurnDetection | None, sent: ServerVad | SemanticVad) -> TurnDetection:
@@ -202,59 +204,42 @@ def _turn_detection(now: TurnDetection | None, sent: ServerVad | SemanticVad) ->
     now = now if now and now.kind == kind else fresh
     both = replace(
         now,
-        create_response=_kept(sent.create_response, now.create_response, fresh.create_response),
-        interrupt_response=_kept(
+        create_response=kept(sent.create_response, now.create_response, fresh.create_response),
+        interrupt_response=kept(
             sent.interrupt_response, now.interrupt_response, fresh.interrupt_response
         ),
     )
     if isinstance(sent, SemanticVad):
-        return replace(both, eagerness=_kept(sent.eagerness, now.eagerness, fresh.eagerness))
+        return replace(both, eagerness=kept(sent.eagerness, now.eagerness, fresh.eagerness))
     return replace(
         both,
-        threshold=_kept(sent.threshold, now.threshold, fresh.threshold),
-        prefix_padding_ms=_kept(
+        threshold=kept(sent.threshold, now.threshold, fresh.threshold),
+        prefix_padding_ms=kept(
             sent.prefix_padding_ms, now.prefix_padding_ms, fresh.prefix_padding_ms
         ),
-        silence_ms=_kept(sent.silence_duration_ms, now.silence_ms, fresh.silence_ms),
+        silence_ms=kept(sent.silence_duration_ms, now.silence_ms, fresh.silence_ms),
+        idle_timeout_ms=kept(sent.idle_timeout_ms, now.idle_timeout_ms, fresh.idle_timeout_ms),
     )
 
 
 def _with_extension(terms: Terms, sent: SessionObject) -> Terms:
-    include: Sequence[str] = _kept(sent.include, sorted(terms.include), [])
-    terms = replace(terms, include=frozenset(include))
+    include: Sequence[str] = kept(sent.include, sorted(terms.include), [])
+    settings = replace(terms.settings, logprobs=LOGPROBS in include)
+    if extension := sent_object(sent.earshot):
+        settings = with_extension(with_decoding(settings, extension.transcription), extension)
+    terms = replace(terms, settings=settings, include=frozenset(include))
     if isinstance(sent.earshot, UnsetType):
         return terms
-    wanted = _object(sent.earshot.conversation_id) if sent.earshot else None
-    conversation_id = wanted or terms.conversation_id
+    conversation_id = conversation_of(sent) or terms.conversation_id
     return replace(terms, conversation_id=conversation_id, knows_conversations=True)
 
 
-def _refuse_unsupported(prefix: str, sent: RealtimeSession | ResponseParams) -> None:
-    """Leaving these out silently would change the answers. Raises RequestError."""
-    wishes: dict[str, Any] = {"tools": sent.tools, "prompt": sent.prompt}
-    if _object(sent.tool_choice) not in (None, "auto", "none"):
-        wishes["tool_choice"] = sent.tool_choice
-    if isinstance(sent, ResponseParams):
-        wishes |= {"input": sent.input, "metadata": sent.metadata}
-        if sent.conversation == "none":
-            wishes["conversation"] = sent.conversation
-    for name, wish in wishes.items():
-        if wish and wish is not UNSET:
-            raise RequestError(
-                f"'{prefix}.{name}' is not supported here: leave it out.",
-                code="unsupported_parameter",
-                param=f"{prefix}.{name}",
-            )
-
-
-def _input_json(settings: SessionSettings) -> dict[str, Any]:
-    transcription: dict[str, Any] = {"model": settings.asr, "language": settings.language}
-    if settings.prompt:
-        transcription["prompt"] = settings.prompt
+def _input_json(terms: Terms) -> dict[str, Any]:
+    settings = terms.settings
     return {
-        "format": dict(_WIRE_FORMAT),
+        "format": format_json(terms.heard_as),
         "noise_reduction": None,
-        "transcription": transcription if settings.transcribes else None,
+        "transcription": transcription_json(settings) if settings.transcribes else None,
         "turn_detection": _turn_detection_json(settings.turn_detection),
     }
 
@@ -274,5 +259,5 @@ def _turn_detection_json(detection: TurnDetection | None) -> dict[str, Any] | No
         "threshold": detection.threshold,
         "prefix_padding_ms": detection.prefix_padding_ms,
         "silence_duration_ms": detection.silence_ms,
-        "idle_timeout_ms": None,
+        "idle_timeout_ms": detection.idle_timeout_ms,
     }

@@ -4,13 +4,16 @@ A field that the hosted service knows and we have no use for is accepted: `sessi
 what is in effect. What would change the answers if it were left out is refused (see `session`).
 """
 
-from typing import Annotated, Any, Literal, TypeAlias, TypeVar
+from typing import Annotated, Any, Literal
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Meta
 
-T = TypeVar("T")
-Sent: TypeAlias = T | UnsetType | None
-"UNSET: the client did not send this key."
+from engines.base import Padding, Task
+from media.echo_mode import EchoMode
+from pipeline.wishes import MAX_BEAM_SIZE, MAX_PROMPT_CHARS
+from signaling.realtime.sound import AudioFormat
+from signaling.realtime.tools import Choice, Tools
+from signaling.realtime.wire import Sent, WireStruct
 
 Include = Literal[
     "earshot.hypothesis",
@@ -19,31 +22,32 @@ Include = Literal[
     "item.input_audio_transcription.logprobs",
 ]
 
+LOGPROBS = "item.input_audio_transcription.logprobs"
+
 MAX_PREFIX_PADDING_MS = 2000
 "Audio kept before speech costs memory in every silent session."
 
 MAX_SILENCE_MS = 10_000
 "A longer pause is no pause: turn detection off says the same."
 
+MAX_OUTPUT_TOKENS = 4096
+"As the hosted service; `inf` is as many as the model gives."
+
+OutputTokens = Annotated[int, Meta(ge=1, le=MAX_OUTPUT_TOKENS)]
 Modalities = Annotated[list[Literal["text", "audio"]], Meta(min_length=1, max_length=1)]
 Milliseconds = Annotated[int, Meta(ge=0)]
-
-
-class WireStruct(Struct, frozen=True, forbid_unknown_fields=True):
-    """A JSON object in which every key must be known."""
-
-
-class PcmFormat(WireStruct, frozen=True):
-    type: Literal["audio/pcm"]
-    rate: Literal[24000] = 24000
+Language = Annotated[str, Meta(min_length=1, max_length=16)]
+Keyword = Annotated[str, Meta(min_length=1, max_length=100)]
+ToolName = Annotated[str, Meta(min_length=1, max_length=128)]
+Probability = Annotated[float, Meta(ge=0, le=1)]
 
 
 class Transcription(WireStruct, frozen=True):
     model: Sent[str] = UNSET
     language: Sent[str] = UNSET
-    prompt: Sent[str] = UNSET
-    languages: Any = UNSET
-    keywords: Any = UNSET
+    prompt: Sent[Annotated[str, Meta(max_length=MAX_PROMPT_CHARS)]] = UNSET
+    languages: Sent[Annotated[list[Language], Meta(max_length=100)]] = UNSET
+    keywords: Sent[Annotated[list[Keyword], Meta(max_length=100)]] = UNSET
     delay: Any = UNSET
 
 
@@ -53,7 +57,7 @@ class ServerVad(WireStruct, frozen=True, tag="server_vad", tag_field="type"):
     silence_duration_ms: Sent[Annotated[int, Meta(ge=0, le=MAX_SILENCE_MS)]] = UNSET
     create_response: Sent[bool] = UNSET
     interrupt_response: Sent[bool] = UNSET
-    idle_timeout_ms: Any = UNSET
+    idle_timeout_ms: Sent[Annotated[int, Meta(ge=5000, le=30_000)]] = UNSET
 
 
 class SemanticVad(WireStruct, frozen=True, tag="semantic_vad", tag_field="type"):
@@ -63,7 +67,7 @@ class SemanticVad(WireStruct, frozen=True, tag="semantic_vad", tag_field="type")
 
 
 class AudioInput(WireStruct, frozen=True):
-    format: Sent[PcmFormat] = UNSET
+    format: Sent[AudioFormat] = UNSET
     noise_reduction: Any = UNSET
     transcription: Sent[Transcription] = UNSET
     turn_detection: Sent[ServerVad | SemanticVad] = UNSET
@@ -74,7 +78,7 @@ class VoiceId(WireStruct, frozen=True):
 
 
 class AudioOutput(WireStruct, frozen=True):
-    format: Sent[PcmFormat] = UNSET
+    format: Sent[AudioFormat] = UNSET
     voice: Sent[str | VoiceId] = UNSET
     speed: Sent[Annotated[float, Meta(ge=0.25, le=1.5)]] = UNSET
 
@@ -88,8 +92,24 @@ class InputOnly(WireStruct, frozen=True):
     input: Sent[AudioInput] = UNSET
 
 
+class Decoding(WireStruct, frozen=True):
+    """What the hosted service has no field for; see `engines.base.AsrOptions`."""
+
+    task: Sent[Task] = UNSET
+    prefix: Sent[Annotated[str, Meta(max_length=MAX_PROMPT_CHARS)]] = UNSET
+    beam_size: Sent[Annotated[int, Meta(ge=1, le=MAX_BEAM_SIZE)]] = UNSET
+    temperature: Sent[Probability] = UNSET
+    padding: Sent[Padding] = UNSET
+    no_speech_threshold: Sent[Probability] = UNSET
+
+
 class Extension(WireStruct, frozen=True):
     conversation_id: Sent[Annotated[str, Meta(min_length=1, max_length=64)]] = UNSET
+    transcription: Sent[Decoding] = UNSET
+    barge_in: Sent[Literal["on", "patient"]] = UNSET
+    echo: Sent[EchoMode] = UNSET
+    temperature: Sent[Annotated[float, Meta(ge=0, le=2)]] = UNSET
+    tools: Sent[Annotated[list[ToolName], Meta(max_length=128)]] = UNSET
 
 
 class RealtimeSession(WireStruct, frozen=True, tag="realtime", tag_field="type"):
@@ -101,10 +121,10 @@ class RealtimeSession(WireStruct, frozen=True, tag="realtime", tag_field="type")
     audio: Sent[Audio] = UNSET
     include: Sent[list[Include]] = UNSET
     earshot: Sent[Extension] = UNSET
-    tools: Sent[list[dict[str, Any]]] = UNSET
-    tool_choice: Sent[str | dict[str, Any]] = UNSET
+    tools: Sent[Tools] = UNSET
+    tool_choice: Sent[Choice] = UNSET
     prompt: Sent[dict[str, Any]] = UNSET
-    max_output_tokens: Any = UNSET
+    max_output_tokens: Sent[OutputTokens | Literal["inf"]] = UNSET
     parallel_tool_calls: Any = UNSET
     reasoning: Any = UNSET
     tracing: Any = UNSET

@@ -9,7 +9,9 @@ from core.events import (
     InputCleared,
     InputCommitted,
     ItemAdded,
+    ItemDeleted,
     ItemDone,
+    ItemRetrieved,
     ItemTruncated,
     OutputAudio,
     OutputItemAdded,
@@ -24,27 +26,30 @@ from core.events import (
     SpeechDiscarded,
     SpeechStarted,
     SpeechStopped,
+    TimeoutTriggered,
     Transcribed,
     TranscriptionFailed,
     TurnTraced,
 )
 from core.items import FunctionCallItem, MessageItem
+from signaling.realtime.beta import to_beta, to_ga
 from signaling.realtime.events import ClientEvent
 from signaling.realtime.incoming import decode
 from signaling.realtime.server_events import (
     TRANSCRIPTION,
     Json,
     arguments_done,
-    audio_deltas,
     error_event,
     event,
     item_json,
     part_json,
     response_json,
+    to_text,
     transcribed,
     turn_json,
 )
 from signaling.realtime.session import Terms, session_json
+from signaling.realtime.sound import Spoken
 
 Transport = Literal["webrtc", "websocket"]
 
@@ -60,11 +65,14 @@ class Translator:
         self._transport = transport
         self._sent = 0
         self._modality = terms.settings.modality
+        self._in_conversation = True
+        "Of the response that is being given."
         self._speech_start_ms: int | None = None
+        self._spoken = Spoken()
 
     def receive(self, text: str) -> ClientEvent:
         """One text frame as an event. Raises BadEvent."""
-        return decode(text)
+        return decode(text, to_ga if self.terms.is_beta else None)
 
     def created(self) -> Json:
         return self._numbered(event("session.created", session=self._session()))
@@ -91,6 +99,11 @@ class Translator:
         """The server events for one session event, in the order to send them."""
         return [self._numbered(out) for out in self._translated(happened)]
 
+    def to_text(self, out: Json) -> str | None:
+        """An event as this client reads it; None: it knows no such event."""
+        shown = to_beta(out) if self.terms.is_beta else out
+        return None if shown is None else to_text(shown)
+
     def _numbered(self, out: Json) -> Json:
         self._sent += 1
         return {"type": out["type"], "event_id": f"evt_{self._sent}", **out}
@@ -104,25 +117,15 @@ class Translator:
                 SpeechStarted()
                 | SpeechStopped()
                 | SpeechDiscarded()
+                | TimeoutTriggered()
                 | InputCommitted()
                 | InputCleared()
             ):
                 return self._input(happened)
             case HypothesisChanged() | Transcribed() | TranscriptionFailed():
                 return self._transcription(happened)
-            case ItemAdded(item, previous):
-                return [_item("conversation.item.added", item_json(item), previous)]
-            case ItemDone(item, previous):
-                return [_item("conversation.item.done", item_json(item), previous)]
-            case ItemTruncated(item_id, audio_end_ms):
-                return [
-                    event(
-                        "conversation.item.truncated",
-                        item_id=item_id,
-                        content_index=0,
-                        audio_end_ms=audio_end_ms,
-                    )
-                ]
+            case ItemAdded() | ItemDone() | ItemTruncated() | ItemDeleted() | ItemRetrieved():
+                return [_of_conversation(happened)]
             case ResponseCreated() | ResponseDone():
                 return [self._response(happened)]
             case OutputItemAdded() | OutputItemDone():
@@ -141,7 +144,12 @@ class Translator:
 
     def _input(
         self,
-        happened: SpeechStarted | SpeechStopped | SpeechDiscarded | InputCommitted | InputCleared,
+        happened: SpeechStarted
+        | SpeechStopped
+        | SpeechDiscarded
+        | TimeoutTriggered
+        | InputCommitted
+        | InputCleared,
     ) -> list[Json]:
         match happened:
             case SpeechStarted(item_id, start_ms):
@@ -155,6 +163,10 @@ class Translator:
                 if end_ms_or_none is None:
                     return []
                 return [_speech("stopped", item_id=item_id, audio_end_ms=end_ms_or_none)]
+            case TimeoutTriggered(item_id, start_ms, end_ms):
+                span: Json = {"audio_start_ms": start_ms, "audio_end_ms": end_ms}
+                name = "input_audio_buffer.timeout_triggered"
+                return [event(name, item_id=item_id, **span)]
             case InputCommitted(item_id, previous):
                 name = "input_audio_buffer.committed"
                 return [event(name, item_id=item_id, previous_item_id=previous)]
@@ -193,7 +205,8 @@ class Translator:
 
     def _response(self, happened: ResponseCreated | ResponseDone) -> Json:
         self._modality = happened.modality
-        response = response_json(happened, self._conversation_id, self.terms.settings.voice)
+        self._in_conversation = happened.terms.in_conversation
+        response = response_json(happened, self._conversation_id, self.terms)
         is_done = isinstance(happened, ResponseDone)
         return event("response.done" if is_done else "response.created", response=response)
 
@@ -206,27 +219,32 @@ class Translator:
             "output_index": happened.output_index,
         }
         whole = event(f"response.output_item.{stage}", **ids, item=out)
-        listed = _item(f"conversation.item.{stage}", out, happened.previous_item_id)
+        listed: list[Json] = []
+        if self._in_conversation:
+            listed = [_item(f"conversation.item.{stage}", out, happened.previous_item_id)]
         ids["item_id"] = happened.item.id
         match happened.item:
             case MessageItem(text=text) if isinstance(happened, OutputItemDone):
-                return [*self._content_done(happened, ids, text), whole, listed]
+                return [*self._content_done(happened, ids, text), whole, *listed]
             case MessageItem():
                 part = part_json(self._modality, "")
                 opened = event("response.content_part.added", **ids, content_index=0, part=part)
-                return [whole, listed, opened]
+                return [whole, *listed, opened]
             case FunctionCallItem() as call if is_done:
-                return [*arguments_done(call, ids), whole, listed]
+                return [*arguments_done(call, ids), whole, *listed]
             case _:
-                return [whole, listed]
+                return [whole, *listed]
 
     def _content_done(self, done: OutputItemDone, ids: Json, text: str) -> list[Json]:
         ids = {**ids, "content_index": 0}
         closed = event("response.content_part.done", **ids, part=part_json(self._modality, text))
         if self._modality == "text":
             return [event("response.output_text.done", **ids, text=text), closed]
+        pieces = self._spoken.finish(done.item.id)
+        rest = [event("response.output_audio.delta", **ids, delta=piece) for piece in pieces]
         sound = [event("response.output_audio.done", **ids)] if done.has_audio else []
         return [
+            *rest,
             *sound,
             event("response.output_audio_transcript.done", **ids, transcript=text),
             closed,
@@ -242,10 +260,8 @@ class Translator:
         if isinstance(happened, OutputAudio):
             if self._transport == "webrtc":  # there it is on the media track
                 return []
-            return [
-                event("response.output_audio.delta", **ids, delta=delta)
-                for delta in audio_deltas(happened.pcm)
-            ]
+            pieces = self._spoken.push(happened.item_id, happened.pcm, self.terms.spoken_as)
+            return [event("response.output_audio.delta", **ids, delta=piece) for piece in pieces]
         kind = "text" if happened.modality == "text" else "audio_transcript"
         return [event(f"response.output_{kind}.delta", **ids, delta=happened.delta)]
 
@@ -262,6 +278,25 @@ class Translator:
             case _:
                 assert_never(happened)
         return [event(f"output_audio_buffer.{stage}", response_id=happened.response_id)]
+
+
+def _of_conversation(
+    happened: ItemAdded | ItemDone | ItemTruncated | ItemDeleted | ItemRetrieved,
+) -> Json:
+    match happened:
+        case ItemAdded(item, previous):
+            return _item("conversation.item.added", item_json(item), previous)
+        case ItemDone(item, previous):
+            return _item("conversation.item.done", item_json(item), previous)
+        case ItemTruncated(item_id, audio_end_ms):
+            ids: Json = {"item_id": item_id, "content_index": 0}
+            return event("conversation.item.truncated", **ids, audio_end_ms=audio_end_ms)
+        case ItemDeleted(item_id):
+            return event("conversation.item.deleted", item_id=item_id)
+        case ItemRetrieved(item):
+            return event("conversation.item.retrieved", item=item_json(item))
+        case _:
+            assert_never(happened)
 
 
 def _speech(stage: str, **fields: Any) -> Json:

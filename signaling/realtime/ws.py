@@ -3,18 +3,20 @@
 import asyncio
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 
 from aiohttp import WSCloseCode, WSMsgType
 from aiohttp import web as aioweb
 
 from core.errors import RequestError
 from core.ports import Metrics
-from pipeline.settings import SessionSettings
+from signaling.realtime.beta import is_beta
 from signaling.realtime.connection import ClientGone, ClientLagging, Connection, End
 from signaling.realtime.incoming import MAX_EVENT_BYTES
-from signaling.realtime.offer import terms_of
+from signaling.realtime.offer import Fresh, terms_of
 from signaling.realtime.ports import HomeSource, Session, Sessions
 from signaling.realtime.session import Terms
+from signaling.realtime.session_object import SessionObject
 
 logger = logging.getLogger(__name__)
 
@@ -45,10 +47,12 @@ async def serve(
     *,
     home: HomeSource | None,
     idle_timeout_s: float,
-    fresh: SessionSettings,
+    fresh: Fresh,
+    minted: SessionObject | None = None,
 ) -> aioweb.StreamResponse:
     """One client from upgrade to close. Raises RequestError and Overloaded before the upgrade."""
-    terms = terms_of(request.query, fresh)
+    terms = terms_of(request.query, fresh, minted=minted)
+    terms = replace(terms, is_beta=is_beta(request.headers))
     ws = aioweb.WebSocketResponse(
         protocols=(SUBPROTOCOL,),
         heartbeat=HEARTBEAT_S,

@@ -1,0 +1,54 @@
+"""How answers are given, beyond what the hosted service has fields for: both ways."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from msgspec import UnsetType
+
+from pipeline.settings import SessionSettings
+from signaling.realtime.session_object import Extension, RealtimeSession
+from signaling.realtime.wire import kept
+
+_FRESH = SessionSettings()
+
+NAMES: Mapping[str, str] = {
+    "barge_in": "barge_in",
+    "echo": "echo",
+    "temperature": "answer_temperature",
+    "tools": "tools",
+}
+"What the field `earshot` calls a setting, and what the session does."
+
+UNLIMITED = "inf"
+
+
+def with_extension(settings: SessionSettings, sent: Extension) -> SessionSettings:
+    tools = kept(sent.tools, settings.tools, _FRESH.tools)
+    return replace(
+        settings,
+        barge_in=kept(sent.barge_in, settings.barge_in, _FRESH.barge_in),
+        echo=kept(sent.echo, settings.echo, _FRESH.echo),
+        answer_temperature=kept(
+            sent.temperature, settings.answer_temperature, _FRESH.answer_temperature
+        ),
+        tools=None if tools is None else tuple(tools),
+    )
+
+
+def output_limit(settings: SessionSettings, sent: RealtimeSession) -> int | None:
+    """Tokens of one answer; None: no limit."""
+    limit = sent.max_output_tokens
+    if isinstance(limit, UnsetType):
+        return settings.max_output_tokens
+    return limit if isinstance(limit, int) else None
+
+
+def extension_json(settings: SessionSettings) -> dict[str, Any]:
+    """What differs from a fresh session."""
+    shown: dict[str, Any] = {}
+    for name, setting in NAMES.items():
+        value = getattr(settings, setting)
+        if value != getattr(_FRESH, setting):
+            shown[name] = list(value) if isinstance(value, tuple) else value
+    return shown

@@ -1,0 +1,60 @@
+"""One answer as a client asks for it: `response.create`, and what its events repeat."""
+
+from collections.abc import Sequence
+
+from core.errors import RequestError
+from core.items import Item, ItemReference
+from pipeline.settings import ResponseRequest
+from signaling.realtime.events import InputItem, NewReference, ResponseParams
+from signaling.realtime.fields import params_below
+from signaling.realtime.items import new_item
+from signaling.realtime.session import own_voice
+from signaling.realtime.session_object import VoiceId
+from signaling.realtime.sound import PCM, AudioFormat, FormatName, name_of
+from signaling.realtime.tools import own_choice, own_tools
+from signaling.realtime.wire import sent_object
+
+
+def response_request(params: ResponseParams | None, spoken_as: FormatName = PCM) -> ResponseRequest:
+    """`spoken_as`: the session's format. Raises RequestError for what we cannot do."""
+    if params is None:
+        return ResponseRequest()
+    if sent_object(params.prompt):
+        raise RequestError(
+            "'response.prompt' is not supported here: leave it out.",
+            code="unsupported_parameter",
+            param="response.prompt",
+        )
+    modalities, audio = sent_object(params.output_modalities), sent_object(params.audio)
+    output = sent_object(audio.output) if audio else None
+    wish = output.format if output else None
+    if isinstance(wish, AudioFormat) and name_of(wish) != spoken_as:
+        raise RequestError(
+            f"The audio of one response cannot differ from the session's, {spoken_as}.",
+            code="unsupported_parameter",
+            param="response.audio.output.format",
+        )
+    voice = output.voice if output else None
+    sent_input = sent_object(params.input)
+    return ResponseRequest(
+        modality=modalities[0] if modalities else None,
+        instructions=sent_object(params.instructions),
+        voice=own_voice(voice) if isinstance(voice, str | VoiceId) else None,
+        client_tools=own_tools(params.tools, "response"),
+        tool_choice=own_choice(params.tool_choice, "response"),
+        max_output_tokens=sent_object(params.max_output_tokens),
+        metadata=sent_object(params.metadata),
+        in_conversation=params.conversation != "none",
+        input=None if sent_input is None else _items(sent_input),
+    )
+
+
+def _items(sent: Sequence[InputItem]) -> tuple[Item | ItemReference, ...]:
+    items: list[Item | ItemReference] = []
+    for index, item in enumerate(sent):
+        if isinstance(item, NewReference):
+            items.append(ItemReference(item.id))
+            continue
+        with params_below(f"response.input[{index}]"):
+            items.append(new_item(item, ""))
+    return tuple(items)

@@ -1,0 +1,104 @@
+"""WHIP over HTTP (RFC 9725): publish, trickle, end; and what was said as server-sent events."""
+
+from http import HTTPStatus
+
+from aiohttp import web as aioweb
+from multidict import CIMultiDict
+
+from core.errors import RequestError
+from core.ports import Metrics
+from signaling.ice import links
+from signaling.whip.fragment import check_if_match, read_fragment
+from signaling.whip.offer import SDP, read_offer, settings_of
+from signaling.whip.ports import Guard, Sessions
+from signaling.whip.publication import Publication, Publications, WhipSettings
+from signaling.whip.stream import last_event_id, stream
+
+SDP_FRAGMENT = "application/trickle-ice-sdpfrag"
+
+PATH = "/whip"
+
+
+class WhipDoor:
+    """`run` must be running while there are publications; cancelling it ends them."""
+
+    def __init__(
+        self,
+        sessions: Sessions,
+        metrics: Metrics,
+        guard: Guard,
+        settings: WhipSettings | None = None,
+    ) -> None:
+        self._settings = settings = settings or WhipSettings()
+        self._metrics = metrics
+        self.publications = Publications(sessions, metrics, guard, settings)
+
+    async def run(self) -> None:
+        await self.publications.run()
+
+    async def publish(self, request: aioweb.Request) -> aioweb.Response:
+        """An offer in, the answer out; the publication outlives the request."""
+        _needs(request, SDP)
+        offer = read_offer(await request.read(), request.query)
+        settings = settings_of(request.query, self._settings.fresh)
+        made, answer = await self.publications.start(offer, settings)
+        headers = CIMultiDict({"Location": f"{PATH}/{made.id}", "ETag": made.etag})
+        for link in links(self._settings.peer.ice.minted(made.id)):
+            headers.add("Link", link)
+        return aioweb.Response(
+            status=HTTPStatus.CREATED, text=answer, content_type=SDP, headers=headers
+        )
+
+    async def trickle(self, request: aioweb.Request) -> aioweb.Response:
+        """Candidates that the client found after its offer, or ICE anew (4.3)."""
+        publication = self._of(request)
+        _needs(request, SDP_FRAGMENT)
+        wants_restart = check_if_match(request.headers.get("If-Match"), publication.etag)
+        fragment = read_fragment(await request.read())
+        if wants_restart:
+            return aioweb.Response(
+                text=await publication.restart(fragment),
+                content_type=SDP_FRAGMENT,
+                headers={"ETag": publication.etag},
+            )
+        await publication.trickle(fragment)
+        return aioweb.Response(status=HTTPStatus.NO_CONTENT)
+
+    async def end(self, request: aioweb.Request) -> aioweb.Response:
+        """Answered when everything is freed; If-Match says nothing here (4.2)."""
+        await self._of(request).end()
+        return aioweb.Response(status=HTTPStatus.OK)
+
+    async def events(self, request: aioweb.Request) -> aioweb.StreamResponse:
+        publication = self._of(request)
+        with publication.feed.reading(last_event_id(request.headers)) as sent:
+            return await stream(request, sent, self._metrics)
+
+    async def probe(self, _: aioweb.Request) -> aioweb.Response:
+        """GET and HEAD of the endpoint: it is there (4.2)."""
+        return aioweb.Response(status=HTTPStatus.NO_CONTENT)
+
+    async def probe_one(self, request: aioweb.Request) -> aioweb.Response:
+        self._of(request)
+        return aioweb.Response(status=HTTPStatus.NO_CONTENT)
+
+    async def options(self, _: aioweb.Request) -> aioweb.Response:
+        return _options("GET, HEAD, OPTIONS, POST", "Accept-Post", SDP)
+
+    async def options_of_one(self, _: aioweb.Request) -> aioweb.Response:
+        return _options("DELETE, GET, HEAD, OPTIONS, PATCH", "Accept-Patch", SDP_FRAGMENT)
+
+    def _of(self, request: aioweb.Request) -> Publication:
+        return self.publications.find(request.match_info["publication_id"])
+
+
+def _needs(request: aioweb.Request, content_type: str) -> None:
+    if request.content_type != content_type:
+        raise RequestError(
+            f"The body must be {content_type}, not {request.content_type[:100]}.",
+            code="unsupported_media_type",
+        )
+
+
+def _options(allowed: str, header: str, content_type: str) -> aioweb.Response:
+    return aioweb.Response(status=HTTPStatus.OK, headers={"Allow": allowed, header: content_type})

@@ -1,0 +1,92 @@
+"""What a WHIP offer may be: sound, sent to us (RFC 9725, section 4.4); no I/O."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from core.errors import RequestError, TooLarge
+from pipeline.settings import SessionSettings
+
+SDP = "application/sdp"
+
+MAX_OFFER_BYTES = 64 * 1024
+"A browser's has 3-10 kB."
+
+_DIRECTION = re.compile(r"^a=(sendrecv|sendonly|recvonly|inactive)\r?$", re.MULTILINE)
+_MEDIA = re.compile(r"^m=(\S+) (\d+)", re.MULTILINE)
+
+UNACCEPTABLE = "offer_not_acceptable"
+
+
+def read_offer(data: bytes, query: Mapping[str, str]) -> str:
+    """Raises TooLarge, or RequestError invalid_sdp, offer_not_acceptable, invalid_value.
+
+    Video is refused, not left unanswered (4.4.3): nobody shall think that it is seen. Who cannot
+    send without it says `video=ignore`.
+    """
+    if len(data) > MAX_OFFER_BYTES:
+        raise TooLarge(f"an offer of {len(data)} bytes, limit {MAX_OFFER_BYTES}")
+    try:
+        sdp = data.decode()
+    except UnicodeDecodeError:
+        raise RequestError("This is not SDP: it is not UTF-8.", code="invalid_sdp") from None
+    if not sdp.startswith("v=0"):
+        raise RequestError("This is not SDP: it must start with v=0.", code="invalid_sdp")
+    media = list(_sections(sdp))
+    audio = [direction for kind, direction in media if kind == "audio"]
+    if len(audio) != 1:
+        raise _unacceptable(f"exactly one audio section is taken, not {len(audio)}")
+    if audio[0] not in ("sendonly", "sendrecv"):
+        raise _unacceptable(f"its audio is {audio[0]}; it must be sendonly")
+    ignored = {"audio", "application"} | ({"video"} if ignores_video(query) else set())
+    if other := next((kind for kind, _ in media if kind not in ignored), None):
+        hint = "; with ?video=ignore it is answered as inactive" if other == "video" else ""
+        raise _unacceptable(f"only sound is taken, no {other[:20]}{hint}")
+    return sdp
+
+
+def ignores_video(query: Mapping[str, str]) -> bool:
+    """Raises RequestError."""
+    value = query.get("video")
+    if value not in (None, "ignore"):
+        raise RequestError(
+            "'video' must be 'ignore', or be left out.", code="invalid_value", param="video"
+        )
+    return value is not None
+
+
+def settings_of(query: Mapping[str, str], fresh: SessionSettings) -> SessionSettings:
+    """Transcription only, in the query's `language`, by its `model`."""
+    return replace(
+        fresh,
+        answers=False,
+        language=query.get("language") or fresh.language,
+        asr=query.get("model") or fresh.asr,
+    )
+
+
+def unacceptable(error: RequestError) -> RequestError:
+    """What is good SDP, but not for us, is 422 here (4.4.3); anything else stays as it is."""
+    if error.code in ("sdp_without_audio", "sdp_without_opus"):
+        return _unacceptable(str(error))
+    return error
+
+
+def _sections(sdp: str) -> Iterator[tuple[str, str]]:
+    """Kind and direction of each section in use."""
+    starts = list(_MEDIA.finditer(sdp))
+    session = sdp[: starts[0].start()] if starts else sdp
+    inherited = _direction(session, "sendrecv")
+    ends = [*(match.start() for match in starts[1:]), len(sdp)]
+    for match, end in zip(starts, ends, strict=False):
+        if match[2] != "0":
+            yield match[1], _direction(sdp[match.start() : end], inherited)
+
+
+def _direction(text: str, otherwise: str) -> str:
+    match = _DIRECTION.search(text)
+    return match[1] if match else otherwise
+
+
+def _unacceptable(why: str) -> RequestError:
+    return RequestError(f"This offer cannot be accepted: {why}.", code=UNACCEPTABLE)

@@ -1,0 +1,267 @@
+"""Publications: each lives in a task of its own, from the offer until its peer is gone."""
+
+import asyncio
+import logging
+import secrets
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
+
+from core.errors import Conflict, EarshotError, NotFound, Overloaded, RequestError, TooLarge
+from core.ids import new_id
+from core.ports import Metrics
+from media.ice_candidates import MAX_CANDIDATES
+from media.ice_restart import IceRestart
+from media.peer import CloseReason, Peer, PeerCallbacks, PeerSettings
+from pipeline.settings import SessionSettings
+from signaling.whip.feed import Feed, event_of
+from signaling.whip.fragment import (
+    Fragment,
+    mid_of,
+    ufrag_of,
+    write_fragment,
+)
+from signaling.whip.offer import unacceptable
+from signaling.whip.ports import Guard, Session, Sessions
+
+logger = logging.getLogger(__name__)
+
+ANY_LABEL = ""
+"A publisher names its data channel as it likes."
+
+RETRY_AFTER_S = 5
+
+IDLE = "idle"
+"Why a publication ended in which nothing was said for too long; other reasons are the peer's."
+
+_NORMAL = (CloseReason.CLOSED, CloseReason.REMOTE_CLOSED)
+
+
+@dataclass(frozen=True, slots=True)
+class WhipSettings:
+    peer: PeerSettings = field(default_factory=PeerSettings)
+    fresh: SessionSettings = field(default_factory=SessionSettings)
+    "Of a session whose client has said nothing."
+    idle_timeout_s: float = 3600
+    "Sound never stops, so without any speech for so long."
+
+    def receiving(self) -> PeerSettings:
+        return replace(self.peer, plays=False, channel_label=ANY_LABEL)
+
+
+class Publications:
+    """All of them. `run` owns their tasks; cancelling it ends them."""
+
+    def __init__(
+        self, sessions: Sessions, metrics: Metrics, guard: Guard, settings: WhipSettings
+    ) -> None:
+        self.sessions, self.metrics, self.settings = sessions, metrics, settings
+        self._guard = guard
+        self._live: dict[str, Publication] = {}
+        self._tasks: asyncio.TaskGroup | None = None
+
+    @property
+    def count(self) -> int:
+        return len(self._live)
+
+    async def run(self) -> None:
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                self._tasks = tasks
+                await asyncio.Event().wait()
+        finally:
+            self._tasks = None
+
+    async def start(self, offer: str, settings: SessionSettings) -> tuple["Publication", str]:
+        """A new one and the SDP answer. Its session is admitted first, so a full server is an
+        error of this request. Raises Overloaded, RequestError."""
+        if self._tasks is None:
+            raise Overloaded(
+                "nothing may be published now", retry_after_s=RETRY_AFTER_S, code="draining"
+            )
+        made = Publication(self, settings, offer)
+        self._tasks.create_task(self._guard(self._run(made, offer), made.id), name=made.id)
+        return made, await made.answered
+
+    def find(self, publication_id: str) -> "Publication":
+        """Raises NotFound."""
+        found = self._live.get(publication_id)
+        if found is None:
+            raise no_such_publication()
+        return found
+
+    async def _run(self, publication: "Publication", offer: str) -> None:
+        self._live[publication.id] = publication
+        try:
+            await publication.run(offer)
+        finally:
+            del self._live[publication.id]
+            publication.ended.set()
+
+
+class Publication:
+    """One. Create it in a running loop."""
+
+    def __init__(self, owner: Publications, settings: SessionSettings, offer: str) -> None:
+        self.id = new_id("whip")
+        self.etag = _new_etag()
+        "Names its ICE session."
+        self.answered: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        "The SDP answer, or why there is none. Whoever stops waiting for it ends the publication."
+        self.ended = asyncio.Event()
+        self.feed = Feed()
+        self._owner, self._settings = owner, settings
+        self._ufrag, self._mid = ufrag_of(offer), mid_of(offer)
+        self._candidates = 0
+        self._has_channel = False
+        self._active_at = asyncio.get_running_loop().time()
+        self._reason = ""
+        self._peer: Peer | None = None
+        self._tasks: asyncio.TaskGroup | None = None
+        self._restart: IceRestart | None = None
+        "The one under way."
+        self._restarting: asyncio.Task[None] | None = None
+
+    async def end(self) -> None:
+        """Answered when everything is freed."""
+        if self._peer is not None:
+            self._peer.stop()
+        await self.ended.wait()
+
+    async def trickle(self, fragment: Fragment) -> None:
+        """Raises RequestError for a restart of ICE, TooLarge."""
+        if fragment.ufrag not in (None, self._ufrag):
+            raise RequestError(
+                "This ice-ufrag is not that of the ETag; a restart of ICE says If-Match: *",
+                code="unknown_ice_session",
+            )
+        self._candidates += len(fragment.candidates)
+        if self._candidates > MAX_CANDIDATES:
+            raise TooLarge(f"more than {MAX_CANDIDATES} candidates", code="too_many_candidates")
+        if self._restart is not None:
+            await self._restart.add_candidates(fragment.candidates)
+        elif self._peer is not None:
+            await self._peer.add_candidates(fragment.candidates)
+
+    async def restart(self, fragment: Fragment) -> str:
+        """Our side of a new ICE session, as a fragment; `etag` names it from now on.
+
+        Raises RequestError, Conflict ice_not_connected, Overloaded.
+        """
+        if fragment.password is None or fragment.ufrag in (None, self._ufrag):
+            raise RequestError(
+                "A restart needs a new ice-ufrag and its ice-pwd.", code="invalid_sdp_fragment"
+            )
+        if self._peer is None:
+            raise Conflict("there is no connection yet to restart", code="ice_not_connected")
+        restart = IceRestart(self._peer.ice, self._peer.settings.ice)
+        side = await restart.begin(fragment.ufrag, fragment.password, fragment.candidates)
+        if self._tasks is None:  # it ended meanwhile
+            await restart.close()
+            raise no_such_publication()
+        if self._restarting is not None:
+            self._restarting.cancel()
+        self._restart, self._ufrag = restart, fragment.ufrag
+        self.etag, self._candidates = _new_etag(), len(fragment.candidates)
+        self._restarting = self._tasks.create_task(
+            self._run_restart(restart), name=f"{self.id}-ice"
+        )
+        return write_fragment(self._mid, side.ufrag, side.password, side.candidates)
+
+    async def run(self, offer: str) -> None:
+        """Until the peer is gone or the session over; everything is freed then."""
+        refusal: EarshotError | None = None
+        try:
+            opened = self._owner.sessions.open(self._settings, paced_by="server", door="whip")
+            async with AsyncExitStack() as stack:
+                refusal = await self._publish(await stack.enter_async_context(opened), offer)
+        except EarshotError as error:
+            if self.answered.done():
+                raise
+            refusal = error
+        finally:
+            if not self.answered.done():
+                unknown = EarshotError("the publication could not be set up")
+                self.answered.set_exception(refusal or unknown)
+            self.feed.close(self._reason)
+
+    async def _publish(self, session: Session, offer: str) -> EarshotError | None:
+        """All of it; or return why the offer cannot be answered."""
+        peer = self._peer = Peer(
+            PeerCallbacks(
+                pull=session.pull,
+                on_frame=session.feed,
+                on_message=lambda _: None,
+                on_open=self._catch_up,
+            ),
+            self._owner.settings.receiving(),
+        )
+        try:
+            answer = await peer.answer(offer)
+        except RequestError as error:
+            return unacceptable(error)
+        except EarshotError as error:
+            return error
+        if self.answered.done():  # nobody waits for it any more
+            await peer.close()
+            return None
+        self.answered.set_result(answer)
+        async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
+            tasks.create_task(self._tell(session, peer), name=f"{self.id}-events")
+            idle = tasks.create_task(self._end_when_idle(peer), name=f"{self.id}-idle")
+            self._note_end(await peer.run())
+            self._tasks = None
+            session.close()
+            for task in (idle, self._restarting):
+                if task is not None:
+                    task.cancel()
+        return None
+
+    async def _run_restart(self, restart: IceRestart) -> None:
+        try:
+            await restart.run()
+        finally:
+            if self._restart is restart:
+                self._restart = None
+
+    async def _tell(self, session: Session, peer: Peer) -> None:
+        """Everybody who reads, until the session is over, which ends the publication."""
+        async for happened in session.events:
+            event = event_of(happened)
+            if event is not None:
+                self._active_at = asyncio.get_running_loop().time()
+                sent = self.feed.put(event)
+                if self._has_channel:
+                    peer.send(sent.text)
+        peer.stop()
+
+    def _catch_up(self) -> None:
+        """The data channel has opened."""
+        self._has_channel = True
+        if self._peer is not None:
+            for sent in self.feed.kept:
+                self._peer.send(sent.text)
+
+    def _note_end(self, reason: CloseReason) -> None:
+        self._reason = self._reason or reason.value
+        logger.info("= publication %s ended: %s", self.id, self._reason)
+        if reason not in _NORMAL:
+            self._owner.metrics.count("earshot_errors", code=reason.value)
+
+    async def _end_when_idle(self, peer: Peer) -> None:
+        loop, timeout_s = asyncio.get_running_loop(), self._owner.settings.idle_timeout_s
+        while True:
+            left_s = self._active_at + timeout_s - loop.time()
+            if left_s <= 0:
+                break
+            await asyncio.sleep(left_s)
+        self._reason = IDLE
+        peer.stop()
+
+
+def no_such_publication() -> NotFound:
+    return NotFound("There is no such publication, or it has ended.", code="publication_not_found")
+
+
+def _new_etag() -> str:
+    return f'"{secrets.token_urlsafe(9)}"'
