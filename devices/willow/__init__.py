@@ -1,0 +1,1 @@
+"""Willow: what its devices and clients ask a Willow Inference Server."""

@@ -1,0 +1,96 @@
+"""What a request wants recognised, and how: Willow's names, our options."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from core.errors import RequestError
+from devices.willow.values import invalid, named, switch_of, text_of, whole_of
+from engines.base import AsrInfo, AsrOptions
+from pipeline.engines import EngineSet, Recogniser
+from pipeline.recording import Transcriber
+from pipeline.settings import DEFAULT
+from pipeline.wishes import MAX_BEAM_SIZE
+
+SIZES = ("tiny", "base", "small", "medium", "large")
+"What Willow's clients call models; its own browser client always asks for `large`."
+
+BEAMS = range(1, MAX_BEAM_SIZE + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    model: str
+    "As our engines call it."
+    options: AsrOptions
+    translation: AsrOptions | None = None
+    "Also into English."
+    note: str = field(default="", compare=False)
+    "What was wished for and is done otherwise."
+
+
+class Asking:
+    """Reads wishes, with what is loaded here in mind."""
+
+    def __init__(self, engines: EngineSet, transcriber: Transcriber) -> None:
+        self._engines, self._transcriber = engines, transcriber
+
+    def read(self, wishes: Mapping[str, Any]) -> Ask:
+        """`model`, `detect_language`, `force_language`, `beam_size`, `translate`.
+
+        Raises RequestError model_not_found, unsupported_language, unsupported_parameter,
+        invalid_value.
+        """
+        model, note = self._model(text_of(wishes, "model"))
+        info = self._engines.recogniser(model).info
+        options = AsrOptions(
+            language=self._language(wishes, info), beam_size=whole_of(wishes, "beam_size", BEAMS)
+        )
+        self._transcriber.check(model, options)
+        translation = None
+        if switch_of(wishes, "translate"):
+            translation = replace(options, task="translate")
+            self._check_translation(model, info, translation)
+        return Ask(model, options, translation, note)
+
+    def recogniser(self, ask: Ask) -> Recogniser:
+        """What `ask` asks."""
+        return self._engines.recogniser(ask.model)
+
+    def _model(self, name: str) -> tuple[str, str]:
+        """Our name for it, and what to say about that."""
+        here = self._engines.asr
+        if name.lower() in ("", DEFAULT):
+            return DEFAULT, ""
+        if here.get(name):
+            return name, ""
+        size = name.lower()
+        if size not in SIZES:
+            allowed = named(dict.fromkeys((*SIZES, *here)))
+            raise invalid("model", name, allowed, code="model_not_found")
+        kinds = (size, f"{size}.en", f"{size}-v2", f"{size}-v3", f"{size}-v3-turbo")
+        if found := next((kind for kind in kinds if here.get(kind)), None):
+            return found, ""
+        used = self._engines.recogniser(DEFAULT).info.model
+        return DEFAULT, f"no model of the size {size} is here; {used} is used"
+
+    def _language(self, wishes: Mapping[str, Any], info: AsrInfo) -> str | None:
+        forced = text_of(wishes, "force_language").lower()
+        if forced:
+            if forced not in info.languages:
+                allowed = named(info.languages)
+                raise invalid("force_language", forced, allowed, code="unsupported_language")
+            return forced
+        if switch_of(wishes, "detect_language"):
+            return None
+        usual = self._engines.default_language
+        return usual if usual in info.languages else None
+
+    def _check_translation(self, model: str, info: AsrInfo, options: AsrOptions) -> None:
+        if "task" not in info.supports:
+            raise RequestError(
+                f"the model {info.model} cannot translate; leave translate out or name another one",
+                code="unsupported_parameter",
+                param="translate",
+            )
+        self._transcriber.check(model, options)

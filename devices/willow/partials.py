@@ -1,0 +1,44 @@
+"""Words while they are spoken, for clients that ask for them; the text that counts comes later."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from core.audio import Pcm
+from core.errors import EarshotError
+from core.ids import new_id
+from core.ports import Clock
+from engines.base import AsrOptions
+from pipeline.engines import Recogniser
+from pipeline.stable_prefix import Agreed
+from pipeline.transcription import Utterance
+from pipeline.writing import join_texts
+
+
+@asynccontextmanager
+async def following(
+    recogniser: Recogniser, options: AsrOptions, clock: Clock, tell: Callable[[str, str], None]
+) -> AsyncIterator[Callable[[Pcm], None]]:
+    """Gives what takes the sound; `tell` gets all words so far, and those that will stay.
+
+    Partials are the first thing to go when the server is busy: then there are none.
+    """
+
+    def found(agreed: Agreed, _: int) -> None:
+        tell(join_texts([agreed.stable, agreed.unstable]), agreed.stable)
+
+    def lost(_: EarshotError) -> None:
+        pass
+
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            utterance = Utterance(recogniser, new_id("item"), options, clock, tasks)
+            utterance.follow(found, lost)
+            try:
+                yield utterance.push
+            finally:
+                utterance.discard()
+    except BaseExceptionGroup as group:  # of one: what the caller raised
+        if len(group.exceptions) == 1:
+            raise group.exceptions[0] from None
+        raise

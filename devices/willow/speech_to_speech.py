@@ -1,0 +1,49 @@
+"""WIS's `POST /api/sts`: a recording in; its words, translation or answer out, spoken."""
+
+from collections.abc import Awaitable, Callable
+
+from aiohttp import web as aioweb
+
+from core.connected import while_connected
+from core.errors import RequestError
+from devices.willow.ask import Ask
+from devices.willow.chatbot import FORMAT, Chatbot
+from devices.willow.hearing import Heard
+from devices.willow.question import read_question
+from devices.willow.speaking import RATE_HZ, manner, read_wanted, speak, spoken_language
+from devices.willow.values import switch_of
+from pipeline.engines import EngineSet
+from pipeline.reading import Reader, whole
+from serving.scheduler import Priority
+
+Hear = Callable[[aioweb.Request, Ask, Priority], Awaitable[Heard]]
+
+ENGLISH = "en"
+"What translations are in."
+
+
+class SpeechToSpeech:
+    def __init__(self, engines: EngineSet, chatbot: Chatbot, reader: Reader, hear: Hear) -> None:
+        self._engines, self._chatbot, self._reader, self._hear = engines, chatbot, reader, hear
+
+    async def serve(self, request: aioweb.Request, ask: Ask) -> aioweb.StreamResponse:
+        """Raises RequestError, also no_speech; EngineError; Overloaded."""
+        query = request.query
+        wanted = read_wanted(query, self._engines, usual=FORMAT)
+        is_question = switch_of(query, "answer")
+        read_question({**query, "model": ""}, "")
+        heard = await self._hear(request, ask, Priority.FINAL)
+        text = heard.text if heard.translation is None else heard.translation
+        if not text.strip():
+            raise RequestError(
+                "no speech was heard in the recording", code="no_speech", param="audio_file"
+            )
+        language = heard.language if heard.translation is None else ENGLISH
+        if is_question:
+            # `model` is the recogniser's here.
+            asked = {**query, "model": "", "language": language}
+            question = read_question(asked, text)
+            return await while_connected(request, self._chatbot.speak(request, question, wanted))
+        language = spoken_language(language, self._engines)
+        file = self._reader.file(whole(text), manner(wanted, language), wanted.kind, RATE_HZ)
+        return await while_connected(request, speak(request, file))

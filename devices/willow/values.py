@@ -1,0 +1,74 @@
+"""Numbers and switches as Willow's clients write them: in a query, a header or a JSON object."""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from core.errors import RequestError
+
+_SWITCHES: Mapping[str, bool] = {
+    **dict.fromkeys(("true", "1", "yes", "on"), True),
+    **dict.fromkeys(("false", "0", "no", "off"), False),
+}
+
+MAX_SHOWN_CHARS = 60
+"Of a wrong value in an error: an answer to a device has 2 KB."
+
+
+def text_of(values: Mapping[str, Any], name: str) -> str:
+    """Empty when it is absent, empty or null."""
+    value = values.get(name)
+    if value is None:
+        return ""
+    if not isinstance(value, str | int | float):
+        raise invalid(name, value, "text")
+    return str(value).strip()
+
+
+def switch_of(values: Mapping[str, Any], name: str, *, default: bool = False) -> bool:
+    """Raises RequestError."""
+    text = text_of(values, name)
+    found = _SWITCHES.get(text.lower()) if text else default
+    if found is None:
+        raise invalid(name, text, "true or false")
+    return found
+
+
+def whole_of(values: Mapping[str, Any], name: str, allowed: range | Collection[int]) -> int | None:
+    """None when it is absent. Raises RequestError."""
+    text = text_of(values, name)
+    if not text:
+        return None
+    # Eleven digits hold everything that is allowed; int() of a million takes a second.
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < 12 else None
+    if number is None or number not in allowed:
+        raise invalid(name, text, named(allowed))
+    return number
+
+
+def number_of(values: Mapping[str, Any], name: str, low: float, high: float) -> float | None:
+    """None when it is absent. Raises RequestError."""
+    text = text_of(values, name)
+    if not text:
+        return None
+    try:
+        number = float(text)
+    except ValueError:
+        number = low - 1
+    if not low <= number <= high:
+        raise invalid(name, text, f"{low:g} to {high:g}")
+    return number
+
+
+def named(allowed: range | Collection[Any]) -> str:
+    if isinstance(allowed, range):
+        return f"{allowed[0]} to {allowed[-1]}"
+    return ", ".join(str(one) for one in allowed)
+
+
+def invalid(name: str, value: object, allowed: str, *, code: str = "invalid_value") -> RequestError:
+    shown = shortened(str(value), MAX_SHOWN_CHARS)
+    return RequestError(f"{name} is {shown!r}; allowed: {allowed}", code=code, param=name)
+
+
+def shortened(text: str, max_chars: int) -> str:
+    return text if len(text) <= max_chars else f"{text[: max_chars - 1]}…"
