@@ -14,11 +14,13 @@ from server.exits import Exit, exit_for, expected
 
 EPILOG = """exit codes:
   0  done; for serve: stopped by a signal after draining
-  1  doctor: the main job cannot run here; talk: no answer; otherwise an error of ours
+  1  doctor: the main job cannot run here; models doctor: a model is damaged or does not load;
+     talk, bench: no answer; replay: other words than then; otherwise an error of ours
   2  wrong arguments or configuration
   3  the address is in use
   4  an engine or its weights are missing
-  5  talk: no connection, or it was refused or lost
+  5  talk: no connection, or it was refused or lost; models: the hub cannot be reached;
+     engines: the package index cannot be reached
   130  interrupted
 
 Settings come from a TOML file (--config, EARSHOT_CONFIG, or ./earshot.toml), then from EARSHOT_*
@@ -58,6 +60,23 @@ def _run(options: argparse.Namespace, started: float) -> int:
             from bench import talk
 
             return int(talk.main(options))
+        case "bench":
+            from bench import menu
+
+            return int(menu.main(options))
+        case "models":
+            from server.models.command import run
+
+            return run(options, lambda: load(os.environ, file=options.config).config)
+        case "replay":
+            from server.replay.command import run as replay
+
+            return replay(options, lambda: load(os.environ, file=options.config).config)
+        case "engines":
+            from server import engines_command
+
+            config = load(os.environ, file=options.config).config
+            return engines_command.run(options, config, os.environ.get("CUDA_VISIBLE_DEVICES"))
     return Exit.OK
 
 
@@ -103,15 +122,46 @@ def _parser(arguments: Sequence[str] | None) -> argparse.ArgumentParser:
         ("doctor", "say what is installed, reachable and chosen, and why"),
     ):
         _add_settings(commands.add_parser(name, help=what, description=what))
+    _add_tools(commands, [*(sys.argv[1:] if arguments is None else arguments)])
+    return parser
+
+
+def _add_tools(
+    commands: "argparse._SubParsersAction[argparse.ArgumentParser]", given: list[str]
+) -> None:
+    """The commands beside the server; their options are imported only when they are wanted."""
     talk = commands.add_parser(
         "talk", help="speak a recording or the microphone to a server and hear the answer"
     )
-    # Its options are imported only when they are wanted: the client needs the WebRTC stack.
-    if "talk" in (sys.argv[1:] if arguments is None else arguments):
-        from bench.talk import add_arguments
+    bench = commands.add_parser(
+        "bench", help="measure a server: `earshot bench voice`, `earshot bench asr CORPUS`"
+    )
+    models = commands.add_parser("models", help="list, pull, convert, remove and check models")
+    engines = commands.add_parser("engines", help="install, list and remove engines like vLLM")
+    replay = commands.add_parser(
+        "replay", help="hear a trace's sessions again, and say what is different now"
+    )
+    match given[:1]:
+        case ["talk"]:
+            from bench.talk import add_arguments as add_talk
 
-        add_arguments(talk)
-    return parser
+            add_talk(talk)
+        case ["bench"]:
+            from bench.menu import add_measurements
+
+            add_measurements(bench)
+        case ["models"]:
+            from server.models.arguments import add_actions
+
+            add_actions(models)
+        case ["engines"]:
+            from server import engines_command
+
+            engines_command.add_actions(engines)
+        case ["replay"]:
+            from server.replay.command import add_arguments as add_replay
+
+            add_replay(replay)
 
 
 def _add_settings(parser: argparse.ArgumentParser) -> None:

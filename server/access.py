@@ -8,7 +8,7 @@ from aiohttp import web as aioweb
 from aiohttp.typedefs import Handler, Middleware
 
 from core.errors import Forbidden
-from server.auth import Access, Caller, Gate, token_of
+from server.auth import Access, Caller, Gate, password_of, token_of
 
 ACCESS = aioweb.RequestKey("access", Access)
 
@@ -17,12 +17,16 @@ FORWARDED = ("Forwarded", "X-Forwarded-For", "X-Real-IP")
 
 PREFLIGHT: Mapping[str, str] = {
     "Access-Control-Allow-Methods": "GET, POST, PUT, PATCH, DELETE",
-    "Access-Control-Allow-Headers": "Authorization, Content-Type, X-Request-ID",
+    "Access-Control-Allow-Headers": (
+        "Authorization, Content-Type, If-Match, Last-Event-ID, X-Request-ID, "
+        "OpenAI-Beta, OpenAI-Organization, OpenAI-Project, X-OpenAI-Agents-SDK, "
+        "X-Audio-Codec, X-Audio-Sample-Rate, X-Audio-Bits, X-Audio-Channel"  # of Willow's uploads
+    ),
     "Access-Control-Allow-Private-Network": "true",  # asked by Chrome before a site reaches the LAN
     "Access-Control-Max-Age": "600",
 }
 
-EXPOSED_HEADERS = "Location, Retry-After, X-Request-ID"
+EXPOSED_HEADERS = "Accept-Patch, Accept-Post, ETag, Link, Location, Retry-After, X-Request-ID"
 "What a script of another site may read of an answer, beside its body."
 
 
@@ -34,7 +38,8 @@ def guard(gate: Gate) -> Middleware:
         caller = caller_of(request)
         if request.method == hdrs.METH_OPTIONS and (asks := _preflight(gate, caller, request)):
             return asks
-        request[ACCESS] = gate.admit(caller, is_public=_is_public(request))
+        admits = getattr(request.match_info.handler, ADMITS, None)
+        request[ACCESS] = gate.admit(caller, is_public=_is_public(request), admits=admits)
         return await handler(request)
 
     return run
@@ -42,6 +47,9 @@ def guard(gate: Gate) -> Middleware:
 
 PUBLIC = "earshot_public"
 "Attribute of a handler that is answered without a key."
+
+ADMITS = "earshot_admits"
+"Attribute of a handler: which tokens open it beside the key, or None."
 
 
 def _is_public(request: aioweb.Request) -> bool:
@@ -53,14 +61,16 @@ def caller_of(request: aioweb.Request) -> Caller:
     for name in (hdrs.HOST, hdrs.ORIGIN):
         if len(request.headers.getall(name, ())) > 1:
             raise Forbidden(f"more than one {name} header", code="forbidden_host")
+    authorization = request.headers.get(hdrs.AUTHORIZATION)
     return Caller(
         host=request.headers.get(hdrs.HOST),
         origin=request.headers.get(hdrs.ORIGIN),
         scheme=request.scheme,
         token=token_of(
-            request.headers.get(hdrs.AUTHORIZATION),
+            authorization,
             ", ".join(request.headers.getall(hdrs.SEC_WEBSOCKET_PROTOCOL, ())) or None,
         ),
+        is_basic=password_of(authorization) is not None,
         is_forwarded=any(name in request.headers for name in FORWARDED),
     )
 

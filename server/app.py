@@ -11,13 +11,13 @@ from aiohttp.typedefs import Handler
 
 from core.http import Route
 from core.ports import Metrics
-from server.access import PUBLIC, allow_reading, guard
+from server.access import ADMITS, PUBLIC, allow_reading, guard
 from server.auth import Gate
-from server.edge import edge, stamp
+from server.edge import LIMIT_BYTES, edge, stamp
+from server.unparsed import Runner
 
 logger = logging.getLogger(__name__)
 
-HEADER_LIMIT_BYTES = 8190  # of one header line; cookies of a shared localhost can be large
 CLOSE_TIMEOUT_S = 1.0  # turns have had their time to drain before connections close
 
 
@@ -28,7 +28,6 @@ def build(
     app = aioweb.Application(
         middlewares=[edge(metrics, max_body_bytes), guard(gate)],
         client_max_size=max_body_bytes,
-        handler_args={"max_line_size": HEADER_LIMIT_BYTES, "max_field_size": HEADER_LIMIT_BYTES},
     )
     app.on_response_prepare.append(stamp)
     app.on_response_prepare.append(allow_reading)
@@ -48,15 +47,20 @@ def _marked(route: Route) -> Handler:
         return response
 
     setattr(handler, PUBLIC, route.is_public)
+    setattr(handler, ADMITS, route.admits)
+    setattr(handler, LIMIT_BYTES, route.max_body_bytes)
     return handler
 
 
 @asynccontextmanager
 async def running(
-    app: aioweb.Application, sockets: Sequence[socket], context: ssl.SSLContext | None
+    app: aioweb.Application,
+    sockets: Sequence[socket],
+    context: ssl.SSLContext | None,
+    metrics: Metrics,
 ) -> AsyncIterator[None]:
     """Serve on bound sockets while the body runs; then close what is open."""
-    runner = aioweb.AppRunner(app, access_log=None, shutdown_timeout=CLOSE_TIMEOUT_S)
+    runner = Runner(app, metrics, shutdown_timeout_s=CLOSE_TIMEOUT_S)
     await runner.setup()
     try:
         for opened in sockets:

@@ -4,8 +4,12 @@ No key is needed from this machine itself. Everything else needs one, and is ref
 routing, so that an outsider cannot even learn which paths exist.
 """
 
+import binascii
+from base64 import b64decode
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from hmac import compare_digest
+from typing import TypeAlias
 from urllib.parse import urlsplit
 
 from core.errors import Forbidden, Unauthorized
@@ -15,6 +19,9 @@ SUBPROTOCOL_PREFIX = "openai-insecure-api-key."
 "How a browser's WebSocket carries a key: it cannot set headers."
 
 ANY = "*"
+
+Admits: TypeAlias = Callable[[str], bool]
+"Of a path that has keys of its own kind."
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +33,9 @@ class Caller:
     origin: str | None = None
     scheme: str = "http"
     token: str | None = field(default=None, repr=False)
+    is_basic: bool = False
+    """The key came as a password. Browsers remember one and send it along by themselves, so it says
+    nothing about the site that asks."""
     is_forwarded: bool = False
     "A proxy's headers are there: it is local, but its client need not be."
 
@@ -52,8 +62,9 @@ class Gate:
     origins: frozenset[str] = frozenset({ANY})
     "Foreign origins that may come with the key."
 
-    def admit(self, caller: Caller, *, is_public: bool) -> Access:
-        """Raises Forbidden (`forbidden_host`, `forbidden_origin`) or Unauthorized."""
+    def admit(self, caller: Caller, *, is_public: bool, admits: Admits | None = None) -> Access:
+        """`admits`: whether a token that is not the key opens this path. Raises Forbidden
+        (`forbidden_host`, `forbidden_origin`) or Unauthorized."""
         name = self._check_host(caller)
         is_foreign = caller.origin is not None and not _is_same_origin(caller)
         needs_key = (
@@ -62,7 +73,8 @@ class Gate:
             or caller.is_forwarded
             or not (name is None or is_loopback(name))
         )
-        has_key = self._is_key(caller.token)
+        is_key = self._is_key(caller.token) or _is_admitted(caller.token, admits)
+        has_key = is_key and not (is_foreign and caller.is_basic)
         if is_public and not has_key:
             return Access(is_trusted=not needs_key)
         if is_foreign and not self.allows_origin(caller.origin or ""):
@@ -105,15 +117,33 @@ class Gate:
         return "a key is needed from there, and the server has none yet: set EARSHOT_API_KEY"
 
 
+def _is_admitted(token: str | None, admits: Admits | None) -> bool:
+    return token is not None and admits is not None and admits(token)
+
+
 def token_of(authorization: str | None, subprotocols: str | None) -> str | None:
     """The key that a request carries in its Authorization header or WebSocket subprotocols."""
     scheme, _, token = (authorization or "").strip().partition(" ")
     if scheme.lower() == "bearer" and token.strip():
         return token.strip()
+    if password := password_of(authorization):
+        return password
     for part in (subprotocols or "").split(","):
         if part.strip().startswith(SUBPROTOCOL_PREFIX):
             return part.strip().removeprefix(SUBPROTOCOL_PREFIX)
     return None
+
+
+def password_of(authorization: str | None) -> str | None:
+    """Of HTTP's Basic scheme, as `any:key@host` in a URL becomes; Willow devices know no other."""
+    scheme, _, credentials = (authorization or "").strip().partition(" ")
+    if scheme.lower() != "basic":
+        return None
+    try:
+        text = b64decode(credentials.strip(), validate=True).decode("utf-8", "replace")
+    except (binascii.Error, ValueError):
+        return None
+    return text.partition(":")[2] or None
 
 
 def _is_same_origin(caller: Caller) -> bool:

@@ -7,31 +7,52 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from core.http import Route
-from core.ports import Clock, Metrics, ToolProvider
+from core.ports import Clock, Metrics, ToolProvider, TraceSink
+from pipeline.budget import Budget
 from pipeline.conversation import Conversations
+from pipeline.exchange import Exchanges
 from pipeline.home import Home, default_home
+from pipeline.reading import Reader
+from pipeline.recording import Transcriber
 from pipeline.sessions import Sessions
-from pipeline.settings import SessionSettings
 from pipeline.skills import ClockTools, HomeTools, ListTools, Timers, TimerTools
 from pipeline.surroundings import Surroundings
+from pipeline.text_language import TextLanguage
 from pipeline.tools import Toolbox
 from server.config import Config
-from server.edge import Contained
-from server.engines import running
+from server.doors import Core, open_doors
+from server.engines import Engines, running
 from server.system import SystemClock, open_trace
-from signaling.realtime.door import RealtimeDoor, RealtimeSettings
-from signaling.routes import routes as realtime_routes
-from web.routes import PageDoor
-from web.routes import routes as page_routes
+from server.tools import own_tools
 
 
-class LiveSessions(Protocol):
-    """What the server itself wants of the sessions."""
+class Drains(Protocol):
+    async def drain(self) -> None:
+        """Take nothing new; wait until what is under way is done."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Everything that shall be finished before the server ends."""
+
+    _sessions: Sessions
+    _others: tuple[Drains, ...]
 
     @property
-    def count(self) -> int: ...
+    def count(self) -> int:
+        """Live sessions."""
+        return self._sessions.count
 
-    async def drain(self, timeout_s: float) -> None: ...
+    async def drain(self, timeout_s: float) -> None:
+        """Take nothing new; let turns, recordings and answers finish, at most `timeout_s`; end
+        sessions."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._sessions.drain(timeout_s))
+            others = [tasks.create_task(other.drain()) for other in self._others]
+            await asyncio.wait(others, timeout=timeout_s)
+            for other in others:
+                other.cancel()
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +60,10 @@ class Parts:
     """Everything behind the listener."""
 
     routes: tuple[Route, ...]
-    sessions: LiveSessions
+    willow_routes: tuple[Route, ...]
+    "Also of listeners of their own."
+    work: Work
+    sessions: Sessions
     is_loaded: Callable[[], bool]
     "Whether every model is there now; a crashed one comes back."
     loaded: Callable[[], Mapping[str, str]]
@@ -47,8 +71,11 @@ class Parts:
 
 
 @asynccontextmanager
-async def assemble(config: Config, metrics: Metrics) -> AsyncIterator[Parts]:
-    """A working server's parts while the body runs; leaving it ends every task and worker.
+async def assemble(
+    config: Config, metrics: Metrics, sink: TraceSink | None = None
+) -> AsyncIterator[Parts]:
+    """A working server's parts while the body runs; leaving it ends every task and worker. `sink`:
+    takes the trace in place of the configured file.
 
     Raises EngineMissing, ConfigError; from a TaskGroup, so possibly as an ExceptionGroup.
     """
@@ -56,30 +83,23 @@ async def assemble(config: Config, metrics: Metrics) -> AsyncIterator[Parts]:
     home = Home(config.home or default_home(), language=config.language)
     conversations = Conversations()
     timers = Timers(home, clock, conversations)
-    toolbox = Toolbox(_tools(home, timers, clock), metrics)
     async with AsyncExitStack() as stack:
-        trace = stack.enter_context(open_trace(config.trace.path))
+        own = await stack.enter_async_context(own_tools(config.tools))
+        providers = (*_tools(home, timers, clock), *own)
+        toolbox = Toolbox(providers, metrics, timeout_s=config.tools.timeout_s)
+        trace = sink or stack.enter_context(open_trace(config.trace.path))
         engines = await stack.enter_async_context(running(config, toolbox, clock, metrics))
-        surroundings = Surroundings(
-            engines.engine_set(config.language),
-            toolbox,
-            clock,
-            metrics,
-            trace,
-            traces_words=config.trace.transcripts,
-            logs_words=config.log.transcripts,
-        )
-        sessions = Sessions(surroundings, conversations, config.server.max_sessions)
-        door = _realtime(config, sessions, metrics, home)
-        page = PageDoor(home, lambda: engines.report(config.language))
+        surroundings = _surroundings(config, engines, toolbox, clock, metrics, trace)
+        core = _core(config, engines, surroundings, conversations, home)
+        doors = open_doors(core)
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
-        work = (
-            tasks.create_task(timers.run(), name="timers"),
-            tasks.create_task(door.run(), name="calls"),
-        )
+        work = [tasks.create_task(timers.run(), name="timers")]
+        work += [tasks.create_task(run(), name=name) for name, run in doors.runs.items()]
         yield Parts(
-            routes=(*page_routes(page), *realtime_routes(door)),
-            sessions=sessions,
+            routes=doors.routes,
+            willow_routes=doors.willow_routes,
+            sessions=core.sessions,
+            work=Work(core.sessions, (core.transcriber, core.reader, core.exchanges)),
             is_loaded=engines.is_loaded,
             loaded=engines.names,
         )
@@ -87,18 +107,48 @@ async def assemble(config: Config, metrics: Metrics) -> AsyncIterator[Parts]:
             task.cancel()
 
 
+def _surroundings(
+    config: Config,
+    engines: Engines,
+    toolbox: Toolbox,
+    clock: Clock,
+    metrics: Metrics,
+    trace: TraceSink | None,
+) -> Surroundings:
+    return Surroundings(
+        engines.engine_set(config.language),
+        toolbox,
+        clock,
+        metrics,
+        trace,
+        traces_words=config.trace.transcripts,
+        traces_sound=config.trace.audio,
+        logs_words=config.log.transcripts,
+        drafts=Budget(config.turn.max_drafts),
+    )
+
+
+def _core(
+    config: Config,
+    engines: Engines,
+    surroundings: Surroundings,
+    conversations: Conversations,
+    home: Home,
+) -> Core:
+    fresh, languages = config.assistant.settings(config.turn.as_turn_detection()), TextLanguage()
+    return Core(
+        config=config,
+        engines=engines,
+        surroundings=surroundings,
+        home=home,
+        fresh=fresh,
+        sessions=Sessions(surroundings, conversations, config.server.max_sessions),
+        transcriber=Transcriber(surroundings.engines),
+        reader=Reader(surroundings.engines),
+        languages=languages,
+        exchanges=Exchanges(surroundings, conversations, languages, usual=fresh),
+    )
+
+
 def _tools(home: Home, timers: Timers, clock: Clock) -> list[ToolProvider]:
     return [HomeTools(home), ListTools(home), TimerTools(timers), ClockTools(clock)]
-
-
-def _realtime(config: Config, sessions: Sessions, metrics: Metrics, home: Home) -> RealtimeDoor:
-    return RealtimeDoor(
-        sessions,
-        metrics,
-        Contained(metrics),
-        home=home,
-        settings=RealtimeSettings(
-            idle_timeout_s=config.server.idle_timeout_s,
-            fresh=SessionSettings(turn_detection=config.turn.as_turn_detection()),
-        ),
-    )

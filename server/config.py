@@ -5,22 +5,16 @@ The sentences are data (`Meta.description`), because `earshot config` prints the
 
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta, Struct, field
-from msgspec.structs import asdict
+from msgspec import Meta, field
 
 from pipeline.home.config import HomeConfig
-from pipeline.settings import TurnDetection
-from server.config_types import masked
+from server.config_assistant import AssistantConfig
+from server.config_ice import IceConfig
+from server.config_tools import ToolsConfig
+from server.config_turn import TurnConfig
+from server.config_types import Section
 
 Names = tuple[str, ...]
-
-
-class Section(Struct, frozen=True, forbid_unknown_fields=True):
-    """A table of settings; its secrets stay out of logs and tracebacks."""
-
-    def __repr__(self) -> str:
-        shown = (f"{name}={masked(value, name)!r}" for name, value in asdict(self).items())
-        return f"{type(self).__name__}({', '.join(shown)})"
 
 
 class ServerConfig(Section, frozen=True):
@@ -76,6 +70,12 @@ class ServerConfig(Section, frozen=True):
         int,
         Meta(ge=65_536, le=2**31, description="Largest request body; larger ones get 413."),
     ] = 2**20
+    max_upload_bytes: Annotated[
+        int,
+        Meta(
+            ge=2**20, le=2**31, description="Largest audio file to transcribe; larger ones get 413."
+        ),
+    ] = 100 * 2**20  # three hours of 64 kbit/s speech, or 50 minutes of 16 kHz WAV
     drain_timeout_s: Annotated[
         float,
         Meta(ge=0, le=600, description="How long running turns may finish after SIGTERM."),
@@ -121,67 +121,71 @@ class EngineConfig(Section, frozen=True):
 
 
 class AsrConfig(EngineConfig, frozen=True):
-    """Speech recognition; sessions may choose among several."""
+    """Speech recognition: one model is loaded at start, sessions and requests may name others."""
 
+    model: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            description=(
+                "auto, or the model to load at start: a folder of models_dir, its short name (tiny,"
+                " large-v3-turbo), pocketsphinx, or the path of a folder."
+            ),
+        ),
+    ] = "auto"
+    preload: Annotated[
+        Names,
+        Meta(
+            description=(
+                "Further models to load at start; others are loaded when they are first asked for."
+            )
+        ),
+    ] = ()
+    memory_mb: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=10_000_000,
+            description=(
+                "Megabytes that loaded models may take, on the GPU where they run there; the one"
+                " idle longest is unloaded for another. 0: half of what the machine has."
+            ),
+        ),
+    ] = 0
     workers: Annotated[
         int,
         Meta(
             ge=0,
             le=64,
             description=(
-                "Processes that run the chosen engine; each takes its own memory. 0: as suits it."
+                "Processes that run the model loaded at start; each takes its own memory. 0: as"
+                " suits the machine."
             ),
         ),
     ] = 0
 
-    also: Annotated[
-        Names,
-        Meta(description="Further engines that sessions may ask for; each takes its own memory."),
-    ] = ()
 
+class WillowConfig(Section, frozen=True):
+    """Willow's devices and clients; their paths under /api are also on the main listener."""
 
-class TurnConfig(Section, frozen=True):
-    """How a turn ends, where the client does not say."""
-
-    detection: Annotated[
-        Literal["server_vad", "semantic_vad"],
-        Meta(
-            description=(
-                "server_vad waits exactly silence_ms; semantic_vad as long as its eagerness says."
-            )
-        ),
-    ] = "server_vad"
-    threshold: Annotated[
-        float,
-        Meta(ge=0, le=1, description="Speech probability from which on a frame counts as speech."),
-    ] = 0.5
-    prefix_padding_ms: Annotated[
-        int, Meta(ge=0, le=2000, description="Audio kept from before the first speech frame.")
-    ] = 300
-    silence_ms: Annotated[
+    http_port: Annotated[
         int,
         Meta(
-            ge=100,
-            le=5000,
+            ge=0,
+            le=65535,
+            description="A further port for Willow alone, without TLS; WIS has 19001. 0: none.",
+        ),
+    ] = 0
+    https_port: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=65535,
             description=(
-                "Silence that ends the user's turn; lower is faster, but cuts people off."
+                "The same with TLS: server.tls, or auto where that is off; WIS has 19000. 0: none."
             ),
         ),
-    ] = 500
-    eagerness: Annotated[
-        Literal["low", "medium", "high", "auto"],
-        Meta(description="How soon semantic_vad takes a turn for over."),
-    ] = "auto"
-
-    def as_turn_detection(self) -> TurnDetection:
-        """The same as a session takes it."""
-        return TurnDetection(
-            kind=self.detection,
-            threshold=self.threshold,
-            prefix_padding_ms=self.prefix_padding_ms,
-            silence_ms=self.silence_ms,
-            eagerness=self.eagerness,
-        )
+    ] = 0
 
 
 class LogConfig(Section, frozen=True):
@@ -206,6 +210,15 @@ class TraceConfig(Section, frozen=True):
     transcripts: Annotated[
         bool, Meta(description="Also write what was said and answered; off, because it is private.")
     ] = False
+    audio: Annotated[
+        bool,
+        Meta(
+            description=(
+                "Also write what each session hears, at most ten minutes of it, for `earshot"
+                " replay`; off, because it is private."
+            )
+        ),
+    ] = False
 
 
 class Config(Section, frozen=True):
@@ -222,10 +235,15 @@ class Config(Section, frozen=True):
     server: ServerConfig = ServerConfig()
     paths: PathsConfig = PathsConfig()
     vad: EngineConfig = EngineConfig()
+    endpoint: EngineConfig = EngineConfig()
     asr: AsrConfig = AsrConfig()
     llm: EngineConfig = EngineConfig()
     tts: EngineConfig = EngineConfig()
     turn: TurnConfig = TurnConfig()
+    assistant: AssistantConfig = AssistantConfig()
+    tools: ToolsConfig = ToolsConfig()
+    ice: IceConfig = IceConfig()
+    willow: WillowConfig = WillowConfig()
     home: Annotated[
         HomeConfig | None,
         Meta(

@@ -16,7 +16,7 @@ from msgspec import inspect
 
 from core.errors import ConfigError
 from server.config import Config
-from server.config_types import describe, is_secret, kind_of
+from server.config_types import describe, is_secret, kind_of, masked
 
 ENV_PREFIX = "EARSHOT_"
 DEFAULT_FILE = "earshot.toml"
@@ -79,7 +79,11 @@ def load(
         _add_leaf(draft, FLAGS[flag], value, f"flag:{flag}")
     if draft.problems:
         raise ConfigError("\n".join(draft.problems))
-    return Effective(msgspec.convert(draft.values, Config), draft.origins)
+    try:
+        config = msgspec.convert(draft.values, Config)
+    except msgspec.ValidationError as error:  # a variable that sets a key inside an open table
+        raise ConfigError(f"config: {error}") from error
+    return Effective(config, draft.origins)
 
 
 def _find_file(environ: Mapping[str, str], file: Path | None) -> Path | None:
@@ -223,7 +227,7 @@ def _what(error: msgspec.ValidationError, path: SettingPath, value: Any) -> str:
     message, _, where = str(error).partition(" - at `$")
     inside = where.rstrip("`").removeprefix("." + ".".join(path))
     if not inside:
-        shown = "something else" if is_secret(path[-1]) else repr(value)
+        shown = "something else" if is_secret(path[-1]) else repr(masked(value, path[-1]))
         return f": expected {describe(_annotated(path))}, got {shown}"
     message = message.replace("Object contains unknown field", "unknown key").replace("`", "'")
     return f"{inside}: {message[:1].lower()}{message[1:]}"

@@ -3,12 +3,17 @@
 from collections.abc import Mapping
 from typing import Any
 
-from msgspec import inspect
+from msgspec import Struct, inspect
+from msgspec.structs import asdict
 
 MASK = "********"
 
 SECRET_WORDS = frozenset({"key", "apikey", "token", "secret", "password"})
 "A setting with one of these words in its name is never printed."
+
+
+SECRET_TABLES = frozenset({"env", "headers"})
+"Nor is any value in a table of this name."
 
 
 def kind_of(kind: inspect.Type) -> inspect.Type:
@@ -31,6 +36,8 @@ def is_secret(name: str) -> bool:
 def masked(value: Any, name: str) -> Any:
     """The value with every secret in it replaced."""
     if isinstance(value, Mapping):
+        if name in SECRET_TABLES:
+            return dict.fromkeys(value, MASK)
         return {key: masked(inner, str(key)) for key, inner in value.items()}
     if isinstance(value, list | tuple):
         return [masked(inner, name) for inner in value]
@@ -71,3 +78,11 @@ def _range(number: inspect.IntType | inspect.FloatType) -> str:
     if low is not None:
         return f" >= {low}"
     return "" if high is None else f" <= {high}"
+
+
+class Section(Struct, frozen=True, forbid_unknown_fields=True):
+    """A table of settings; its secrets stay out of logs and tracebacks."""
+
+    def __repr__(self) -> str:
+        shown = (f"{name}={masked(value, name)!r}" for name, value in asdict(self).items())
+        return f"{type(self).__name__}({', '.join(shown)})"

@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import Literal
 
 from core.errors import EarshotError
-from engines.registry import load
+from engines.registry import Kind, load
 from server.config import Config
 from server.listeners import AddressInUse, bind, is_local_only
 from server.net import lan_addresses
-from server.survey import Survey, choose_one, survey
-from serving.choose import KINDS, Choice
+from server.survey import Survey, choose_one, describe, find_offers, machine, survey
+from serving import warmup
+from serving.choose import KINDS
+from serving.offers import Offer
+from serving.placement import usable
 
 Verdict = Literal["ok", "note", "fail"]
 
@@ -55,12 +58,16 @@ def show(findings: Iterator[Finding]) -> bool:
 def _machine(found: Survey) -> Iterator[Finding]:
     hardware = found.hardware
     yield Finding("ok", f"{hardware.cores} cores, {hardware.memory_gb:.1f} GB of memory")
+    for note in hardware.notes:
+        yield Finding("note", note)
     for gpu in hardware.gpus:
         yield Finding(
             "ok",
             f"GPU {gpu.name}: {gpu.free_gb:.0f} of {gpu.memory_gb:.0f} GB free,"
-            f" compute capability {gpu.capability}",
+            f" compute capability {gpu.capability or 'unknown'}, driver {gpu.driver or 'unknown'}",
         )
+    for reason in usable(hardware)[1]:
+        yield Finding("note", f"not used: {reason}")
     if not hardware.gpus:
         yield Finding("note", "no NVIDIA GPU (nvidia-smi lists none); the processor does the work")
 
@@ -69,31 +76,81 @@ def _weights(config: Config, found: Survey) -> Finding:
     folder = Path(config.paths.models_dir).expanduser().absolute()
     if not found.weights:
         return Finding(
-            "note", f"no Whisper weights in {folder}; `python -m bench.pull` fetches some"
+            "note", f"no Whisper weights in {folder}; `earshot models pull auto` fetches some"
         )
-    listed = ", ".join(f"{w.path.name} ({w.size_mb:.0f} MB)" for w in found.weights)
+    listed = ", ".join(f"{w.name} ({w.size_mb:.0f} MB)" for w in found.weights)
     return Finding("ok", f"Whisper weights in {folder}: {listed}")
 
 
-def _engines(config: Config, kind: str, found: Survey) -> Iterator[Finding]:
-    """What there is of a kind, which one is chosen, and whether it really loads."""
-    for name in KINDS:
-        if name == kind:
-            for engine in found.known[name]:
-                if not engine.installed:
-                    yield Finding("note", f"{kind}: {engine.name} is {engine.reason}")
-            yield _chosen(config, name, found)
+def _engines(config: Config, kind: Kind, found: Survey) -> Iterator[Finding]:
+    """What there is of a kind, which one is chosen, and whether it really works."""
+    for engine in found.known[kind]:
+        if not engine.installed:
+            yield Finding("note", f"{kind}: {engine.name} is {engine.reason}")
+    if kind == "asr":
+        yield from _recognisers(config, found)
+    else:
+        yield _chosen(config, kind, found)
 
 
-def _chosen(config: Config, kind: Literal["vad", "asr", "llm", "tts"], found: Survey) -> Finding:
+def _chosen(config: Config, kind: Kind, found: Survey) -> Finding:
     try:
-        choice: Choice = choose_one(config, kind, found)
+        choice = choose_one(config, kind, found)
         engine = load(kind, choice.name, choice.options)
     except EarshotError as error:
         return Finding("fail", f"{kind}: {error}")
     if close := getattr(engine, "close", None):
         close()
     return Finding("ok", f"{kind}: {choice.name} ({choice.why})")
+
+
+def _recognisers(config: Config, found: Survey) -> Iterator[Finding]:
+    """The one that is loaded at start, tried; then what else can be asked for."""
+    try:
+        of = machine(config, found)
+        wished, *others = find_offers(config, of)
+        first, problem = _tried(wished)
+    except EarshotError as error:
+        yield Finding("fail", f"asr: {error}")
+        return
+    yield Finding("ok", f"asr: {of.choice.name} ({of.choice.why})")
+    if problem:
+        yield Finding("note", f"asr: {wished.name}: {problem}; {first.why} instead")
+    yield Finding("ok", f"asr: {_told(first)}; loaded at start")
+    for warning in first.warnings:
+        yield Finding("note", f"asr: {first.name}: {warning}")
+    for offer in others:
+        try:
+            describe(offer)
+        except EarshotError as error:
+            yield Finding("note", f"asr: {offer.name} cannot be used: {error}")
+        else:
+            yield Finding("ok", f"asr: {_told(offer)}; loaded when it is first asked for")
+
+
+def _told(offer: Offer) -> str:
+    names = "".join(f" or {alias}" for alias in offer.aliases)
+    size = f"{offer.size_mb:.0f} MB, " if offer.size_mb else ""
+    return f"{offer.name}{names}: {size}{offer.why}"
+
+
+def _tried(offer: Offer) -> tuple[Offer, str]:
+    """What the server will have: this or, with the reason, its fallback. Raises EarshotError."""
+    try:
+        _try(offer)
+    except EarshotError as error:
+        if offer.fallback is None:
+            raise
+        _try(offer.fallback)
+        return offer.fallback, str(error)
+    return offer, ""
+
+
+def _try(offer: Offer) -> None:
+    """Load it as a worker does, and decode a second of sound. Raises EarshotError."""
+    model = load("asr", offer.engine, offer.options)
+    model.decode([warmup.item(model.info)])
+    model.close()
 
 
 def _listener(config: Config) -> Iterator[Finding]:

@@ -55,12 +55,21 @@ STATUS: Mapping[type[EarshotError], tuple[HTTPStatus, int]] = {
 
 STATUS_BY_CODE: Mapping[str, HTTPStatus] = {
     "method_not_allowed": HTTPStatus.METHOD_NOT_ALLOWED,
+    "unauthorized_voice": HTTPStatus.NOT_ACCEPTABLE,  # what Willow devices have a text for
     "unsupported_media_type": HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+    "etag_mismatch": HTTPStatus.PRECONDITION_FAILED,  # these four as WHIP has them
+    "unknown_ice_session": HTTPStatus.UNPROCESSABLE_ENTITY,
+    "if_match_required": HTTPStatus.PRECONDITION_REQUIRED,
+    "offer_not_acceptable": HTTPStatus.UNPROCESSABLE_ENTITY,
 }
 "Where a code says more than its class."
 
 MAX_REQUEST_ID_CHARS = 64  # a UUID has 36; a proxy's trace id 55
 _REQUEST_ID = re.compile(rf"[!-~]{{1,{MAX_REQUEST_ID_CHARS}}}")
+
+BASIC_PATHS = "/api/"
+"""Where a 401 also offers HTTP's Basic scheme, for Willow's clients. Anywhere else it would make
+browsers ask for a password over the page, which asks for the key itself."""
 
 QUIET_PATHS = ("/health", "/metrics", "/static/")
 "Asked for every few seconds, or by the dozen: logged at debug."
@@ -96,6 +105,8 @@ def error_response(error: EarshotError) -> aioweb.Response:
         content_type="application/json",
         headers={"Cache-Control": "no-store"},
     )
+    if status == HTTPStatus.INTERNAL_SERVER_ERROR:
+        response.headers["x-should-retry"] = "false"  # to OpenAI's clients: a bug stays one
     if isinstance(error, Overloaded):
         response.headers["Retry-After"] = str(error.retry_after_s)
     if isinstance(error, Unauthorized):
@@ -123,7 +134,7 @@ def edge(metrics: Metrics, max_body_bytes: int) -> Middleware:
         request_id.set(request[REQUEST_ID])
         started = perf_counter()
         try:
-            check_size(request.content_length, max_body_bytes)
+            check_size(request.content_length, _limit_bytes(request) or max_body_bytes)
             response = await handler(request)
         except Exception as error:
             response = await _answer(request, error, metrics)
@@ -155,6 +166,15 @@ class Contained:
                 logger.warning("%s ended: %s (%s)", name, known, known.code)
 
 
+LIMIT_BYTES = "limit_bytes"
+"Attribute of a handler whose route takes bodies of another size than the server's."
+
+
+def _limit_bytes(request: aioweb.Request) -> int | None:
+    limit: int | None = getattr(request.match_info.handler, LIMIT_BYTES, None)
+    return limit
+
+
 def check_size(body_bytes: int | None, limit_bytes: int) -> None:
     """Refuse a body by its Content-Length, before reading it."""
     if body_bytes is not None and body_bytes > limit_bytes:
@@ -175,6 +195,8 @@ async def _answer(
     prepared: aioweb.StreamResponse | None = request.get(PREPARED)
     if prepared is None:
         response = error_response(known)
+        if isinstance(known, Unauthorized) and request.path.startswith(BASIC_PATHS):
+            response.headers.add("WWW-Authenticate", 'Basic realm="Earshot", charset="UTF-8"')
         if isinstance(error, aioweb.HTTPMethodNotAllowed):
             response.headers["Allow"] = error.headers["Allow"]
         return response

@@ -1,26 +1,34 @@
 """The chosen engines, loaded and running: recognition in its worker, the light ones in here."""
 
 import asyncio
-import gc
 import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
 
-from core.ports import Clock, Metrics, ToolContext, ToolSpec
-from engines.base import AsrInfo, AsrItem, AsrResult, Llm, Tts, VadEngine
+from core.errors import ConfigError
+from core.ports import Clock, Metrics
+from engines.base import EndOfTurn, Llm, Tts, VadEngine
 from engines.llm.intents import phrases
 from engines.registry import Kind, load
 from pipeline.engines import EngineSet
 from pipeline.settings import DEFAULT
 from pipeline.tools import Toolbox
 from server.config import Config
-from server.survey import Survey, choose_one, choose_recognisers, survey
-from serving.choose import KINDS, Choice, worker_count
-from serving.pools.process import ProcessWorker
-from serving.scheduler import AsrScheduler, Priority
-from web.engines import EngineChoice, EngineOffer, EnginesReport
+from server.loading import (
+    check_voice,
+    load_language_model,
+    load_voices,
+    start_language_model,
+    tool_specs,
+    warm_others,
+)
+from server.survey import Survey, choose_one, describe, find_offers, machine, survey
+from serving.choose import KINDS, Choice, unknown_model
+from serving.offers import Machine, Offer
+from serving.registry import AsrModels
+from serving.served import ServedModel
+from web.engines import EngineChoice, EngineOffer, EnginesReport, ModelOffer
 
 logger = logging.getLogger(__name__)
 
@@ -33,48 +41,23 @@ PHRASES_LANGUAGE = "en"
 MAX_PHRASES = 20_000
 "Fewer leave numbers and durations to chance; more train no better, only longer."
 
-HOME_LANGUAGES = ("en", "de", "fr", "es")
-"In which the bundled home has names, and the skills have sentences and replies of ours."
-
-
-@dataclass(frozen=True, slots=True)
-class SharedRecogniser:
-    """One recognition model as sessions see it: a queue, and what the model told about itself."""
-
-    info: AsrInfo
-    _scheduler: AsrScheduler = field(repr=False)
-
-    async def decode(self, item: AsrItem, priority: Priority) -> AsrResult:
-        return await self._scheduler.decode(item, priority)
-
-    def forget(self, utterance: str) -> None:
-        self._scheduler.forget(utterance)
-
-
-@runtime_checkable
-class Warms(Protocol):
-    """A language model that is slow the first time unless it is told beforehand."""
-
-    async def warm(self, language: str, tools: Sequence[ToolSpec]) -> None: ...
-
 
 @dataclass(frozen=True, slots=True)
 class Engines:
     """Engines that are ready, with how they were chosen."""
 
     vad: VadEngine
-    asr: Mapping[str, SharedRecogniser]
-    "By name; the default is in `choices`."
+    endpoint: EndOfTurn
+    asr: AsrModels
     llm: Llm
-    tts: Tts
+    tts: Mapping[str, Tts]
+    "By name; the chosen one first."
     choices: Mapping[Kind, Choice]
-    _pools: Sequence[Sequence[ProcessWorker]] = field(repr=False)
-    "Each recogniser's workers."
     _survey: Survey = field(repr=False)
 
     def is_loaded(self) -> bool:
-        """Whether every model is there now; a crashed one comes back."""
-        return all(any(worker.is_ready for worker in pool) for pool in self._pools)
+        """Whether the default recogniser is there now; a crashed one comes back."""
+        return self.asr.default.is_ready
 
     def names(self) -> Mapping[str, str]:
         """Kind -> the engine that serves it."""
@@ -84,18 +67,18 @@ class Engines:
         """As sessions choose among them; `language` is theirs when they do not say."""
         return EngineSet(
             self.vad,
-            asr={DEFAULT: self.asr[self.choices["asr"].name], **self.asr},
+            asr=self.asr,
             llm={DEFAULT: self.llm, self.choices["llm"].name: self.llm},
-            tts={DEFAULT: self.tts, self.choices["tts"].name: self.tts},
+            tts={DEFAULT: self.tts[self.choices["tts"].name], **self.tts},
             default_language=language,
+            endpoint=self.endpoint,
         )
 
     def report(self, language: str) -> EnginesReport:
         """What the page shows."""
         languages = {
-            **{name: recogniser.info.languages for name, recogniser in self.asr.items()},
             self.choices["llm"].name: self.llm.languages,
-            self.choices["tts"].name: tuple(self.tts.info.voices),
+            **{name: tuple(tts.info.voices) for name, tts in self.tts.items()},
         }
 
         def one(kind: Kind) -> EngineChoice:
@@ -106,8 +89,39 @@ class Engines:
             return EngineChoice(self.choices[kind].name, self.choices[kind].why, offers)
 
         return EnginesReport(
-            one("asr"), one("llm"), one("tts"), one("vad"), self.engine_set(language).languages()
+            self._recognisers(),
+            one("llm"),
+            one("tts"),
+            one("vad"),
+            self.engine_set(language).languages(),
         )
+
+    def _recognisers(self) -> EngineChoice:
+        """Every model, loaded or not; then the engines that are not installed."""
+        models = [
+            EngineOffer(
+                state.offer.name,
+                state.languages,
+                installed=not state.problem,
+                reason=state.problem,
+                model=ModelOffer(
+                    engine=state.offer.engine,
+                    aliases=state.offer.aliases,
+                    size_mb=round(state.offer.size_mb),
+                    is_loaded=state.is_loaded,
+                    memory_mb=round(state.memory_mb),
+                    why=state.offer.why,
+                ),
+            )
+            for state in self.asr.listing()
+        ]
+        missing = [
+            EngineOffer(engine.name, (), installed=False, reason=engine.reason)
+            for engine in self._survey.known["asr"]
+            if not engine.installed
+        ]
+        chosen = self.asr.default.offer.name
+        return EngineChoice(chosen, self.choices["asr"].why, (*models, *missing))
 
 
 @asynccontextmanager
@@ -116,77 +130,75 @@ async def running(
 ) -> AsyncIterator[Engines]:
     """Choose, load and warm the engines; they run while the body does.
 
-    Raises EngineMissing and ConfigError, possibly as an ExceptionGroup.
+    Raises EngineError and ConfigError, possibly as an ExceptionGroup.
     """
     found = await asyncio.to_thread(survey, config.paths.models_dir)
-    recognisers = choose_recognisers(config, found)
     choices = {kind: choose_one(config, kind, found) for kind in KINDS}
-    for choice in (*recognisers[1:], *choices.values()):
-        logger.info("%s: %s (%s)", choice.kind, choice.name, choice.why)
-    pools = [
-        [
-            ProcessWorker("asr", c.name, _asr_options(c, toolbox), metrics, index)
-            for index in range(_worker_count(config, c, choices["asr"], found))
-        ]
-        for c in recognisers
-    ]
-    schedulers = [AsrScheduler(pool, clock, metrics) for pool in pools]
-    async with asyncio.TaskGroup() as tasks:
-        serving = [tasks.create_task(one.run(), name="asr") for one in schedulers]
-        vad, llm, tts, infos = await asyncio.gather(
+    models = _models(config, machine(config, found), toolbox, clock, metrics)
+    _tell(found, choices, models.default.offer)
+    async with (
+        AsyncExitStack() as stack,
+        asyncio.TaskGroup() as tasks,
+        models.running(),
+    ):
+        vad, endpoint, llm, tts, _, _ = await asyncio.gather(
             asyncio.to_thread(load, "vad", choices["vad"].name, choices["vad"].options),
-            _language_model(choices["llm"], config.language, toolbox),
-            asyncio.to_thread(load, "tts", choices["tts"].name, choices["tts"].options),
-            asyncio.gather(*(one.ready() for one in schedulers)),
+            asyncio.to_thread(
+                load, "endpoint", choices["endpoint"].name, choices["endpoint"].options
+            ),
+            load_language_model(choices["llm"], config, metrics, stack),
+            load_voices(choices["tts"], found, metrics, stack),
+            _load_first(models, config.asr.preload),
+            asyncio.to_thread(models.read_all),
         )
-        asr = {
-            choice.name: SharedRecogniser(info, scheduler)
-            for choice, info, scheduler in zip(recognisers, infos, schedulers, strict=True)
-        }
-        serving.append(tasks.create_task(_warm_others(llm, config.language, toolbox), name="warm"))
-        yield Engines(vad, asr, llm, tts, choices, pools, found)
-        for task in serving:
-            task.cancel()
+        check_voice(config.assistant.voice, tts, config.language)
+        await start_language_model(llm, config.language, toolbox, stack)
+        warm = tasks.create_task(warm_others(llm, config.language, toolbox), name="warm")
+        yield Engines(vad, endpoint, models, llm, tts, choices, found)
+        warm.cancel()
 
 
-def _worker_count(config: Config, choice: Choice, chosen: Choice, found: Survey) -> int:
-    """The configured number is the chosen engine's; others are there for comparison."""
-    if choice.name != chosen.name:
-        return 1
-    return config.asr.workers or worker_count(choice.name, found.hardware)
+def _models(
+    config: Config, of: Machine, toolbox: Toolbox, clock: Clock, metrics: Metrics
+) -> AsrModels:
+    """Every recognition model, none of them loaded. Raises EngineMissing."""
+
+    def find() -> Sequence[Offer]:
+        first, *others = find_offers(config, of)
+        return (replace(first, aliases=(*first.aliases, DEFAULT)), *others)
+
+    async def serve(offer: Offer) -> ServedModel:
+        if offer.engine == LEARNS_PHRASES and "phrases" not in offer.options:
+            learned = await asyncio.to_thread(_phrases, toolbox)
+            workers = tuple({**options, "phrases": learned} for options in offer.workers)
+            offer = replace(offer, workers=workers)
+        return ServedModel(offer, clock, metrics)
+
+    return AsrModels(find, serve, describe, of.room, clock, metrics)
 
 
-async def _warm_others(llm: Llm, language: str, toolbox: Toolbox) -> None:
-    """Load the other languages that the home speaks before somebody waits for them.
-
-    What is loaded then stays for good, so the collector need not look at it again: a full
-    collection over it stops the loop for some 50 ms, more than two frames of sound.
-    """
-    if isinstance(llm, Warms):
-        for code in HOME_LANGUAGES:
-            if code != language and code in llm.languages:
-                await llm.warm(code, _specs(toolbox, code))
-    gc.collect()
-    gc.freeze()
+async def _load_first(models: AsrModels, others: Sequence[str]) -> None:
+    """The default one alone: side by side on few cores all would be late. Raises EngineError,
+    ConfigError."""
+    await models.load(models.default)
+    for name in others:
+        model = models.get(name)
+        if model is None:
+            raise ConfigError(f"asr.preload: {unknown_model(name, tuple(models))}")
+        await models.load(model)
 
 
-async def _language_model(choice: Choice, language: str, toolbox: Toolbox) -> Llm:
-    """Loaded, and warm for the language that most sessions will have."""
-    llm = await asyncio.to_thread(load, "llm", choice.name, choice.options)
-    if isinstance(llm, Warms):
-        await llm.warm(language, _specs(toolbox, language))
-    return llm
+def _tell(found: Survey, choices: Mapping[Kind, Choice], offer: Offer) -> None:
+    """What was chosen, and why."""
+    for note in found.hardware.notes:
+        logger.info("hardware: %s", note)
+    for choice in choices.values():
+        logger.info("%s: %s (%s)", choice.kind, choice.name, choice.why)
+    logger.info("asr: %s runs %s", offer.name, offer.why)
+    for warning in offer.warnings:
+        logger.warning("asr: %s: %s", offer.name, warning)
 
 
-def _asr_options(choice: Choice, toolbox: Toolbox) -> Mapping[str, object]:
-    """The configured options, and the sentences of this very home where an engine learns them."""
-    if choice.name != LEARNS_PHRASES or "phrases" in choice.options:
-        return choice.options
-    specs = _specs(toolbox, PHRASES_LANGUAGE)
-    learned = phrases(PHRASES_LANGUAGE, specs, MAX_PHRASES)
-    return {**choice.options, "phrases": learned}
-
-
-def _specs(toolbox: Toolbox, language: str) -> list[ToolSpec]:
-    """Every tool, as a conversation in `language` has them."""
-    return toolbox.specs(ToolContext("", language))
+def _phrases(toolbox: Toolbox) -> Sequence[str]:
+    """The sentences of this very home, for an engine that learns them."""
+    return phrases(PHRASES_LANGUAGE, tool_specs(toolbox, PHRASES_LANGUAGE), MAX_PHRASES)

@@ -4,6 +4,8 @@ from enum import IntEnum
 
 from core.errors import ConfigError, EarshotError, EngineError
 from server.listeners import AddressInUse
+from server.models.errors import HubUnreachable
+from serving.catalogue import ModelUnknown
 
 
 class Exit(IntEnum):
@@ -18,7 +20,7 @@ class Exit(IntEnum):
     ENGINE_MISSING = 4
     "An engine, or its weights, is not there or does not load."
     CONNECTION_FAILED = 5
-    "talk: the server cannot be reached, refused the call, or went away."
+    "talk: the server cannot be reached, refused the call, or went away. models: so the hub."
     INTERRUPTED = 130
     "Ctrl-C before there was anything to drain."
 
@@ -26,12 +28,14 @@ class Exit(IntEnum):
 def exit_for(error: EarshotError) -> Exit:
     """The exit code of an expected failure."""
     match error:
-        case ConfigError():
+        case ConfigError() | ModelUnknown():
             return Exit.USAGE
         case AddressInUse():
             return Exit.ADDRESS_IN_USE
         case EngineError():
             return Exit.ENGINE_MISSING
+        case HubUnreachable():
+            return Exit.CONNECTION_FAILED
         case _:
             return Exit.CANNOT_RUN
 

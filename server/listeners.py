@@ -16,15 +16,16 @@ class AddressInUse(EarshotError):
     code = "address_in_use"
 
 
-def bind(host: str, port: int) -> list[socket.socket]:
+def bind(host: str, port: int, *, setting: str = "--port") -> list[socket.socket]:
     """Listening sockets for every address `host` means. Port 0 takes one free port for all.
 
-    Raises AddressInUse, or ConfigError when the address is not one of ours.
+    Raises AddressInUse, which names the `setting` that chooses the port, or ConfigError when the
+    address is not one of ours.
     """
     sockets: list[socket.socket] = []
     try:
         for family, address in _resolve(host):
-            sockets.append(_listen(family, address, port))
+            sockets.append(_listen(family, address, port, setting))
             port = port or sockets[0].getsockname()[1]
     except BaseException:
         for opened in sockets:
@@ -41,7 +42,7 @@ def _resolve(host: str) -> list[tuple[socket.AddressFamily, str]]:
     return list(dict.fromkeys((family, str(address[0])) for family, _, _, _, address in found))
 
 
-def _listen(family: socket.AddressFamily, address: str, port: int) -> socket.socket:
+def _listen(family: socket.AddressFamily, address: str, port: int, setting: str) -> socket.socket:
     where = f"{url_host(address)}:{port}"
     opened = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -56,7 +57,7 @@ def _listen(family: socket.AddressFamily, address: str, port: int) -> socket.soc
         opened.close()
         if error.errno == errno.EADDRINUSE:
             raise AddressInUse(
-                f"{where} is in use by another program; choose another with --port"
+                f"{where} is in use by another program; choose another with {setting}"
             ) from error
         if error.errno == errno.EACCES:
             raise ConfigError(f"{where}: ports below 1024 need more rights") from error

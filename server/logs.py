@@ -9,12 +9,14 @@ from datetime import UTC, datetime
 from typing import TextIO
 
 import msgspec
-from aiohttp.http_exceptions import HttpProcessingError
 
 from server.config import LogConfig
 
-NOISY = ("aioice", "aiortc", "faster_whisper", "asyncio")
+NOISY = ("aioice", "aiortc", "faster_whisper", "asyncio", "httpx2", "mcp")
 "Libraries that tell at info what only they need to know."
+
+SILENT = ("mcp.client.stdio",)
+"Libraries that tell what somebody else's program printed, with a traceback for each line."
 
 request_id: ContextVar[str] = ContextVar("request_id", default="")
 "Of the request being served; tasks started by it inherit it."
@@ -23,7 +25,8 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 "What a caller could forge lines with, or steer a terminal."
 
 _SECRETS = re.compile(
-    r"(?i)(?P<before>bearer\s+|openai-insecure-api-key\.|[#?&]key=|(?<![a-z])(?:ek|sk)[-_])"
+    r"(?i)(?P<before>bearer\s+|openai-insecure-api-key\.|[#?&]key=|(?<![a-z])(?:ek|sk)[-_]"
+    r"|basic\s+(?=[A-Za-z0-9+/]{16})|://[^\s/:@]*:(?=[^\s/@]+@))"
     r"[A-Za-z0-9._~+/=-]{4,}"
 )
 
@@ -32,13 +35,14 @@ def set_up(config: LogConfig, *, secrets: Iterable[str] = (), stream: TextIO | N
     """Send every logger to `stream` (standard error), once, as configured."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.addFilter(_add_request_id)
-    handler.addFilter(_shorten_malformed)
     known = [secret for secret in secrets if secret]
     handler.setFormatter(JsonFormatter(known) if config.json else TextFormatter(known))
     logging.basicConfig(level=config.level.upper(), handlers=[handler], force=True)
     logging.captureWarnings(capture=True)
     for name in NOISY:
         logging.getLogger(name).setLevel(logging.WARNING)
+    for name in SILENT:
+        logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def redact(text: str, secrets: Iterable[str] = ()) -> str:
@@ -55,16 +59,6 @@ def one_line(text: str) -> str:
 
 def _add_request_id(record: logging.LogRecord) -> bool:
     record.request_id = request_id.get()
-    return True
-
-
-def _shorten_malformed(record: logging.LogRecord) -> bool:
-    """What is no HTTP gets one line from aiohttp too, without the bytes: they may be a cookie."""
-    error = record.exc_info[1] if record.exc_info else None
-    if isinstance(error, HttpProcessingError):
-        record.levelno, record.levelname = logging.INFO, "INFO"
-        record.msg, record.args = "no HTTP request: %s", (type(error).__name__,)
-        record.exc_info = record.exc_text = None
     return True
 
 

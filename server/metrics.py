@@ -20,6 +20,12 @@ STAGE_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1, 1.5, 2
 COMPUTE_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 "From a decoded frame to a long utterance on a slow processor."
 
+LOAD_BUCKETS_S = (0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
+"From PocketSphinx to a large Whisper from a cold disk."
+
+BATCH_BUCKETS = (1, 2, 4, 8, 16, 32, 64)
+"Items in a call; 64 is the most that a recogniser can be set to."
+
 
 @dataclass(frozen=True, slots=True)
 class Declared:
@@ -38,6 +44,19 @@ METRICS: Mapping[str, Declared] = {
     "earshot_response_latency_seconds": Declared(
         "histogram", "End of the user's speech to the first sound or text.", (), STAGE_BUCKETS_S
     ),
+    "earshot_speculation": Declared(
+        "counter", "Answers begun before the turn was over, by what became of them.", ("outcome",)
+    ),
+    "earshot_speculation_wasted_seconds": Declared(
+        "histogram", "How long an answer was made that nobody got.", (), STAGE_BUCKETS_S
+    ),
+    "earshot_barge_in": Declared(
+        "counter", "Speech over an answer, by what it was taken for.", ("verdict",)
+    ),
+    "earshot_tts_cache": Declared(
+        "counter", "Short clauses asked of the voice, by whether they were known.", ("outcome",)
+    ),
+    "earshot_tts_cache_bytes": Declared("gauge", "Sound that is kept of frequent replies."),
     "earshot_sessions": Declared("gauge", "Sessions that are open now."),
     "earshot_tasks": Declared("gauge", "Tasks of the event loop that are alive now."),
     "earshot_turns": Declared("counter", "Turns by how they ended.", ("status",)),
@@ -50,13 +69,30 @@ METRICS: Mapping[str, Declared] = {
     ),
     "earshot_errors": Declared("counter", "Errors by stable code.", ("code",)),
     "earshot_asr_queue_seconds": Declared(
-        "histogram", "Wait for a recognition worker.", (), COMPUTE_BUCKETS_S
+        "histogram", "Wait for a recognition worker.", ("priority",), COMPUTE_BUCKETS_S
     ),
     "earshot_asr_compute_seconds": Declared(
-        "histogram", "Computing one recognition batch.", (), COMPUTE_BUCKETS_S
+        "histogram", "Computing one recognition batch of this size.", ("batch",), COMPUTE_BUCKETS_S
     ),
-    "earshot_asr_batches": Declared("counter", "Recognition batches computed."),
-    "earshot_asr_items": Declared("counter", "Utterances or parts in those batches."),
+    "earshot_asr_batch_size": Declared(
+        "histogram", "Utterances or parts in one recognition batch.", (), BATCH_BUCKETS
+    ),
+    "earshot_asr_refused": Declared(
+        "counter", "Recognition requests refused: the wait would be too long.", ("priority",)
+    ),
+    "earshot_asr_superseded": Declared(
+        "counter", "Waiting requests replaced by newer ones of the same utterance.", ("priority",)
+    ),
+    "earshot_asr_expired": Declared(
+        "counter", "Recognition requests that no worker began in time.", ("priority",)
+    ),
+    "earshot_asr_models_loaded": Declared("gauge", "Recognition models that are in memory now."),
+    "earshot_asr_load_seconds": Declared(
+        "histogram", "Loading and warming one recognition model.", (), LOAD_BUCKETS_S
+    ),
+    "earshot_asr_evictions": Declared(
+        "counter", "Recognition models unloaded because another needed their room."
+    ),
     "earshot_http_requests": Declared(
         "counter", "Requests by route and status.", ("route", "status")
     ),

@@ -5,7 +5,7 @@ import logging
 import socket
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -31,13 +31,22 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Entrance:
-    """The listener with its rules, before anything is behind it."""
+class Listener:
+    """One port, on every address that the host means."""
 
     sockets: Sequence[socket.socket]
     tls: Tls | None
-    gate: Gate
     urls: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Entrance:
+    """The listeners with their rules, before anything is behind them."""
+
+    main: Listener
+    willow: Sequence[Listener]
+    "What they take is only Willow's."
+    gate: Gate
     is_new_key: bool
     "Made just now: the only time that it is printed."
 
@@ -48,42 +57,57 @@ def run(config: Config, started: float) -> None:
     Raises ConfigError, AddressInUse, EngineError.
     """
     with ExitStack() as stack:
-        entrance = open_entrance(config)
-        for opened in entrance.sockets:
-            stack.callback(opened.close)
+        entrance = open_entrance(config, stack)
         set_up(config.log, secrets=[entrance.gate.key or ""])
         _greet(config, entrance)
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(_serve(config, entrance, started))
 
 
-def open_entrance(config: Config) -> Entrance:
-    """Bind, and find or make the key and the certificate."""
-    sockets = bind(config.server.host, config.server.port)
-    try:
-        is_local = is_local_only(sockets)
-        key = config.server.api_key or read_key(config.paths.state_dir)
-        folder = Path(config.paths.state_dir).expanduser()
-        if config.server.tls == "auto" or not (is_local or key):
-            folder = open_folder(config.paths.state_dir)
-        is_new_key = not (is_local or key)
-        if is_new_key:
-            key = make_key(folder)
-        tls = open_tls(
-            config.server.tls, folder, _names(config), lan_addresses(), datetime.now(UTC)
-        )
-        gate = Gate(
-            is_local=is_local,
-            key=key,
-            hosts=frozenset(name.lower() for name in _names(config)),
-            origins=frozenset(config.server.allowed_origins),
-        )
-        found = urls(config.server.host, sockets, is_tls=tls is not None)
-    except BaseException:
-        for opened in sockets:
-            opened.close()
-        raise
-    return Entrance(sockets, tls, gate, found, is_new_key)
+def open_entrance(config: Config, stack: ExitStack) -> Entrance:
+    """Bind, and find or make the key and the certificates; `stack` closes the sockets."""
+    server, willow = config.server, config.willow
+    main = _bound(config, server.port, "--port", stack)
+    plain = _bound(config, willow.http_port, "willow.http_port", stack)
+    secure = _bound(config, willow.https_port, "willow.https_port", stack)
+    own_tls = "auto" if secure and server.tls == "off" else server.tls
+    is_local = is_local_only(main)
+    key = server.api_key or read_key(config.paths.state_dir)
+    folder = Path(config.paths.state_dir).expanduser()
+    if own_tls == "auto" or not (is_local or key):
+        folder = open_folder(config.paths.state_dir)
+    is_new_key = not (is_local or key)
+    if is_new_key:
+        key = make_key(folder)
+    names = _names(config)
+    tls = open_tls(own_tls, folder, names, lan_addresses(), datetime.now(UTC))
+    gate = Gate(
+        is_local=is_local,
+        key=key,
+        hosts=frozenset(name.lower() for name in names),
+        origins=frozenset(server.allowed_origins),
+    )
+    asked = ((plain, None), (secure, tls))
+    return Entrance(
+        _listener(config, main, None if server.tls == "off" else tls),
+        [_listener(config, sockets, its_tls) for sockets, its_tls in asked if sockets],
+        gate,
+        is_new_key,
+    )
+
+
+def _bound(config: Config, port: int, setting: str, stack: ExitStack) -> list[socket.socket]:
+    """Nothing for the port 0 of a listener that is off; for the main one it is a free port."""
+    if port == 0 and setting != "--port":
+        return []
+    sockets = bind(config.server.host, port, setting=setting)
+    for opened in sockets:
+        stack.callback(opened.close)
+    return sockets
+
+
+def _listener(config: Config, sockets: Sequence[socket.socket], tls: Tls | None) -> Listener:
+    return Listener(sockets, tls, urls(config.server.host, sockets, is_tls=tls is not None))
 
 
 def _names(config: Config) -> list[str]:
@@ -97,14 +121,14 @@ def _greet(config: Config, entrance: Entrance) -> None:
     say = partial(print, flush=True)  # a container's log would see it only at the end
     if entrance.is_new_key:
         say("Whoever connects needs the key. It is shown only this once; open")
-        for url in entrance.urls[1:] or entrance.urls:
+        for url in entrance.main.urls[1:] or entrance.main.urls:
             say(f"  {url}/#key={entrance.gate.key}")
         say(f"It is kept in {Path(config.paths.state_dir).expanduser() / 'api-key'}.")
-    if entrance.tls is None and not entrance.gate.is_local:
+    if entrance.main.tls is None and not entrance.gate.is_local:
         say("Over http, browsers give the microphone only on this machine: see --tls auto.")
-    if entrance.tls is not None and config.server.tls == "auto":
+    if entrance.main.tls is not None and config.server.tls == "auto":
         say("The certificate is our own, so the browser asks once. Its SHA-256 fingerprint is")
-        say(f"  {entrance.tls.fingerprint}")
+        say(f"  {entrance.main.tls.fingerprint}")
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -122,32 +146,49 @@ async def _serve(config: Config, entrance: Entrance, started: float) -> None:
     with signals(lifecycle):
         async with assemble(config, metrics) as parts:
             lifecycle.watch(parts.is_loaded)
-            app = build(
-                _routes(config, parts, metrics, lifecycle),
-                entrance.gate,
-                metrics,
-                max_body_bytes=config.server.max_body_bytes,
-            )
-            context = entrance.tls.context if entrance.tls else None
-            async with running(app, entrance.sockets, context):
+            routes, willow_routes = _routes(config, parts, metrics, lifecycle)
+            async with AsyncExitStack() as doors:
+                pairs = [(entrance.main, routes)]
+                pairs += [(listener, willow_routes) for listener in entrance.willow]
+                for listener, its_routes in pairs:
+                    app = build(
+                        its_routes,
+                        entrance.gate,
+                        metrics,
+                        max_body_bytes=config.server.max_body_bytes,
+                    )
+                    context = listener.tls.context if listener.tls else None
+                    await doors.enter_async_context(
+                        running(app, listener.sockets, context, metrics)
+                    )
                 took_s = time.monotonic() - started
-                logger.info("ready in %.1f s at %s", took_s, " ".join(entrance.urls))
+                logger.info("ready in %.1f s at %s", took_s, " ".join(entrance.main.urls))
+                for listener in entrance.willow:
+                    logger.info("Willow at %s", " ".join(listener.urls))
                 await lifecycle.stopped()
-                await drain(parts.sessions, config.server.drain_timeout_s)
+                await drain(parts.work, config.server.drain_timeout_s)
     logger.info("stopped")
 
 
 def _routes(
     config: Config, parts: Parts, metrics: PrometheusMetrics, lifecycle: Lifecycle
-) -> Sequence[Route]:
+) -> tuple[Sequence[Route], Sequence[Route]]:
+    """Those of the main listener, and of Willow's own."""
+
     def details(state: State) -> Health:
         return Health(
             state,
             version=product_version(),
-            sessions=parts.sessions.count,
+            sessions=parts.work.count,
             max_sessions=config.server.max_sessions,
             loaded=parts.loaded(),
         )
 
-    routes = (*parts.routes, *health_routes(lifecycle, details), *metrics_routes(metrics))
+    health = health_routes(lifecycle, details)
+    routes = (*parts.routes, *parts.willow_routes, *health, *metrics_routes(metrics))
+    willow = (*parts.willow_routes, *health)
+    return _documented(routes), _documented(willow)
+
+
+def _documented(routes: Sequence[Route]) -> Sequence[Route]:
     return (*routes, *docs_routes(routes, version=product_version()))

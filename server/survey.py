@@ -1,13 +1,18 @@
 """What there is to choose from, and the choice: the same for the start and for `doctor`."""
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from core.errors import EngineError
+from engines import registry
+from engines.base import AsrInfo
 from engines.registry import Available, Kind, available
-from server.config import Config, EngineConfig
+from server.config import AsrConfig, Config, EngineConfig
 from serving.choose import KINDS, Choice, Wanted, Weights, choose, find_whisper
 from serving.hardware import Hardware, look
+from serving.offers import Machine, Offer, offers
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,30 +24,51 @@ class Survey:
     known: Mapping[Kind, list[Available]] = field(repr=False)
 
 
-def survey(models_dir: str) -> Survey:
-    """Look at the machine, the models folder and the installed engines. Blocking."""
+def survey(models_dir: str, kinds: Sequence[Kind] = KINDS) -> Survey:
+    """Look at the machine, the models folder and the installed engines of these kinds. Blocking."""
     return Survey(
-        look(),
-        find_whisper(Path(models_dir).expanduser()),
-        {kind: available(kind) for kind in KINDS},
+        look(os.environ.get("CUDA_VISIBLE_DEVICES")),
+        find_whisper(_folder(models_dir)),
+        {kind: available(kind) for kind in kinds},
     )
 
 
 def wanted(config: Config, kind: Kind) -> Wanted:
     section: EngineConfig = getattr(config, kind)
+    if isinstance(section, AsrConfig):
+        return Wanted(
+            section.engine, section.options, section.model, section.memory_mb, section.workers
+        )
     return Wanted(section.engine, section.options)
 
 
-def choose_recognisers(config: Config, found: Survey) -> tuple[Choice, ...]:
-    """The default one, then what `asr.also` adds. Raises EngineMissing."""
-    chosen = [choose_one(config, "asr", found)]
-    for name in config.asr.also:
-        if all(name != choice.name for choice in chosen):
-            wanted = Wanted(name)
-            chosen.append(choose("asr", wanted, found.known["asr"], found.weights, found.hardware))
-    return tuple(chosen)
-
-
 def choose_one(config: Config, kind: Kind, found: Survey) -> Choice:
-    """Raises EngineMissing."""
+    """Raises EngineMissing, ConfigError."""
     return choose(kind, wanted(config, kind), found.known[kind], found.weights, found.hardware)
+
+
+def machine(config: Config, found: Survey) -> Machine:
+    """What recognition models are offered from. Raises EngineMissing, ConfigError."""
+    return Machine(
+        found.hardware,
+        found.known["asr"],
+        wanted(config, "asr"),
+        choose_one(config, "asr", found),
+    )
+
+
+def find_offers(config: Config, of: Machine) -> tuple[Offer, ...]:
+    """The models folder as it is now; the chosen one first. Raises EngineMissing."""
+    return offers(of, find_whisper(_folder(config.paths.models_dir)))
+
+
+def describe(offer: Offer) -> AsrInfo:
+    """Raises EngineError, ConfigError when it cannot be used."""
+    info = registry.describe(offer.engine, offer.options)
+    if info is None:
+        raise EngineError("asr", offer.name, "tells what it can only once it is loaded")
+    return info
+
+
+def _folder(models_dir: str) -> Path:
+    return Path(models_dir).expanduser()

@@ -1,0 +1,64 @@
+"""Settings of the assistant, `[assistant]`: what sessions and questions begin with."""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from media.echo_mode import EchoMode
+from pipeline.settings import DEFAULT, SessionSettings, TurnDetection
+
+
+class AssistantConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """How the assistant is, where a client or a conversation's profile does not say."""
+
+    instructions: Annotated[
+        str, Meta(max_length=20_000, description="The system prompt of the language model.")
+    ] = ""
+    voice: Annotated[
+        str,
+        Meta(min_length=1, description="default, a voice, an engine, or engine:voice."),
+    ] = DEFAULT
+    speed: Annotated[float, Meta(ge=0.25, le=1.5, description="Of the voice.")] = 1.0
+    temperature: Annotated[
+        Annotated[float, Meta(ge=0, le=2)] | None,
+        Meta(title="number in [0, 2]", description="Not set: the engine's own."),
+    ] = None
+    max_output_tokens: Annotated[
+        Annotated[int, Meta(ge=1, le=100_000)] | None,
+        Meta(title="int in [1, 100000]", description="Of one answer; not set: no limit."),
+    ] = None
+    tools: Annotated[
+        tuple[str, ...] | None,
+        Meta(title="list of text", description="Names of the tools it may use; not set: all."),
+    ] = None
+    barge_in: Annotated[
+        Literal["on", "patient"],
+        Meta(
+            description=(
+                "What stops an answer: speech over it, or only words that mean something (patient)."
+            )
+        ),
+    ] = "on"
+    echo: Annotated[
+        EchoMode,
+        Meta(
+            description=(
+                "What is done about the answer in the microphone of clients that do not cancel it:"
+                " nothing, cancel, or not to listen while it sounds (half_duplex)."
+            )
+        ),
+    ] = "off"
+
+    def settings(self, turn_detection: TurnDetection) -> SessionSettings:
+        """What a session begins with."""
+        return SessionSettings(
+            turn_detection=turn_detection,
+            instructions=self.instructions,
+            voice=self.voice,
+            speed=self.speed,
+            answer_temperature=self.temperature,
+            max_output_tokens=self.max_output_tokens,
+            tools=self.tools,
+            barge_in=self.barge_in,
+            echo=self.echo,
+        )

@@ -1,0 +1,130 @@
+"""Every door, opened onto what all of them share."""
+
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from core.http import Route
+from devices.willow.calls import call_settings
+from devices.willow.door import WillowDoor, WillowSettings
+from devices.willow.routes import routes as willow_routes
+from media.peer import PeerSettings
+from media.spool import SpoolLimits, Spools
+from pipeline.exchange import Exchanges
+from pipeline.home import Home
+from pipeline.reading import Reader
+from pipeline.recording import Transcriber
+from pipeline.sessions import Sessions
+from pipeline.settings import SessionSettings
+from pipeline.surroundings import Surroundings
+from pipeline.text_language import TextLanguage
+from server.config import Config
+from server.edge import Contained
+from server.engines import Engines
+from signaling.ice import IceDoor, ice_routes
+from signaling.realtime.door import RealtimeDoor, RealtimeSettings
+from signaling.realtime.secrets import Secrets
+from signaling.routes import routes as realtime_routes
+from signaling.whip.door import WhipDoor
+from signaling.whip.publication import WhipSettings
+from signaling.whip.routes import whip_routes
+from web.openai.door import AudioDoor
+from web.openai.models import ModelCard
+from web.openai.routes import routes as openai_routes
+from web.openai.routes import speech_routes
+from web.openai.speech import SpeechDoor
+from web.routes import PageDoor
+from web.routes import routes as page_routes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Core:
+    """What is behind the doors."""
+
+    config: Config
+    engines: Engines
+    surroundings: Surroundings
+    home: Home
+    fresh: SessionSettings
+    "What a session begins with."
+    sessions: Sessions
+    transcriber: Transcriber
+    reader: Reader
+    languages: TextLanguage
+    exchanges: Exchanges
+
+
+@dataclass(frozen=True, slots=True)
+class Doors:
+    routes: tuple[Route, ...]
+    willow_routes: tuple[Route, ...]
+    runs: Mapping[str, Callable[[], Coroutine[Any, Any, None]]]
+    "What has to run while the doors are open, by a name for its task."
+
+
+@dataclass(frozen=True, slots=True)
+class Cards:
+    """What `/v1/models` lists: every recogniser, then the language model and the voice."""
+
+    _engines: Engines
+
+    def cards(self) -> tuple[ModelCard, ...]:
+        others = (self._engines.choices[kind].name for kind in ("llm", "tts"))
+        return tuple(ModelCard(id=name) for name in (*self._engines.asr, *others))
+
+    def knows(self, name: str) -> bool:
+        return self._engines.asr.get(name) is not None
+
+
+def open_doors(core: Core) -> Doors:
+    config, engines = core.config, core.engines
+    ice = config.ice.as_settings()
+    peer = PeerSettings(ice=ice)
+    spools = Spools(SpoolLimits(max_bytes=config.server.max_upload_bytes))
+    realtime, whip = _realtime(core, peer), _whip(core, peer)
+    willow = _willow(core, spools, replace(call_settings(), ice=ice))
+    return Doors(
+        routes=(
+            *page_routes(PageDoor(core.home, lambda: engines.report(config.language))),
+            *realtime_routes(realtime),
+            *ice_routes(IceDoor(ice)),
+            *whip_routes(whip),
+            *openai_routes(AudioDoor(core.transcriber, Cards(engines), spools)),
+            *speech_routes(SpeechDoor(core.surroundings.engines, core.reader, core.languages)),
+        ),
+        willow_routes=willow_routes(willow),
+        runs={"calls": realtime.run, "publications": whip.run, "willow-calls": willow.run},
+    )
+
+
+def _realtime(core: Core, peer: PeerSettings) -> RealtimeDoor:
+    metrics = core.surroundings.metrics
+    return RealtimeDoor(
+        core.sessions,
+        metrics,
+        Contained(metrics),
+        home=core.home,
+        secrets=Secrets(core.surroundings.clock),
+        settings=RealtimeSettings(
+            idle_timeout_s=core.config.server.idle_timeout_s, fresh=core.fresh, peer=peer
+        ),
+    )
+
+
+def _whip(core: Core, peer: PeerSettings) -> WhipDoor:
+    metrics = core.surroundings.metrics
+    settings = WhipSettings(peer=peer, fresh=core.fresh)
+    return WhipDoor(core.sessions, metrics, Contained(metrics), settings)
+
+
+def _willow(core: Core, spools: Spools, peer: PeerSettings) -> WillowDoor:
+    return WillowDoor(
+        core.surroundings.engines,
+        core.transcriber,
+        spools,
+        core.surroundings.clock,
+        Contained(core.surroundings.metrics),
+        core.reader,
+        core.exchanges,
+        WillowSettings(max_calls=core.config.server.max_sessions, peer=peer),
+    )

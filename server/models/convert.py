@@ -1,0 +1,115 @@
+"""A checkpoint into CTranslate2's form, by its own converter in a process of its own."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from engines import convert_whisper
+from server.models.errors import ModelsError, ToolsMissing
+from server.models.installed import CHECKPOINTS, holds_checkpoint, partial_folder
+from server.models.record import Record, read_record, write_record
+from serving.catalogue import known, short_name
+from serving.ct2_file import read_weights_file
+
+SCRIPT = Path(convert_whisper.__file__)
+
+LIBRARIES = ("ctranslate2", "torch", "transformers")
+
+HOW = (
+    "install them with pip install 'earshot[torch]', or give --python with the interpreter of an"
+    f" environment that has {', '.join(LIBRARIES)}"
+)
+
+FAILED_LINES = 3
+"Of the converter's last words: the error, and a bit of where."
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    checkpoint: Path
+    name: str
+    quantization: str
+    python: str = ""
+    "The interpreter that has the libraries; empty: ours."
+    source: str = ""
+    "Where the checkpoint came from."
+
+
+def check_name(name: str, models_dir: Path) -> None:
+    """Whether a model may get that name. Raises ModelsError."""
+    if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", name):
+        raise ModelsError(f"{name!r} is no name for a model: letters, digits, and . _ - inside")
+    if (models_dir / name).exists():
+        raise ModelsError(f"{models_dir / name} is there; `earshot models rm {name}` removes it")
+
+
+def check_checkpoint(folder: Path) -> None:
+    """Whether it can be converted. Raises ModelsError."""
+    if (folder / "model.bin").is_file():
+        entry = known(short_name(folder.name))
+        origin = entry.origin if entry and entry.origin else "its checkpoint"
+        raise ModelsError(
+            f"{folder} is CTranslate2's already, which cannot be converted again. In what it is"
+            " computed is chosen when it is loaded (asr.options.compute_type); for a smaller file"
+            f" convert {origin}"
+        )
+    if not holds_checkpoint(folder):
+        raise ModelsError(f"{folder} holds no checkpoint: none of {', '.join(CHECKPOINTS)}")
+    if not (folder / "config.json").is_file() and not convert_whisper.openai_file(folder):
+        raise ModelsError(f"{folder} has no config.json")
+
+
+def check_tools(python: str) -> None:
+    """Whether the libraries are there. Raises ToolsMissing."""
+    if python:
+        return  # its own words come when it runs
+    missing = [library for library in LIBRARIES if find_spec(library) is None]
+    if missing:
+        raise ToolsMissing(f"converting needs {' and '.join(missing)}: {HOW}")
+
+
+def convert(wanted: Conversion, models_dir: Path) -> Path:
+    """Returns the new model's folder. Blocking, minutes for a large one. Raises ModelsError."""
+    partial = partial_folder(models_dir, wanted.name)
+    shutil.rmtree(partial, ignore_errors=True)
+    models_dir.mkdir(parents=True, exist_ok=True)
+    try:
+        _run(wanted, partial)
+        weights = read_weights_file(partial / "model.bin")
+        if weights.spec != "WhisperSpec":
+            raise ModelsError(f"{wanted.checkpoint} is a {weights.spec}, not a Whisper")
+        came_from = read_record(wanted.checkpoint)
+        write_record(
+            partial,
+            Record(
+                source=came_from.source if came_from else wanted.source or str(wanted.checkpoint),
+                revision=came_from.revision if came_from else "",
+                quantization=wanted.quantization,
+            ),
+        )
+        return partial.rename(models_dir / wanted.name)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _run(wanted: Conversion, output: Path) -> None:
+    python = wanted.python or sys.executable
+    # -P: the script's folder is ours, and its names must not stand before the libraries'.
+    command = [python, "-P", str(SCRIPT), str(wanted.checkpoint), str(output), wanted.quantization]
+    quiet = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error", "TQDM_DISABLE": "1"}
+    environment = {**os.environ, **quiet}
+    try:
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise ToolsMissing(f"cannot start {python}: {error.strerror}") from error
+    if done.returncode == 0:
+        return
+    said = [line for line in done.stderr.splitlines() if line.strip()][-FAILED_LINES:]
+    if said and "ModuleNotFoundError" in said[-1]:
+        raise ToolsMissing(f"{python}: {said[-1].partition(': ')[2]}; {HOW}")
+    raise ModelsError(f"converting {wanted.checkpoint} failed:\n" + "\n".join(said))

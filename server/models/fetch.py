@@ -1,0 +1,147 @@
+"""Files of a hub into a folder: each continued where it was cut, checked, whole or not there."""
+
+import hashlib
+import shutil
+from collections.abc import Sequence
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any
+
+from server.models.errors import HubUnreachable, ModelsError
+from server.models.hub import ATTEMPTS, Hub, HubFile, reason
+from server.models.progress import Progress
+
+BLOCK_BYTES = 256 * 1024
+
+SPARE_BYTES = 64 * 2**20
+"Room that a download leaves on the disk."
+
+
+def fetch(
+    hub: Hub,
+    files: Sequence[HubFile],
+    folder: Path,
+    progress: Progress,
+) -> None:
+    """Make `folder` hold these files, under their bare names. What is there and right stays.
+
+    Raises ModelsError; then the finished files and a part of the next one remain for another try.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    waiting = [file for file in files if not _is_done(file, folder)]
+    done_bytes = sum((folder / file.name).stat().st_size for file in files if file not in waiting)
+    parts = {file: _part(file, folder) for file in waiting}
+    _check_room(waiting, parts, folder)
+    progress.start(
+        sum(file.size_bytes or 0 for file in files), done_bytes + sum(map(_size, parts.values()))
+    )
+    for file, part in parts.items():
+        _fetch_one(hub, file, part, progress)
+        _check(file, part)
+        part.replace(folder / file.name)
+    progress.finish()
+
+
+def sha256(path: Path) -> str:
+    with path.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
+
+
+def _part(file: HubFile, folder: Path) -> Path:
+    """Named after the content, so that what changed on the hub is never continued."""
+    return folder / f"{file.name}.{file.identity[:16]}.part"
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def _is_done(file: HubFile, folder: Path) -> bool:
+    path = folder / file.name
+    return path.is_file() and bool(file.sha256 or file.git_sha1) and _mismatch(file, path) == ""
+
+
+def _check_room(waiting: Sequence[HubFile], parts: dict[HubFile, Path], folder: Path) -> None:
+    missing = sum(max(0, (file.size_bytes or 0) - _size(parts[file])) for file in waiting)
+    free = shutil.disk_usage(folder).free
+    if missing and missing + SPARE_BYTES > free:
+        raise ModelsError(
+            f"no room in {folder.parent}: {missing / 1e6:.0f} MB are needed and"
+            f" {free / 1e6:.0f} MB are free"
+        )
+
+
+def _fetch_one(hub: Hub, file: HubFile, part: Path, progress: Progress) -> None:
+    """Complete the part; a broken connection is made anew and goes on where it broke."""
+    failures = 0
+    while True:
+        before = _size(part)
+        try:
+            if file.size_bytes is None or before < file.size_bytes or not part.exists():
+                _stream(hub, file, part, progress)
+            return
+        except HubUnreachable as error:
+            failures = 1 if _size(part) > before else failures + 1
+            if failures >= ATTEMPTS:
+                raise
+            progress.note(f"{error}; trying again")
+            hub.sleep(2.0 ** (failures - 1))
+
+
+def _stream(hub: Hub, file: HubFile, part: Path, progress: Progress) -> None:
+    start = _size(part)
+    with hub.open(file, start) as answer:
+        if start and answer.status != 206:  # it sends everything
+            progress.add(-start)
+            start = 0
+        expected = file.size_bytes
+        if expected is None and answer.length is not None:
+            expected = start + answer.length
+        with part.open("r+b" if start else "wb") as opened:
+            opened.seek(start)
+            received = start
+            # What is longer than listed, like a network's login page, is not read to its end.
+            while expected is None or received < expected:
+                if not (block := _read(answer, hub, file)):
+                    break
+                received += opened.write(block)
+                progress.add(len(block))
+    if expected is not None and received < expected:
+        raise HubUnreachable(
+            f"{hub.endpoint}: {file.path} ended after {received} of {expected} bytes"
+        )
+
+
+def _read(answer: Any, hub: Hub, file: HubFile) -> bytes:
+    try:
+        block: bytes = answer.read1(BLOCK_BYTES)
+    except TimeoutError as error:
+        silence = f"no byte for {hub.stall_s:g} s"
+        raise HubUnreachable(f"{hub.endpoint}: {file.path}: {silence}") from error
+    except (OSError, HTTPException) as error:
+        raise HubUnreachable(f"{hub.endpoint}: {file.path}: {reason(error)}") from error
+    return block
+
+
+def _check(file: HubFile, part: Path) -> None:
+    """A part with the wrong content is thrown away: continuing it would never end well."""
+    if wrong := _mismatch(file, part):
+        part.unlink()
+        raise ModelsError(f"{file.repository}/{file.path} came damaged: {wrong}; pull it again")
+
+
+def _mismatch(file: HubFile, path: Path) -> str:
+    """How a file differs from what the hub says about it; empty when it does not."""
+    size = path.stat().st_size
+    if file.size_bytes is not None and size != file.size_bytes:
+        return f"{size} bytes instead of {file.size_bytes}"
+    if file.sha256:
+        kind, expected, found = "sha256", file.sha256, sha256(path)
+    elif file.git_sha1:
+        content = path.read_bytes()  # git holds small files only
+        blob = b"blob %d\0" % len(content) + content
+        kind, expected = "git hash", file.git_sha1
+        found = hashlib.sha1(blob, usedforsecurity=False).hexdigest()
+    else:
+        return ""
+    return "" if found == expected else f"{kind} {found[:16]}… instead of {expected[:16]}…"

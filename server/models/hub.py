@@ -1,0 +1,195 @@
+"""A hub of models: what a repository holds at one commit, and the bytes of its files.
+
+Our own, because `huggingface_hub` 2 begins an interrupted file anew in every process and checks no
+checksum.
+"""
+
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from http.client import HTTPException
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import msgspec
+
+from server.models.errors import HubBusy, HubUnreachable, ModelsError
+
+HUB = "https://huggingface.co"
+STALL_S = 15.0
+"Without one byte for so long, a connection is given up."
+
+ATTEMPTS = 4
+"In a row without a new byte; then the hub counts as unreachable."
+
+MAX_LISTING_BYTES = 16 * 2**20
+"A repository of ten thousand files lists in 2 MB."
+
+RETRYABLE_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
+
+
+class _Lfs(msgspec.Struct, frozen=True):
+    sha256: str
+    size: int
+
+
+class _Sibling(msgspec.Struct, frozen=True, rename="camel"):
+    rfilename: str
+    size: int | None = None
+    blob_id: str = ""
+    lfs: _Lfs | None = None
+
+
+class _Listing(msgspec.Struct, frozen=True):
+    sha: str
+    siblings: tuple[_Sibling, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HubFile:
+    """A file of a repository at one commit."""
+
+    repository: str
+    commit: str
+    path: str
+    size_bytes: int | None
+    "None: the hub does not say."
+    sha256: str = ""
+    "Of large files; empty when the hub does not say."
+    git_sha1: str = ""
+    "Of small ones: git's hash of `blob <size>`, a zero byte and the content."
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition("/")[2]
+
+    @property
+    def identity(self) -> str:
+        """Differs when the content does."""
+        return self.sha256 or self.git_sha1 or self.commit
+
+
+@dataclass(frozen=True, slots=True)
+class Hub:
+    """One hub, reached over HTTP. Blocking."""
+
+    endpoint: str = HUB
+    token: str = field(default="", repr=False)
+    stall_s: float = STALL_S
+    sleep: Callable[[float], None] = field(default=time.sleep, repr=False)
+    "Between attempts."
+
+    def __post_init__(self) -> None:
+        """Raises ModelsError without saying the address: errors and progress would show it."""
+        if "@" in urlsplit(self.endpoint).netloc:
+            raise ModelsError(
+                "the address of a hub (HF_ENDPOINT, or of a page) may not hold a user or a"
+                " password; a token goes into HF_TOKEN"
+            )
+
+    def files(self, repository: str, revision: str = "main") -> tuple[HubFile, ...]:
+        """What a repository holds. `revision`: a branch, a tag or a commit. Raises ModelsError."""
+        where = f"api/models/{quote(repository)}/revision/{quote(revision, safe='')}?blobs=true"
+        what = f"{repository} at {revision}"
+        body = self._listing(where, what)
+        try:
+            listing = msgspec.json.decode(body, type=_Listing)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise ModelsError(f"{self.endpoint}: no listing of {what}: {error}") from error
+        return tuple(_file(repository, listing.sha, sibling) for sibling in listing.siblings)
+
+    def open(self, file: HubFile, start: int) -> Any:
+        """The response with the file's bytes from `start` on (status 206), or with all (200)."""
+        where = f"{quote(file.repository)}/resolve/{quote(file.commit)}/{quote(file.path)}"
+        headers = {"Range": f"bytes={start}-"} if start else {}
+        return self._open(where, headers, f"{file.repository}/{file.path}")
+
+    def unreachable(self, within_s: float) -> str | None:
+        """Why the hub does not answer within that time; None if it does, whatever it says."""
+        answer: list[str | None] = []
+
+        def ask() -> None:
+            try:
+                self._request("api/models?limit=1", {}, within_s).close()
+                answer.append(None)
+            except urllib.error.HTTPError as error:
+                answer.append(f"HTTP status {error.code}" if error.code >= 500 else None)
+            except (OSError, ValueError, HTTPException) as error:
+                answer.append(reason(error))
+
+        # The socket's timeout does not cover name resolution, which can hang: the thread does.
+        thread = threading.Thread(target=ask, daemon=True)
+        thread.start()
+        thread.join(within_s)
+        return answer[0] if answer else f"no answer within {within_s:g} s"
+
+    def _listing(self, where: str, what: str) -> bytes:
+        for attempt in range(ATTEMPTS - 1):
+            try:
+                return self._read(where, what)
+            except HubBusy:
+                self.sleep(2.0**attempt)
+        return self._read(where, what)
+
+    def _read(self, where: str, what: str) -> bytes:
+        with self._open(where, {}, what) as answer:
+            try:
+                body: bytes = answer.read(MAX_LISTING_BYTES)
+            except (OSError, HTTPException) as error:
+                raise HubUnreachable(f"{self.endpoint}: {reason(error)}") from error
+        return body
+
+    def _open(self, where: str, headers: Mapping[str, str], what: str) -> Any:
+        try:
+            return self._request(where, headers, self.stall_s)
+        except urllib.error.HTTPError as error:
+            error.close()
+            raise self._refused(error, what) from error
+        except (OSError, ValueError, HTTPException) as error:
+            raise HubUnreachable(f"{self.endpoint}: {reason(error)}") from error
+
+    def _request(self, where: str, headers: Mapping[str, str], timeout_s: float) -> Any:
+        url = f"{self.endpoint}/{where}"
+        if urlsplit(url).scheme not in {"http", "https"}:
+            raise ValueError("the address of a hub begins with http:// or https://")
+        request = urllib.request.Request(url, headers=dict(headers))  # noqa: S310  (checked above)
+        request.add_header("User-Agent", "earshot")
+        if self.token:
+            # Not sent on to the storage that a hub redirects to.
+            request.add_unredirected_header("Authorization", f"Bearer {self.token}")
+        return urllib.request.urlopen(request, timeout=timeout_s)  # noqa: S310
+
+    def _refused(self, error: urllib.error.HTTPError, what: str) -> ModelsError:
+        if error.code in RETRYABLE_STATUSES:
+            return HubBusy(f"{self.endpoint}: HTTP status {error.code} for {what}")
+        if error.code in {401, 403}:
+            advice = (
+                "HF_TOKEN is refused or may not read it"
+                if self.token
+                else "it does not exist, or needs a token: set HF_TOKEN"
+            )
+            return ModelsError(f"{self.endpoint} does not give {what}: {advice}")
+        if error.code == 404:
+            return ModelsError(f"{self.endpoint} has no {what}")
+        return ModelsError(f"{self.endpoint}: HTTP status {error.code} for {what}")
+
+
+def reason(error: BaseException) -> str:
+    """The short form of what a connection died of."""
+    inner = getattr(error, "reason", error)
+    if isinstance(inner, TimeoutError):
+        return "no answer in time"
+    return (str(inner).strip() or type(inner).__name__).splitlines()[0]
+
+
+def _file(repository: str, commit: str, sibling: _Sibling) -> HubFile:
+    if sibling.lfs:
+        return HubFile(
+            repository, commit, sibling.rfilename, sibling.lfs.size, sibling.lfs.sha256.lower()
+        )
+    return HubFile(
+        repository, commit, sibling.rfilename, sibling.size, git_sha1=sibling.blob_id.lower()
+    )

@@ -1,0 +1,136 @@
+"""Fetching a model: into a hidden folder that gets its name when everything in it is right."""
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from server.models.errors import ModelsError, Offline
+from server.models.fetch import fetch
+from server.models.hub import Hub
+from server.models.installed import installed, partial_folder
+from server.models.progress import Progress
+from server.models.record import Record, read_record, write_record
+from server.models.sources import MAIN, Kind, Plan, Source, plan
+from serving.ct2_file import read_weights_file
+
+
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    folder: Path
+    kind: Kind
+    is_new: bool
+
+
+def pull(
+    source: Source,
+    models_dir: Path,
+    hub: Hub | None,
+    progress: Progress,
+    revision: str | None = None,
+) -> Pulled:
+    """Have it in the models folder; `hub` is None when nothing may be fetched. Raises ModelsError.
+
+    What is there is left alone, unless a revision is asked for and it is another one.
+    """
+    if source.revision != MAIN:
+        revision = revision or source.revision
+    there = find_there(source, models_dir)
+    if there and revision is None:
+        return there
+    if hub is None:
+        raise Offline(_missing(source, models_dir, revision))
+    if source.endpoint and source.endpoint != hub.endpoint:
+        hub = replace(hub, endpoint=source.endpoint, token="")  # the token is another hub's
+    planned = plan(hub, source, revision)
+    if there and _recorded_revision(there.folder) == planned.files[0].commit:
+        return there
+    partial = partial_folder(models_dir, source.folder)
+    partial.mkdir(parents=True, exist_ok=True)
+    with _locked(partial, source):
+        fetch(hub, planned.files, partial, progress)
+        _finish(partial, planned, source)
+        folder = _publish(partial, models_dir / source.folder)
+    return Pulled(folder, planned.kind, True)
+
+
+def find_there(source: Source, models_dir: Path) -> Pulled | None:
+    """The folder that already is what is wanted, and not broken."""
+    everything = installed(models_dir)
+    for one in everything:
+        if one.path == models_dir / source.folder and one.kind in {"model", "checkpoint"}:
+            return Pulled(one.path, "ct2" if one.kind == "model" else "checkpoint", False)
+    for one in everything:
+        if source.entry and one.name == source.entry.name and one.kind == "model":
+            return Pulled(one.path, "ct2", False)
+    return None
+
+
+def _missing(source: Source, models_dir: Path, revision: str | None) -> str:
+    at = f" at {revision}" if revision else ""
+    begun = partial_folder(models_dir, source.folder).exists()
+    state = "is only partly there" if begun else "is not there"
+    return (
+        f"offline: {models_dir / source.folder} {state}, and {source.repository}{at} may not be"
+        " fetched (--offline or HF_HUB_OFFLINE)"
+    )
+
+
+def _recorded_revision(folder: Path) -> str:
+    record = read_record(folder)
+    return record.revision if record else ""
+
+
+@contextmanager
+def _locked(partial: Path, source: Source) -> Iterator[None]:
+    """Two downloads into one folder would spoil each other's parts.
+
+    The folder itself is locked, so the lock goes with it when it gets its name.
+    """
+    descriptor = os.open(partial, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        if not _is_ours(descriptor, partial):
+            raise ModelsError(f"{source.title} is being fetched by another process")
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _is_ours(descriptor: int, folder: Path) -> bool:
+    """Lock it; it may have got its name, and be no longer there, since it was opened."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return os.path.samestat(os.fstat(descriptor), folder.stat())
+    except (BlockingIOError, FileNotFoundError):
+        return False
+
+
+def _finish(partial: Path, planned: Plan, source: Source) -> None:
+    """Look at what came, and note what it is."""
+    if planned.kind == "ct2":
+        weights = read_weights_file(partial / "model.bin")
+        if weights.spec != "WhisperSpec":
+            shutil.rmtree(partial)
+            raise ModelsError(f"{source.repository} is a {weights.spec}, not a Whisper")
+    wanted = {file.name for file in planned.files}
+    for path in partial.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif path.name not in wanted:  # parts of what the hub held before
+            path.unlink()
+    write_record(partial, Record(source.repository, planned.files[0].commit))
+
+
+def _publish(partial: Path, folder: Path) -> Path:
+    """Give it its name; what had the name goes away afterwards."""
+    old = folder.with_name(f".{folder.name}.old.{os.getpid()}")
+    if folder.exists():
+        folder.rename(old)
+    partial.rename(folder)
+    if old.is_symlink():
+        old.unlink()  # what it points to is somebody else's
+    shutil.rmtree(old, ignore_errors=True)
+    return folder

@@ -1,0 +1,171 @@
+"""A trace, read back: what each session was asked, what it heard, and what came of it."""
+
+from base64 import b64decode
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+
+from core.audio import ASR_RATE_HZ, Pcm, samples_to_ms
+from core.errors import RequestError
+from pipeline.settings import SessionSettings
+from pipeline.trace import CONFIGURED, HEARD, NOT_HEARD
+
+Record = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One turn as its trace tells it."""
+
+    status: str
+    transcript: str
+    answer: str
+    stages_ms: Mapping[str, float]
+    "Name -> how long it took."
+    latency_ms: float | None
+    "End of speech to first sound."
+    marks_ms: Mapping[str, float] = field(default_factory=dict[str, float])
+    "Moment -> ms from the end of speech."
+
+    @property
+    def words(self) -> tuple[str, str]:
+        return self.transcript, self.answer
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Something that the client did, once it had sent so many samples."""
+
+    at: int
+    do: SessionSettings | Literal["commit", "respond"]
+    "New settings; or what a client without turn detection asks for."
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """One session."""
+
+    id: str
+    settings: SessionSettings | None
+    "As it began; None: the trace does not tell."
+    pcm: Pcm = field(repr=False)
+    "What it heard, 16 kHz; nothing where the trace has no sound."
+    steps: Sequence[Step]
+    turns: Sequence[Turn]
+    has_words: bool
+    is_cut: bool
+    "It went on longer than its sound."
+
+    @property
+    def sound_s(self) -> float:
+        return samples_to_ms(len(self.pcm), ASR_RATE_HZ) / 1000
+
+
+def read(path: Path) -> list[Recorded]:
+    """Every session, in the order in which they began. Raises RequestError, naming the line."""
+    sessions: dict[str, list[Record]] = {}
+    try:
+        with path.open("rb") as lines:
+            for number, line in enumerate(lines, start=1):
+                record = _decoded(line, f"{path}:{number}")
+                sessions.setdefault(record["session"], []).append(record)
+    except OSError as error:
+        raise RequestError(f"{path}: {error.strerror or error}", code="unreadable") from error
+    return [recorded(name, records) for name, records in sessions.items()]
+
+
+def recorded(name: str, records: Sequence[Record]) -> Recorded:
+    """Raises RequestError for settings or sound that cannot be."""
+    chunks: list[Pcm] = []
+    steps: list[Step] = []
+    first: SessionSettings | None = None
+    now: SessionSettings | None = None
+    heard = 0
+    for record in records:
+        event = record["event"]
+        if event == HEARD:
+            chunks.append(_pcm(record, name))
+            heard += len(chunks[-1])
+        elif event == CONFIGURED:
+            now = _settings(record, name)
+            if first is None:
+                first = now
+            else:
+                steps.append(Step(heard, now))
+        elif event == "InputCommitted" and now is not None and now.turn_detection is None:
+            steps.append(Step(heard, "commit"))
+        elif event == "ResponseCreated" and now is not None and not _answers_by_itself(now):
+            steps.append(Step(heard, "respond"))
+    return Recorded(
+        name,
+        first,
+        np.concatenate(chunks) if chunks else np.zeros(0, np.int16),
+        steps,
+        turns(records),
+        has_words=any("transcript" in r for r in records if r["event"] == "Transcribed"),
+        is_cut=any(record["event"] == NOT_HEARD for record in records),
+    )
+
+
+def turns(records: Iterable[Record]) -> list[Turn]:
+    """In the order in which they were over."""
+    transcripts: dict[str, str] = {}
+    answers: dict[str, list[str]] = {}
+    traced: list[Record] = []
+    for record in records:
+        match record["event"]:
+            case "Transcribed":
+                transcripts[record["item_id"]] = str(record.get("transcript", "")).strip()
+            case "OutputItemDone":
+                answers.setdefault(record["response_id"], []).append(_text(record.get("item")))
+            case "TurnTraced":
+                traced.append(record)
+    return [
+        Turn(
+            status=record["status"],
+            transcript=transcripts.get(record["item_id"] or "", ""),
+            answer=" ".join(filter(None, answers.get(record["response_id"] or "", ()))),
+            stages_ms={s["stage"]: s["end_ms"] - s["start_ms"] for s in record["stages"]},
+            latency_ms=record["response_latency_ms"],
+            marks_ms=record.get("marks") or {},
+        )
+        for record in traced
+    ]
+
+
+def _answers_by_itself(settings: SessionSettings) -> bool:
+    return settings.turn_detection is not None and settings.turn_detection.create_response
+
+
+def _text(item: Any) -> str:
+    parts = item.get("parts", ()) if isinstance(item, Mapping) else ()
+    texts = (part.get("text") or part.get("transcript") or "" for part in parts)
+    return " ".join(filter(None, texts)).strip()
+
+
+def _decoded(line: bytes, where: str) -> Record:
+    try:
+        record: Any = msgspec.json.decode(line)
+    except msgspec.DecodeError as error:
+        raise RequestError(f"{where}: no JSON: {error}", code="invalid_trace") from error
+    if not (isinstance(record, dict) and {"session", "event"} <= record.keys()):
+        raise RequestError(f"{where}: no record of a trace", code="invalid_trace")
+    return record
+
+
+def _pcm(record: Record, name: str) -> Pcm:
+    try:
+        return np.frombuffer(b64decode(record["pcm"], validate=True), "<i2").astype(np.int16)
+    except (KeyError, ValueError, TypeError) as error:
+        raise RequestError(f"session {name}: sound that is none: {error}") from error
+
+
+def _settings(record: Record, name: str) -> SessionSettings:
+    try:
+        return msgspec.convert(record["settings"], SessionSettings)
+    except (KeyError, msgspec.ValidationError) as error:
+        raise RequestError(f"session {name}: settings that cannot be: {error}") from error

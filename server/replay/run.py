@@ -1,0 +1,141 @@
+"""A recorded session's sound through a live session, in real time: fed and played as by a call."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from msgspec import structs
+
+from core.audio import ASR_RATE_HZ, PTIME_MS, AudioFrame, ms_to_samples
+from core.errors import Conflict, RequestError
+from pipeline.session import Session
+from pipeline.sessions import Sessions
+from pipeline.settings import ResponseRequest, SessionSettings
+from server.compose import assemble
+from server.config import Config, TraceConfig
+from server.metrics import PrometheusMetrics
+from server.replay.recorded import Record, Recorded, Step, Turn, turns
+
+logger = logging.getLogger(__name__)
+
+TAIL_S = 10.0
+"After its last sample: for the answer to what was said last."
+
+FRAME_SAMPLES = ms_to_samples(PTIME_MS, ASR_RATE_HZ)
+
+
+@dataclass(slots=True)
+class Kept:
+    """A `TraceSink` in memory."""
+
+    records: list[Record] = field(default_factory=list[Record])
+
+    def write(self, record: Mapping[str, Any]) -> None:
+        self.records.append(record)
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Engines and skills as a server has them, and what the sessions on it tell."""
+
+    sessions: Sessions
+    kept: Kept
+
+
+@asynccontextmanager
+async def staged(config: Config) -> AsyncIterator[Stage]:
+    """Ready for replays while the body runs. Raises EngineMissing, ConfigError; possibly as an
+    ExceptionGroup."""
+    kept = Kept()
+    with_words = structs.replace(config, trace=TraceConfig(transcripts=True))
+    async with assemble(with_words, PrometheusMetrics(), kept) as parts:
+        yield Stage(parts.sessions, kept)
+
+
+async def replay(stage: Stage, session: Recorded, speed: float = 1.0) -> list[Turn]:
+    """Its turns as they come now. `speed`: of the sound; other than 1, times mean little.
+
+    Raises RequestError for settings that cannot be any more.
+    """
+    settings = session.settings or SessionSettings()
+    async with (
+        stage.sessions.open(settings, paced_by="server", door="replay") as live,
+        asyncio.TaskGroup() as tasks,
+    ):
+        reading = tasks.create_task(_read(live), name="replay-events")
+        playing = tasks.create_task(_play(live, speed), name="replay-playout")
+        await _speak(live, session, speed)
+        with suppress(TimeoutError):  # it may have ended in the middle of a word
+            async with asyncio.timeout(TAIL_S):
+                await live.settled()
+        playing.cancel()
+        reading.cancel()
+    return turns(record for record in stage.kept.records if record["session"] == live.id)
+
+
+async def _speak(live: Session, session: Recorded, speed: float) -> None:
+    """Feed it a frame per 20 ms, and do what the client did where it did it."""
+    clock, steps = asyncio.get_running_loop().time, list(session.steps)
+    began_at = clock()
+    for start in range(0, len(session.pcm), FRAME_SAMPLES):
+        pcm = session.pcm[start : start + FRAME_SAMPLES]
+        await asyncio.sleep(began_at + (start + len(pcm)) / ASR_RATE_HZ / speed - clock())
+        while steps and steps[0].at <= start:
+            _do(live, steps.pop(0))
+        live.feed(AudioFrame(pcm, ASR_RATE_HZ, start))
+    await live.caught_up()
+    for step in steps:
+        _do(live, step)
+
+
+def _do(live: Session, step: Step) -> None:
+    """What the session refuses now is told by what is missing."""
+    try:
+        if isinstance(step.do, SessionSettings):
+            live.configure(step.do)
+        elif step.do == "commit":
+            live.commit_input()
+        else:
+            live.create_response(ResponseRequest())
+    except (RequestError, Conflict) as error:
+        logger.warning("! replay: %s", error.code)
+
+
+async def _play(live: Session, speed: float) -> None:
+    """Take the answer's sound as a call does: a frame per 20 ms."""
+    clock = asyncio.get_running_loop().time
+    began_at, tick = clock(), 0
+    while True:
+        live.pull()
+        tick += 1
+        await asyncio.sleep(began_at + tick * PTIME_MS / 1000 / speed - clock())
+
+
+async def _read(live: Session) -> None:
+    """Nobody listens to the events, but somebody has to take them."""
+    async for _ in live.events:
+        continue
+
+
+def unplayable(session: Recorded) -> str:
+    """Why it cannot be replayed; empty when it can."""
+    if not len(session.pcm):
+        return "its trace has no sound (trace.audio)"
+    if session.settings is None:
+        return "its trace does not tell its settings"
+    return ""
+
+
+def chosen(sessions: Sequence[Recorded], wanted: Sequence[str]) -> list[Recorded]:
+    """Those that were named, or all. Raises RequestError for a name that is not there, or when
+    there is none."""
+    if not sessions:
+        raise RequestError("no session in it")
+    for name in wanted:
+        if name not in {session.id for session in sessions}:
+            known = ", ".join(session.id for session in sessions) or "none"
+            raise RequestError(f"no session {name!r} in the trace; there are: {known}")
+    return [session for session in sessions if not wanted or session.id in wanted]
