@@ -8,8 +8,24 @@ from aiohttp import web as aioweb
 from core.http import JSON, Route
 
 
+class ModelOffer(msgspec.Struct, frozen=True):
+    """What lies behind a recogniser's name."""
+
+    engine: str
+    aliases: tuple[str, ...]
+    "Further names it answers to."
+    size_mb: int
+    "Of its weights on disk; 0: none of its own."
+    is_loaded: bool
+    "Otherwise its first use loads it."
+    memory_mb: int
+    "What it takes, of the machine or the GPU; 0 when it is not loaded."
+    why: str
+    "Where it runs, and how."
+
+
 class EngineOffer(msgspec.Struct, frozen=True):
-    """One engine of a kind, usable or not."""
+    """One engine of a kind, or one recognition model; usable or not."""
 
     name: str
     languages: tuple[str, ...]
@@ -17,6 +33,8 @@ class EngineOffer(msgspec.Struct, frozen=True):
     installed: bool
     reason: str = ""
     "Why it cannot be used; empty when it can."
+    model: ModelOffer | None = None
+    "Recognition only."
 
 
 class EngineChoice(msgspec.Struct, frozen=True):

@@ -40,7 +40,7 @@ export const hasActiveResponse = (state) =>
   state.speaking !== null ||
   state.turns.some((turn) => turn.status === "answering" || (turn.status === "transcribing" && turn.source === "text"));
 
-/** Medians over answered turns: { count, latency_ms, stages: { asr: ms, ... } }. */
+/** Over answered turns: { count, latency_ms: median, latency_p95_ms, stages: { asr: median ms, ... } }. */
 export function medians(state) {
   const traces = state.turns.map((turn) => turn.trace).filter((trace) => trace?.status === "answered");
   const stages = {};
@@ -49,7 +49,14 @@ export function medians(state) {
     if (spans.length) stages[name] = median(spans.map((span) => span.end_ms - span.start_ms));
   }
   const latencies = traces.map((trace) => trace.response_latency_ms).filter(Number.isFinite);
-  return { count: traces.length, latency_ms: latencies.length ? median(latencies) : null, stages };
+  const [latency_ms, latency_p95_ms] = latencies.length ? [median(latencies), percentile(latencies, 95)] : [null, null];
+  return { count: traces.length, latency_ms, latency_p95_ms, stages };
+}
+
+/** The smallest value that so many percent of all do not exceed. */
+export function percentile(values, percent) {
+  const sorted = [...values].sort((a, b) => a - b);
+  return sorted[Math.ceil((percent / 100) * sorted.length) - 1];
 }
 
 export function median(values) {

@@ -1,9 +1,10 @@
 // One WebRTC call to the Realtime door: offer, data channel `oai-events`, hang-up.
 
-import { Refused, request } from "./api.js";
+import { Refused, getJson, request } from "./api.js";
 import { authorization } from "./key.js";
 
 const GATHERING_MS = 300; // host candidates take a few ms; the server accepts later ones unseen
+const RELAYED_MS = 3_000; // STUN and TURN servers answer within a round trip; TCP to them takes longer
 const OPEN_MS = 10_000; // ICE and DTLS on a bad Wi-Fi; longer means that UDP does not get through
 const CHECK_MS = 1_000;
 const SILENT_MS = 3_000; // the server sends 50 packets a second, silence too; ICE takes 10 s to miss them
@@ -28,8 +29,9 @@ export class Call {
     const { sender } = this.peer.addTransceiver(track, { direction: "sendrecv" });
     this.sender = sender;
     try {
+      const relays = await this.#iceServers();
       await this.peer.setLocalDescription();
-      await this.#gathered();
+      await this.#gathered(relays ? RELAYED_MS : GATHERING_MS);
       await this.#offer(session);
       await this.#opened();
       this.checking = setInterval(() => this.#check(), CHECK_MS);
@@ -60,6 +62,13 @@ export class Call {
     this.peer.close();
   }
 
+  /** STUN and TURN, if the server has any to offer. */
+  async #iceServers() {
+    const { iceServers = [] } = await getJson("/earshot/ice").catch(() => ({})); // the offer tells what is wrong
+    if (iceServers.length) this.peer.setConfiguration({ bundlePolicy: "max-bundle", iceServers });
+    return iceServers.length > 0;
+  }
+
   async #offer(session) {
     const form = new FormData();
     form.append("sdp", new Blob([this.peer.localDescription.sdp], { type: "application/sdp" }));
@@ -77,10 +86,10 @@ export class Call {
     throw new Refused(0, "closed", "");
   }
 
-  #gathered() {
+  #gathered(atMostMs) {
     if (this.peer.iceGatheringState === "complete") return Promise.resolve();
     return new Promise((resolve) => {
-      setTimeout(resolve, GATHERING_MS);
+      setTimeout(resolve, atMostMs);
       this.peer.addEventListener("icegatheringstatechange", () => {
         if (this.peer.iceGatheringState === "complete") resolve();
       });

@@ -22,11 +22,16 @@ export function waterfall(trace, isOpen) {
         h("th", { scope: "col" }, h("span", { class: "sr-only" }, t("time"))))),
       h("tbody", {}, ...spans.map((span) => row(span, scale))),
     ),
+    spans.some(isAhead) ? h("p", { class: "ahead-note", "data-testid": "ahead-note" },
+      h("span", { class: "swatch", "aria-hidden": "true" }), " ", t("ahead")) : null,
   );
 }
 
+/** Work on an answer while it was not sure that the user had finished. */
+const isAhead = (span) => span.is_speculative === true;
+
 /** The session's medians: a number per stage with a bar against the longest. */
-export function medianTable({ count, latency_ms: latency, stages }) {
+export function medianTable({ count, latency_ms: latency, latency_p95_ms: p95, stages }) {
   if (!count) return h("p", { class: "nothing" }, t("no_medians"));
   const longest = Math.max(...Object.values(stages), 1);
   const rows = STAGES.filter((name) => name in stages).map((name) => {
@@ -37,7 +42,8 @@ export function medianTable({ count, latency_ms: latency, stages }) {
       h("td", { class: "ms" }, formatMs(stages[name])));
   });
   const total = latency === null ? null : h("p", { class: "big", "data-testid": "median-latency" },
-    h("strong", {}, formatMs(latency)), " ", t("response_latency"));
+    h("strong", {}, formatMs(latency)), " ", t("response_latency"), " · ",
+    h("span", { "data-testid": "p95-latency" }, t("latency_p95", { ms: formatMs(p95) })));
   return h("div", {}, total, h("table", { class: "rows" }, h("tbody", {}, ...rows)));
 }
 
@@ -64,17 +70,20 @@ function row(span, scale) {
     ms: formatMs(span.end_ms - span.start_ms),
   };
   return h(
-    "tr", { "data-testid": `stage-${span.stage}`, "data-ms": (span.end_ms - span.start_ms).toFixed(1), tabindex: "0" },
+    "tr", {
+      "data-testid": `stage-${span.stage}`, "data-ms": (span.end_ms - span.start_ms).toFixed(1),
+      "data-ahead": String(isAhead(span)), tabindex: "0",
+    },
     h("th", { scope: "row" }, values.stage),
     h("td", { class: "lane", "aria-hidden": "true" }, bar(span, scale),
-      h("span", { class: "tip" }, t("from_to", values))),
+      h("span", { class: "tip" }, t(isAhead(span) ? "from_to_ahead" : "from_to", values))),
     h("td", { class: "ms" }, values.ms),
   );
 }
 
 function bar(span, scale) {
   const left = scale.percent(span.start_ms);
-  return place(h("span", { class: `bar ${span.stage}` }), left, scale.percent(span.end_ms) - left);
+  return place(h("span", { class: `bar ${span.stage}${isAhead(span) ? " ahead" : ""}` }), left, scale.percent(span.end_ms) - left);
 }
 
 // Through the style object: the page's policy allows no style attributes.

@@ -1,0 +1,130 @@
+"""A form's texts as typed values; what is wrong is said with the field and what is allowed."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import NODEFAULT, Struct
+from msgspec.inspect import Metadata, StructType, UnionType, type_info
+from msgspec.structs import FieldInfo
+from msgspec.structs import fields as fields_of
+
+from core.errors import RequestError
+
+S = TypeVar("S", bound=Struct)
+
+MAX_SHOWN_CHARS = 64
+"Of what a client sent, so much is repeated in an error: enough to find a typo."
+
+
+def is_known(name: str, wanted: type[Struct]) -> bool:
+    """Whether a form's field, in any of its spellings, is one of the struct's."""
+    return _base(name) in {_base(info.encode_name) for info in fields_of(wanted)}
+
+
+def allowed(wanted: type[Struct], name: str) -> str:
+    """What a field of the struct may be, in words."""
+    fields = {info.encode_name: info for info in fields_of(wanted)}
+    info = fields.get(name.partition(".")[0])
+    return _allowed(_schema(info.type)) if info is not None else "text"
+
+
+def checked(form: Iterable[tuple[str, str]], wanted: type[S]) -> S:
+    """A form's fields as `wanted`. Empty ones count as absent, unknown ones are ignored; a list is
+    `name[]` or `name` again and again, an object `name[key]`.
+
+    Raises RequestError with `param` and code missing_required_parameter or invalid_value.
+    """
+    sent: dict[str, list[tuple[str, str]]] = {}
+    for name, text in form:
+        if text.strip():
+            sent.setdefault(_base(name), []).append((_key(name), text))
+    return _struct(sent, wanted, "{}")
+
+
+def _struct(sent: Mapping[str, Sequence[tuple[str, str]]], wanted: type[S], naming: str) -> S:
+    values = {
+        info.name: _value(info, sent[_base(info.encode_name)], naming)
+        for info in fields_of(wanted)
+        if _base(info.encode_name) in sent
+    }
+    for info in fields_of(wanted):
+        if info.name not in values and info.default is NODEFAULT:
+            param = naming.format(info.encode_name)
+            raise RequestError(
+                f"Missing required parameter: '{param}'.",
+                code="missing_required_parameter",
+                param=param,
+            )
+    return wanted(**values)
+
+
+def _value(info: FieldInfo, sent: Sequence[tuple[str, str]], naming: str) -> Any:
+    param = naming.format(info.encode_name)
+    schema = _schema(info.type)
+    if nested := _object_in(info.type):
+        keyed = {key: [("", text)] for key, text in sent if key}
+        if keyed:
+            return _struct(keyed, nested, param + "[{}]")
+    texts: str | list[str] = sent[-1][1]
+    if schema.get("type") == "array":
+        texts = [text for _, text in sent]
+    try:
+        return msgspec.convert(texts, info.type, strict=False)
+    except msgspec.ValidationError:
+        shown = texts if isinstance(texts, str) else ", ".join(texts)
+        raise RequestError(
+            f"Invalid value for '{param}': {shown[:MAX_SHOWN_CHARS]!r}. "
+            f"Allowed: {_allowed(schema)}.",
+            code="invalid_value",
+            param=param,
+        ) from None
+
+
+@cache
+def _object_in(annotation: Any) -> type[Struct] | None:
+    """The struct that a field may be, if any."""
+    info = type_info(annotation)
+    while isinstance(info, Metadata):
+        info = info.type
+    types = info.types if isinstance(info, UnionType) else (info,)
+    return next((one.cls for one in types if isinstance(one, StructType)), None)
+
+
+@cache
+def _schema(annotation: Any) -> Mapping[str, Any]:
+    (schema,), _ = msgspec.json.schema_components([annotation])
+    return dict(schema)
+
+
+def _allowed(schema: Mapping[str, Any]) -> str:
+    """The values of a type, in words."""
+    match schema:
+        case {"anyOf": options}:
+            said = [_allowed(option) for option in options if option.get("type") != "null"]
+            return " or ".join(said)
+        case {"enum": values}:
+            return ", ".join(map(str, values))
+        case {"type": "array", "maxItems": most, "items": item}:
+            return f"at most {most}, each {_allowed(item)}"
+        case {"type": "array", "items": item}:
+            return f"each {_allowed(item)}"
+        case {"type": "integer", "minimum": least, "maximum": most}:
+            return f"a whole number from {least} to {most}"
+        case {"type": "number", "minimum": least, "maximum": most}:
+            return f"a number from {least} to {most}"
+        case {"type": "boolean"}:
+            return "true, false"
+        case {"$ref": _}:
+            return "an object, as name[key]"
+        case _:
+            return "text"
+
+
+def _base(name: str) -> str:
+    return name.partition("[")[0]
+
+
+def _key(name: str) -> str:
+    return name.partition("[")[2].removesuffix("]")

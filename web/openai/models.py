@@ -1,0 +1,63 @@
+"""`/v1/models`: what there is, told without loading anything."""
+
+from collections.abc import Sequence
+from typing import Literal, Protocol
+
+import msgspec
+from aiohttp import web as aioweb
+from msgspec import Struct
+
+from core.errors import NotFound
+from pipeline.engines import own_model
+from pipeline.settings import DEFAULT
+
+
+class ModelCard(Struct, frozen=True, kw_only=True):
+    """One model, as the API shows it."""
+
+    id: str
+    object: Literal["model"] = "model"
+    created: int = 0
+    "Unix time; 0: unknown."
+    owned_by: str = "local"
+
+
+class ModelList(Struct, frozen=True, kw_only=True):
+    object: Literal["list"] = "list"
+    data: tuple[ModelCard, ...]
+
+
+class Models(Protocol):
+    """Every model that may be asked for, the default first; fast, for it is polled."""
+
+    def cards(self) -> Sequence[ModelCard]: ...
+
+    def knows(self, name: str) -> bool:
+        """Whether requests may ask for it, also by another name than its card's."""
+        ...
+
+
+def model_list(models: Models) -> aioweb.Response:
+    return _json(ModelList(data=tuple(models.cards())))
+
+
+def model(models: Models, name: str) -> aioweb.Response:
+    """One; `default` and hosted names are answered as what they mean here.
+
+    Raises NotFound model_not_found.
+    """
+    cards = {card.id: card for card in models.cards()}
+    first = next(iter(cards.values()), None)
+    is_alias = own_model(name) == DEFAULT or models.knows(name)
+    card = cards.get(name) or (first if is_alias else None)
+    if card is None:
+        raise NotFound(
+            f"Unknown model {name[:64]!r}; there are: {', '.join(cards)}.",
+            code="model_not_found",
+            param="model",
+        )
+    return _json(msgspec.structs.replace(card, id=name))
+
+
+def _json(body: Struct) -> aioweb.Response:
+    return aioweb.Response(body=msgspec.json.encode(body), content_type="application/json")
