@@ -1,6 +1,7 @@
 """`python -m bench` (`make bench`): every figure of docs/performance.md, one after the other.
 
 Each measurement is a process of its own, so that none carries another's load or warmth.
+`python -m bench voice ...`, `... asr ...` and `... peers ...` run one of them alone.
 """
 
 import argparse
@@ -10,22 +11,32 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 
 MEASUREMENTS: Sequence[tuple[str, str, Sequence[str]]] = (
-    ("Voice to voice, WebRTC", "bench.v2v", ("--transport", "webrtc")),
-    ("Voice to voice, WebSocket", "bench.v2v", ("--transport", "ws")),
+    ("Voice to voice, WebRTC", "bench.voice", ("--transport", "webrtc")),
+    ("Voice to voice, WebSocket", "bench.voice", ("--transport", "ws")),
+    ("Voice to voice, engines of 0 ms", "bench.voice", ("--stubs", "0,0,0", "--wait", "200")),
+    ("Voice to voice, stub engines", "bench.voice", ("--stubs", "50,150,80", "--wait", "200")),
     ("Delay of the jitter buffer", "bench.jitter", ()),
+    ("Scheduler of the recognisers", "bench.scheduler", ()),
     ("Start-up, memory and CPU", "bench.resources", ()),
     ("Accuracy", "bench.accuracy", ()),
 )
 "Title, module and its arguments."
 
+ALONE = ("voice", "asr", "peers")
+"They take arguments of their own; the last two also a corpus, or other systems beside ours."
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run them all; 1 when one failed."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given and given[0] in ALONE:
+        command = [sys.executable, "-m", f"bench.{given[0]}", *given[1:]]
+        return subprocess.run(command, check=False).returncode
     names = sorted({module.partition(".")[2] for _, module, _ in MEASUREMENTS})
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--only", nargs="+", choices=names, default=names)
-    options = parser.parse_args(arguments)
+    options = parser.parse_args(given)
     failed: list[str] = []
     for title, module, rest in MEASUREMENTS:
         if module.partition(".")[2] not in options.only or find_spec(module) is None:

@@ -34,7 +34,9 @@ SETTLE_TICKS = 20
 PHASE_TICKS = 100
 "2 s per phase."
 
-RUN_TICKS = SETTLE_TICKS + 3 * PHASE_TICKS + 25
+PHASES = 3
+
+LAST_TICKS = 25
 "Half a second more, so that a slow buffer can give its last beeps."
 
 
@@ -60,6 +62,7 @@ class Beeper:
     """The microphone: counts ticks, beeps, and remembers when."""
 
     clock: Callable[[], float]
+    phases: int = PHASES
     tick: int = 0
     done: asyncio.Event = field(default_factory=asyncio.Event)
     sent: dict[int, float] = field(default_factory=dict)
@@ -67,7 +70,7 @@ class Beeper:
     def pull(self) -> AudioFrame | None:
         tick = self.tick
         self.tick += 1
-        if self.tick == RUN_TICKS:
+        if self.tick == SETTLE_TICKS + self.phases * PHASE_TICKS + LAST_TICKS:
             self.done.set()
         if tick % BEEP_EVERY_TICKS:
             return None
@@ -118,10 +121,11 @@ class Link:
         return in_random_phase and self._random.random() < 1 / 9
 
 
-async def measure(depth: int | None, seed: int = 0) -> Delays:
-    """One run of three phases; `depth` None is aiortc's own buffer."""
+async def measure(depth: int | None, seed: int = 0, *, phases: int = PHASES) -> Delays:
+    """One run of the first phases: no loss, one loss, random loss. `depth` None is aiortc's own
+    buffer."""
     clock = asyncio.get_running_loop().time
-    beeper, ear = Beeper(clock), Ear(clock)
+    beeper, ear = Beeper(clock, phases), Ear(clock)
     link = Link(beeper, seed)
     await loopback(beeper.pull, ear.hear, beeper.done, depth=depth, is_lost=link.is_lost)
     return delays(beeper.sent, ear.heard)

@@ -2,17 +2,16 @@
 
 import asyncio
 import os
+import re
 import signal
-import socket
 import sys
 import time
-from asyncio.subprocess import DEVNULL, Process
+from asyncio.subprocess import DEVNULL, STDOUT, Process
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from tempfile import TemporaryDirectory
-
-from aiohttp import ClientConnectionError, ClientSession
 
 from bench.address import Address
 from core.errors import EarshotError
@@ -22,7 +21,12 @@ START_TIMEOUT_S = 60
 
 STOP_TIMEOUT_S = 30
 
+KEPT_LINES = 40
+"Of what the server said last: enough for a traceback."
+
 LOOK_AGAIN_S = 0.01
+
+READY = re.compile(r"ready in [0-9.]+ s at (\S+)\n")
 
 
 class NotStarted(EarshotError):
@@ -36,7 +40,7 @@ class OwnServer:
     address: Address
     pid: int
     start_s: float
-    "From the start of the process to ready, by its /health."
+    "From the start of the process to its word that it is ready."
 
 
 @asynccontextmanager
@@ -46,33 +50,42 @@ async def own_server(arguments: Sequence[str] = ()) -> AsyncIterator[OwnServer]:
     Its settings are the defaults: no file and no variable of this machine counts, but for those
     in `arguments`.
     """
-    port = _free_port()
     with TemporaryDirectory(prefix="earshot-bench-") as folder:
         environ = {key: text for key, text in os.environ.items() if not key.startswith("EARSHOT_")}
         environ["EARSHOT_PATHS__STATE_DIR"] = folder
-        command = ["-m", "server", "serve", "--port", str(port), "--log-level", "error"]
+        # Port 0: one found free beforehand may be another program's by the time it is bound.
+        command = ["-m", "server", "serve", "--port", "0", "--log-level", "info"]
+        log = Path(folder) / "log"
         began = time.monotonic()
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, *command, *arguments, env=environ, stdin=DEVNULL
-        )
+        with log.open("wb") as output:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                *command,
+                *arguments,
+                env=environ,
+                stdin=DEVNULL,
+                stdout=output,
+                stderr=STDOUT,
+            )
         try:
-            address = Address(f"http://127.0.0.1:{port}")
-            await _until_ready(process, address)
-            yield OwnServer(address, process.pid, time.monotonic() - began)
+            url = await _until_ready(process, log)
+            yield OwnServer(Address(url), process.pid, time.monotonic() - began)
         finally:
             await _stop(process)
 
 
-async def _until_ready(process: Process, address: Address) -> None:
-    async with ClientSession() as http:
-        deadline = time.monotonic() + START_TIMEOUT_S
-        while process.returncode is None and time.monotonic() < deadline:
-            with suppress(ClientConnectionError):
-                async with http.get(f"{address.url}/health") as response:
-                    if response.ok:
-                        return
-            await asyncio.sleep(LOOK_AGAIN_S)
-    raise NotStarted("earshot serve did not become ready; its last words are above")
+async def _until_ready(process: Process, log: Path) -> str:
+    """Its URL. Raises NotStarted with what it said last."""
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while True:
+        is_last_look = process.returncode is not None or time.monotonic() > deadline
+        said = await asyncio.to_thread(log.read_text, errors="replace")
+        if ready := READY.search(said):
+            return ready[1]
+        if is_last_look:
+            last = "\n".join(said.splitlines()[-KEPT_LINES:])
+            raise NotStarted(f"earshot serve did not become ready; it said last: {last}")
+        await asyncio.sleep(LOOK_AGAIN_S)
 
 
 async def _stop(process: Process) -> None:
@@ -85,10 +98,3 @@ async def _stop(process: Process) -> None:
     except TimeoutError:
         process.kill()
         await process.wait()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -55,18 +55,23 @@ class Wish:
     language: str | None = None
     turn_detection: Literal["semantic_vad", "server_vad"] = "semantic_vad"
     voice: str | None = None
+    recogniser: str = TRANSCRIPTION_MODEL
+    silence_ms: int | None = None
+    "What `server_vad` waits for; None: the server's default."
+    is_answered: bool = True
+    "False: nobody is to say anything, the transcript is all that is wanted."
 
     def session(self) -> Json:
         """The session object: standard fields only, so that any server takes it."""
-        transcription = {"model": TRANSCRIPTION_MODEL}
+        transcription = {"model": self.recogniser}
         if self.language:
             transcription["language"] = self.language
-        audio: Json = {
-            "input": {
-                "transcription": transcription,
-                "turn_detection": {"type": self.turn_detection},
-            }
-        }
+        turns: Json = {"type": self.turn_detection}
+        if self.silence_ms is not None:
+            turns["silence_duration_ms"] = self.silence_ms
+        if not self.is_answered:
+            turns["create_response"] = False
+        audio: Json = {"input": {"transcription": transcription, "turn_detection": turns}}
         if self.voice:
             audio["output"] = {"voice": self.voice}
         return {"type": "realtime", "audio": audio}

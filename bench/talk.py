@@ -60,14 +60,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_connection(parser: argparse.ArgumentParser) -> None:
-    """The options that every measuring client has."""
-    parser.add_argument("--url", help=f"the server; default {DEFAULT_URL}")
+    """The options of every client that holds a conversation."""
+    add_server(parser)
     parser.add_argument(
         "--transport", choices=("webrtc", "ws"), default="webrtc", help="default %(default)s"
-    )
-    parser.add_argument("--key", help=f"the server's key; default ${' or $'.join(KEY_VARIABLES)}")
-    parser.add_argument(
-        "--insecure", action="store_true", help="take any certificate, for a self-made one"
     )
     parser.add_argument("--language", metavar="CODE", help="what is spoken, as en or de")
     parser.add_argument("--model", default="default", help="for other servers than Earshot")
@@ -77,12 +73,21 @@ def add_connection(parser: argparse.ArgumentParser) -> None:
         default="semantic_vad",
         help="how the end of speech is told; the default is the page's",
     )
+
+
+def add_server(parser: argparse.ArgumentParser, default: str = DEFAULT_URL) -> None:
+    """The options that every measuring client has. `default` is what no --url means."""
+    parser.add_argument("--url", help=f"the server; default {default}")
+    parser.add_argument("--key", help=f"the server's key; default ${' or $'.join(KEY_VARIABLES)}")
+    parser.add_argument(
+        "--insecure", action="store_true", help="take any certificate, for a self-made one"
+    )
     parser.add_argument(
         "--timeout",
         type=_positive_s,
         default=DEFAULT_TIMEOUT_S,
         metavar="S",
-        help="give a turn up when nothing happens for so long (%(default)g)",
+        help="give an answer up when nothing happens for so long (%(default)g)",
     )
 
 

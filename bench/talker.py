@@ -84,11 +84,14 @@ class Talker:
             self._changed.set()
         self._changed.set()
 
-    async def say(self, pcm: Pcm) -> Report:
-        """Speak 24 kHz mono in real time and hear the answer. Raises ConnectionLost."""
+    async def say(self, pcm: Pcm, span: tuple[int, int] | None = None) -> Report:
+        """Speak 24 kHz mono in real time and hear the answer. Raises ConnectionLost.
+
+        `span`: first and one past the last sample of speech, where it is known.
+        """
         self._begin()
         start = await self._client.mouth.say(pcm)
-        first, end = speech_span(pcm, RATE_HZ) or (0, len(pcm))
+        first, end = span or speech_span(pcm, RATE_HZ) or (0, len(pcm))
         spoken_at = self._client.mouth.spoken_at
         begun_at, ended_at = spoken_at(start + first), spoken_at(start + end - 1)
         await self._answered()

@@ -18,6 +18,8 @@ class Stage:
     name: str
     start_ms: float
     end_ms: float
+    is_speculative: bool = False
+    "It began before the turn was over, in the hope that it is."
 
     @property
     def took_ms(self) -> float:
@@ -150,7 +152,12 @@ class TurnLog:
             self.is_rejected, self.is_speech = True, False
         self.server_latency_ms = turn.get("response_latency_ms")
         self.stages = tuple(
-            Stage(str(stage["stage"]), float(stage["start_ms"]), float(stage["end_ms"]))
+            Stage(
+                str(stage["stage"]),
+                float(stage["start_ms"]),
+                float(stage["end_ms"]),
+                bool(stage.get("is_speculative", False)),
+            )
             for stage in turn.get("stages", ())
         )
 

@@ -10,9 +10,19 @@ from media.framer import Framer
 from pipeline.endpointer import Edge
 from pipeline.hearing import Hearing
 from pipeline.settings import TurnDetection
+from pipeline.speech_evidence import SpeechEvidence
 
 TAIL_MS = 2000
 "Silence after a recording, so that its last utterance ends."
+
+
+def evidence_of(vad: VadEngine, pcm: Pcm) -> SpeechEvidence:
+    """That somebody speaks in it, as a recording is judged."""
+    one, evidence = vad.open(), SpeechEvidence()
+    size = one.frame_samples
+    for at in range(0, len(pcm) - size + 1, size):
+        evidence.push(one.push(pcm[at : at + size]), size)
+    return evidence
 
 
 def utterances(vad: VadEngine, pcm: Pcm) -> Iterator[Pcm]:

@@ -3,7 +3,15 @@
 import re
 from collections.abc import Sequence
 
+from kaldialign import align
+
 _WORD = re.compile(r"[a-z0-9']+")
+
+NOTHING = "*"
+"Stands for no word in an alignment, as in the Triton ASR client's reports."
+
+Pair = tuple[str, str]
+"What was said and what was heard for it; one of them may be NOTHING."
 
 
 def spoken_words(text: str) -> list[str]:
@@ -13,13 +21,13 @@ def spoken_words(text: str) -> list[str]:
 
 def word_errors(said: Sequence[str], heard: Sequence[str]) -> int:
     """Words to change, add or drop (Levenshtein distance)."""
-    row = list(range(len(heard) + 1))
-    for i, word in enumerate(said, start=1):
-        diagonal, row[0] = row[0], i
-        for j, other in enumerate(heard, start=1):
-            cost = min(row[j] + 1, row[j - 1] + 1, diagonal + (word != other))
-            diagonal, row[j] = row[j], cost
-    return row[-1]
+    return sum(one != other for one, other in aligned(said, heard))
+
+
+def aligned(said: Sequence[str], heard: Sequence[str]) -> list[Pair]:
+    """The cheapest way from one to the other, pair by pair."""
+    pairs: list[Pair] = align(said, heard, NOTHING)
+    return pairs
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:

@@ -1,0 +1,239 @@
+"""`earshot bench asr`: arguments, one run, its files.
+
+Exit codes: 0 everything was answered; 1 something was not; 2 wrong arguments or corpus; 5 no
+connection, or it was refused or lost; 130 interrupted.
+"""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from msgspec.json import encode
+from msgspec.json import format as pretty
+
+from bench.address import Address
+from bench.asr import chart, files, server_stats, wis_table
+from bench.asr.corpus import Clip, load_corpus, shares
+from bench.asr.measure import Plan, Run, Way, run
+from bench.asr.summary import (
+    answered,
+    heard_characters,
+    heard_words,
+    recordings,
+    summary,
+    table,
+)
+from bench.own_server import own_server
+from bench.realtime import CannotConnect, ConnectionLost
+from bench.stats import machine
+from bench.talk import Exit, add_server, address_of
+from core.errors import EarshotError, RequestError
+from media.files import decode_file
+
+DEFAULT_MODEL = "whisper-1"
+"The hosted service's name, which every server takes for its default."
+
+WHAT = {
+    "rest": "request to answer",
+    "ws": "last speech sample to final text",
+    "webrtc": "last speech sample to final text",
+}
+
+EPILOG = """CORPUS is a folder with wav.scp (`id path`) and trans.txt (`id words`), or a table of
+`path<TAB>text` or `path<TAB>language<TAB>text`; paths are relative to it. Without --url a server
+with default settings is started for the run. Files: rtf-, recogs-, errs-, errs-cer-,
+stats_summary-NAME.txt, asr-NAME.json and asr-NAME.svg; see docs/bench.md.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `bench asr`."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.description = "Send a corpus to a server: word errors, real-time factor, latencies."
+    parser.epilog = EPILOG
+    parser.add_argument("corpus", type=Path, nargs="?", metavar="CORPUS")
+    parser.add_argument("--manifest-dir", type=Path, metavar="FOLDER", help="the same as CORPUS")
+    parser.add_argument(
+        "--num-tasks", type=_positive, default=1, metavar="N", help="senders side by side (1)"
+    )
+    parser.add_argument(
+        "--streaming",
+        nargs="?",
+        choices=("ws", "webrtc"),
+        const="ws",
+        help="speak in real time, over WebSocket or WebRTC; otherwise upload each file",
+    )
+    add_server(parser, default="one of its own, for the run")
+    parser.add_argument("--model", metavar="NAME", help="for --wis-table several, with commas")
+    parser.add_argument(
+        "--language", metavar="CODE", help="what is spoken; of a table with languages only these"
+    )
+    parser.add_argument("--limit", type=_positive, metavar="N", help="the first N recordings only")
+    parser.add_argument(
+        "--log-dir", type=Path, default=Path("tmp"), metavar="FOLDER", help="for files (./tmp)"
+    )
+    parser.add_argument("--json", action="store_true", help="print the JSON instead of the table")
+    parser.add_argument(
+        "--wis-table", action="store_true", help="Willow Inference Server's table instead"
+    )
+
+
+def main(options: argparse.Namespace) -> int:
+    """Measure as the options say; returns the exit code."""
+    try:
+        return asyncio.run(_main(options))
+    except KeyboardInterrupt:
+        return Exit.INTERRUPTED
+    except BaseExceptionGroup as group:  # tasks fail for the same reason: the first says it
+        return _failed(group)
+    except EarshotError as error:
+        return _complain(error)
+
+
+async def _main(options: argparse.Namespace) -> int:
+    clips = _chosen(options)
+    measured_on = machine()
+    async with _server(options) as address:
+        if options.wis_table:
+            await _wis_table(options, address, clips, measured_on)
+            return Exit.ANSWERED
+        plan = _plan(options, address, len(clips))
+        before = await server_stats.read(address)
+        found = await run(plan, clips)
+        after = await server_stats.read(address)
+    stats = after.since(before) if before and after else None
+    report = {
+        "corpus": str(_source(options)),
+        "server": address.url,
+        "way": plan.way,
+        "tasks": len(shares(clips, plan.tasks)),
+        "model": plan.model or DEFAULT_MODEL,
+        "measured_on": measured_on,
+        **summary(found, plan.language),
+    }
+    if answered(found):
+        _write(options, plan, found, report, server_stats.stats_text(str(report["model"]), stats))
+    if options.json:
+        print(pretty(encode(report)).decode())
+    else:
+        print(f"{plan.way}, {report['tasks']} tasks; {measured_on}\n")
+        print(table(report, WHAT[plan.way]))
+    return _judged(found)
+
+
+def _judged(found: Run) -> int:
+    failed = [result for result in found.results if result.answer.error]
+    for result in failed[:3]:
+        print(f"earshot: {result.clip.id}: {result.answer.error}", file=sys.stderr)
+    return Exit.NOT_ANSWERED if failed else Exit.ANSWERED
+
+
+def _write(
+    options: argparse.Namespace, plan: Plan, found: Run, report: dict[str, Any], stats: str
+) -> None:
+    """The report files, named after the corpus."""
+    name = _name(_source(options))
+    times_ms = [result.answer.took_ms for result in answered(found)]
+    title = f"{name} over {plan.way}, {report['model']}"
+    texts = {
+        f"rtf-{name}.txt": files.rtf_text(
+            found.audio_s, found.wall_s, [one / 1000 for one in times_ms]
+        ),
+        f"recogs-{name}.txt": files.recogs_text(heard_words(found)),
+        f"errs-{name}.txt": files.errs_text(heard_words(found)),
+        f"errs-cer-{name}.txt": files.errs_text(heard_characters(found), "CER"),
+        f"stats_summary-{name}.txt": stats,
+        f"asr-{name}.json": pretty(encode({**report, "each": recordings(found)})).decode(),
+        f"asr-{name}.svg": chart.chart(title, times_ms, found.rtf, WHAT[plan.way]),
+    }
+    try:
+        options.log_dir.mkdir(parents=True, exist_ok=True)
+        for file, text in texts.items():
+            (options.log_dir / file).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise RequestError(f"{options.log_dir}: {error.strerror or error}") from error
+
+
+async def _wis_table(
+    options: argparse.Namespace, address: Address, clips: Sequence[Clip], measured_on: str
+) -> None:
+    models = (options.model or DEFAULT_MODEL).split(",")
+    speech = await asyncio.to_thread(decode_file, clips[0].path)
+    rows = wis_table.measured(
+        address, models, speech, language=options.language, timeout_s=options.timeout
+    )
+    print(wis_table.table([row async for row in rows]))
+    print(f"\n{wis_table.NOTE.format(rounds=wis_table.ROUNDS)} {measured_on}.")
+
+
+@asynccontextmanager
+async def _server(options: argparse.Namespace) -> AsyncGenerator[Address, None]:
+    """The one that was named, or one of our own."""
+    if options.url is not None:
+        yield address_of(options)
+        return
+    async with own_server() as server:
+        yield server.address
+
+
+def _plan(options: argparse.Namespace, address: Address, clips: int) -> Plan:
+    if clips < options.num_tasks:
+        print(f"earshot: {clips} recordings for {options.num_tasks} tasks", file=sys.stderr)
+    way: Way = options.streaming or "rest"
+    return Plan(address, way, options.num_tasks, options.model, options.language, options.timeout)
+
+
+def _chosen(options: argparse.Namespace) -> list[Clip]:
+    clips = load_corpus(_source(options))
+    if options.language and any(clip.language for clip in clips):
+        clips = [clip for clip in clips if clip.language == options.language]
+    if not clips:
+        raise RequestError(f"{_source(options)} has nothing in language {options.language!r}")
+    return clips[: options.limit]
+
+
+def _source(options: argparse.Namespace) -> Path:
+    source: Path | None = options.corpus or options.manifest_dir
+    if source is None:
+        raise RequestError("say a corpus: a folder with wav.scp and trans.txt, or a table")
+    return source
+
+
+def _name(source: Path) -> str:
+    """Of a folder its name; of a table too, unless every table is called so."""
+    source = source.resolve()
+    stem = source.name if source.is_dir() else source.stem
+    return source.parent.name if stem == "transcripts" else stem.split(".")[0]
+
+
+def _failed(group: BaseExceptionGroup[BaseException]) -> int:
+    known, unknown = group.split(EarshotError)
+    if unknown is not None or known is None:
+        raise group
+    first: BaseException = known
+    while isinstance(first, BaseExceptionGroup):
+        first = first.exceptions[0]
+    assert isinstance(first, EarshotError)
+    return _complain(first)
+
+
+def _complain(error: EarshotError) -> int:
+    print(f"earshot: {error}", file=sys.stderr)
+    match error:
+        case CannotConnect() | ConnectionLost():
+            return Exit.CONNECTION_FAILED
+        case RequestError():
+            return Exit.USAGE
+        case _:
+            return Exit.NOT_ANSWERED
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return number

@@ -1,0 +1,147 @@
+"""One recording spoken to a Realtime server in real time, and when which words came back."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+
+from bench.address import Address
+from bench.client import RealtimeClient, connect
+from bench.ear import speech_span
+from bench.mouth import RATE_HZ
+from bench.realtime import ConnectionLost, Received, Transport, Wish, background
+from bench.turn import TurnLog
+from core.audio import AudioFrame, Pcm
+
+SILENCE_MS = 500
+"What `server_vad` is asked to wait: the Realtime API's own default."
+
+LATE_S = 0.8
+"So long after speech a server may still notice that there was some."
+
+COMMITTED = "input_audio_buffer.committed"
+TRANSCRIPTION = "conversation.item.input_audio_transcription"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What was recognised in one recording. Times are None where there was nothing to measure."""
+
+    text: str
+    took_ms: float
+    "Streamed: the last speech sample spoken to the final text. Uploaded: request to answer."
+    first_partial_ms: float | None = None
+    "The first speech sample spoken to the first words."
+    partials: tuple[str, ...] = ()
+    "As they were shown, without repetitions."
+    error: str = ""
+
+
+class Speaker:
+    """Owner: the task that awaits `say`, one recording at a time."""
+
+    def __init__(self, client: RealtimeClient, timeout_s: float) -> None:
+        self._client, self._timeout_s = client, timeout_s
+        self._clock = asyncio.get_running_loop().time
+        self._changed = asyncio.Event()
+        self._begin()
+
+    def _begin(self) -> None:
+        self._log = TurnLog()
+        self._committed: dict[str, str] = {}
+        "Items in the order in which they were spoken, and their texts."
+        self._open: set[str] = set()
+        self._partials: list[str] = []
+        self._final_at: float | None = None
+        self._error = ""
+
+    async def read(self) -> None:
+        """Take events until the connection is over."""
+        async for received in self._client.events():
+            self._take(received)
+            self._changed.set()
+        self._changed.set()
+
+    async def say(self, pcm: Pcm, span: tuple[int, int] | None = None) -> Answer:
+        """Speak 24 kHz mono; return when its text is final. Raises ConnectionLost.
+
+        `span`: first and one past the last sample of speech, where it is known.
+        """
+        self._begin()
+        start = await self._client.mouth.say(pcm)
+        first, end = span or speech_span(pcm, RATE_HZ) or (0, len(pcm))
+        begun_at = self._spoken_at(start + first)
+        ended_at = self._spoken_at(start + end - 1)
+        is_final = await self._finished(ended_at + LATE_S)
+        words_at, final_at = self._log.words_at, self._final_at
+        error = self._error or ("" if is_final else f"no final text within {self._timeout_s:g} s")
+        return Answer(
+            text=" ".join(filter(None, self._committed.values())),
+            took_ms=1000 * ((final_at if final_at is not None else self._clock()) - ended_at),
+            first_partial_ms=None if words_at is None else 1000 * (words_at - begun_at),
+            partials=tuple(self._partials),
+            error=error,
+        )
+
+    def _take(self, received: Received) -> None:
+        self._log.take(received)
+        item = str(received.event.get("item_id", ""))
+        if received.type == COMMITTED:
+            self._committed[item] = ""
+            self._open.add(item)
+        elif received.type == "error":
+            self._error = self._log.error
+        elif received.type in {f"{TRANSCRIPTION}.completed", f"{TRANSCRIPTION}.failed"}:
+            self._committed[item] = self._log.transcripts.get(item, "")
+            self._open.discard(item)
+            self._final_at = received.at
+            self._error = self._log.error
+        words = self._words()
+        if words and (not self._partials or self._partials[-1] != words):
+            self._partials.append(words)
+
+    def _words(self) -> str:
+        """Of all that was said so far, as it would be shown now; empty while nothing changes."""
+        now = f"{self._log.stable} {self._log.unstable}".strip()
+        return " ".join(filter(None, (*self._committed.values(), now))) if now else ""
+
+    async def _finished(self, late_at: float) -> bool:
+        """Wait for the text of everything that was said; False when it does not come."""
+        deadline = self._clock() + self._timeout_s
+        while not self._is_over(late_at):
+            if self._client.end:
+                raise ConnectionLost(f"the connection ended: {self._client.end}")
+            now = self._clock()
+            if now >= deadline:
+                return False
+            self._changed.clear()
+            until = late_at if now < late_at else deadline
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(until):
+                    await self._changed.wait()
+        return True
+
+    def _is_over(self, late_at: float) -> bool:
+        """Nobody speaks, all is recognised, and what comes late would have come."""
+        if self._log.is_speech or self._open:
+            return False
+        return self._clock() >= late_at
+
+    def _spoken_at(self, position: int) -> float:
+        at = self._client.mouth.spoken_at(position)
+        return self._clock() if at is None else at
+
+
+@asynccontextmanager
+async def speaking(
+    address: Address, transport: Transport, wish: Wish, timeout_s: float
+) -> AsyncGenerator[Speaker, None]:
+    """A connection to speak over; what is heard is ignored. Raises CannotConnect."""
+    async with connect(address, transport, wish, _unheard) as client:
+        speaker = Speaker(client, timeout_s)
+        async with background(speaker.read()):
+            yield speaker
+
+
+def _unheard(_: AudioFrame, __: float) -> None:
+    """Nobody is answered."""

@@ -1,0 +1,62 @@
+"""One recording uploaded to `POST /v1/audio/transcriptions`."""
+
+import asyncio
+from dataclasses import dataclass
+
+from aiohttp import ClientSession, ClientTimeout, FormData
+from msgspec import DecodeError
+from msgspec.json import decode
+
+from bench.address import Address
+from bench.asr.streaming import Answer
+from bench.http import reaching, refusal
+from bench.realtime import CannotConnect
+
+HOPELESS = {401, 403, 404, 405}
+"No other recording would fare better."
+
+NO_TIMEOUT = ClientTimeout(total=None)
+"Ours is for the whole: three minutes of speech may be decoded for longer than a socket is quiet."
+
+
+@dataclass(frozen=True, slots=True)
+class Uploader:
+    """Sends files as they are: the server decodes them."""
+
+    http: ClientSession
+    address: Address
+    model: str
+    timeout_s: float
+
+    async def send(self, name: str, data: bytes, language: str | None) -> Answer:
+        """The text and the time from request to answer. Raises CannotConnect."""
+        form = FormData()
+        form.add_field("file", data, filename=name, content_type="application/octet-stream")
+        form.add_field("model", self.model)
+        form.add_field("response_format", "json")
+        if language:
+            form.add_field("language", language)
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        url = f"{self.address.url}/v1/audio/transcriptions"
+        try:
+            async with asyncio.timeout(self.timeout_s):
+                with reaching(self.address):
+                    async with self.http.post(
+                        url, data=form, ssl=self.address.ssl(), timeout=NO_TIMEOUT
+                    ) as response:
+                        if response.status in HOPELESS:
+                            raise await refusal(response)
+                        error = "" if response.ok else str(await refusal(response))
+                        body = await response.read()
+        except TimeoutError:
+            return Answer("", 1000 * self.timeout_s, error=f"no answer in {self.timeout_s:g} s")
+        return Answer("" if error else _text(body), 1000 * (clock() - began), error=error)
+
+
+def _text(body: bytes) -> str:
+    try:
+        answered = decode(body)
+        return str(answered["text"]).strip()
+    except (DecodeError, KeyError, TypeError) as error:
+        raise CannotConnect(f"the server answered no text: {body[:80]!r}") from error

@@ -1,0 +1,110 @@
+"""A loudspeaker beside a microphone, made of numbers: our voice comes back through a room.
+
+Rooms are exponentially decaying noise behind a direct sound. Nothing here was recorded in a room.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples
+
+Wave = npt.NDArray[np.float64]
+
+NEAR_RMS = 0.05
+"Of the person's voice, as a share of full scale (-26 dBFS); echo levels count from it."
+ROOM_RMS = 0.0003
+"Of the room and the microphone themselves (-70 dBFS)."
+OVERSAMPLING = 4
+"Between whose samples a straight line is good enough to play at another speed."
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """How the far end comes back."""
+
+    delay_ms: float = 120
+    level_db: float = -6
+    "Of the echo, against the person's voice."
+    t60_s: float = 0.3
+    clip: float = 0.0
+    "How hard the speaker is overdriven: 0 not at all, 2 audibly."
+    drift_ppm: float = 0
+    "How much faster the device's clock runs than ours."
+    jump_ms: float = 0
+    "The delay grows by this in the middle."
+    seed: int = 1
+
+
+def echo(far: Pcm, scene: Scene, until: int | None = None) -> Wave:
+    """What of `far` (16 kHz) arrives at the microphone, on the same positions; full scale is 1.
+
+    With `until` the playing stops there, and nothing else changes.
+    """
+    sound = far / 32768
+    if scene.clip:
+        peak = np.abs(sound).max() / (1 + scene.clip)
+        sound = peak * np.tanh(sound / peak)
+    response = room(scene.t60_s, scene.seed)
+    heard = _convolved(_at_another_speed(sound, scene.drift_ppm), response)[: len(far)]
+    gain = NEAR_RMS * 10 ** (scene.level_db / 20) / _active_rms(heard)
+    if until is not None:
+        sound[until:] = 0
+        heard = _convolved(_at_another_speed(sound, scene.drift_ppm), response)[: len(far)]
+    return gain * _delayed(heard, scene)
+
+
+def microphone(echoed: Wave, near: Pcm | None = None, near_at: int = 0, *, seed: int = 1) -> Pcm:
+    """The echo, the room's own noise and, from sample `near_at`, a person."""
+    mixed = echoed + np.random.default_rng(seed).normal(0, ROOM_RMS, len(echoed))
+    if near is not None:
+        mixed[near_at : near_at + len(near)] += voice(near)[: max(0, len(mixed) - near_at)]
+    return np.clip(np.round(mixed * 32768), -32768, 32767).astype(np.int16)
+
+
+def voice(near: Pcm) -> Wave:
+    """A person's words at the level that echoes are compared with."""
+    words = near / 32768
+    return words * NEAR_RMS / _active_rms(words)
+
+
+def room(t60_s: float, seed: int) -> Wave:
+    """An impulse response: the direct sound, then a tail with half as much energy again."""
+    random = np.random.default_rng(seed)
+    time = np.arange(round(t60_s * ASR_RATE_HZ)) / ASR_RATE_HZ
+    tail = random.normal(size=len(time)) * 10 ** (-3 * time / t60_s)
+    tail[: ms_to_samples(2, ASR_RATE_HZ)] = 0
+    tail *= np.sqrt(0.5 / np.sum(tail**2))
+    tail[0] = 1.0
+    return tail
+
+
+def _active_rms(wave: Wave) -> float:
+    """Of the 20 ms blocks within 30 dB of the loudest: pauses do not count."""
+    size = ASR_RATE_HZ // 50
+    power = np.mean(wave[: len(wave) // size * size].reshape(-1, size) ** 2, axis=1)
+    return float(np.sqrt(power[power > power.max() / 1000].mean()))
+
+
+def _convolved(wave: Wave, response: Wave) -> Wave:
+    size = len(wave) + len(response)
+    return np.fft.irfft(np.fft.rfft(wave, size) * np.fft.rfft(response, size), size)
+
+
+def _delayed(heard: Wave, scene: Scene) -> Wave:
+    early = ms_to_samples(scene.delay_ms, ASR_RATE_HZ)
+    late = early + ms_to_samples(scene.jump_ms, ASR_RATE_HZ)
+    half = len(heard) // 2
+    first, second = (np.concatenate([np.zeros(delay), heard]) for delay in (early, late))
+    return np.concatenate([first[:half], second[half : len(heard)]])
+
+
+def _at_another_speed(wave: Wave, drift_ppm: float) -> Wave:
+    if not drift_ppm:
+        return wave
+    size = len(wave) - len(wave) % 2
+    fine = np.fft.irfft(np.fft.rfft(wave[:size]), size * OVERSAMPLING) * OVERSAMPLING
+    places = np.arange(len(wave)) * (1 + drift_ppm / 1e6) * OVERSAMPLING
+    slowed: Wave = np.interp(places, np.arange(len(fine)), fine, right=0.0)
+    return slowed

@@ -1,0 +1,1 @@
+"""The same audio and the same weights through other servers, beside ours. See docs/bench.md."""

@@ -1,0 +1,163 @@
+"""Our server beside others: same audio, same weights, same endpoint wait, in turn.
+
+    python -m bench.peers install
+    python -m bench.peers [--rounds 5] [--clips 5] [--models nano,tiny,base]
+
+A round of one model takes about 40 s per system; five rounds of three models and five systems
+take an hour at most. Each is its own process on this machine, and is warmed up first.
+"""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from bench.clips import COMMANDS, spoken
+from bench.peers.environments import PEERS, NotInstalled, folder, install
+from bench.peers.others import peer
+from bench.peers.ours import ours
+from bench.peers.results import Rounds, table
+from bench.peers.rounds import measure
+from bench.peers.sound import Utterance, utterance
+from bench.peers.systems import System
+from bench.random_whisper import Shape, build
+from bench.stats import machine
+from core.errors import EarshotError, RequestError
+
+OURS = "earshot"
+SHORT = "earshot, short windows (changes accuracy)"
+NANO = Path(__file__).resolve().parents[2] / "tests" / "fixtures" / "whisper-nano"
+SHAPES: Mapping[str, Shape] = {"tiny": "tiny", "base": "base"}
+SEED = 1
+THREADS = 2
+TALKERS, EACH = 8, 2
+
+ALIKE: Mapping[str, str] = {
+    "beam_size": "1",
+    "no_speech_threshold": "1.0",
+    "min_confidence": "0.0",
+    "max_compression_ratio": "1000.0",
+}
+"Ours decodes as `inside.py` makes the peers decode, and like them takes any answer for one."
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.peers", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("what", nargs="?", choices=("install", "measure"), default="measure")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--clips", type=int, default=5, help="utterances of the one talker (5)")
+    parser.add_argument("--models", default="nano,tiny,base")
+    parser.add_argument("--systems", help="only these, with commas: earshot, short, wyoming, ...")
+    options = parser.parse_args(arguments)
+    try:
+        if options.what == "install":
+            return _install()
+        asyncio.run(_measure(options))
+    except KeyboardInterrupt:
+        return 130
+    except EarshotError as error:
+        print(f"{parser.prog}: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _install() -> int:
+    failed = 0
+    for kind, requirements in PEERS.items():
+        try:
+            install(kind)
+            print(f"{requirements.title}: installed in {folder() / kind}")
+        except NotInstalled as error:
+            failed = 1
+            print(f"{requirements.title}: {error}", file=sys.stderr)
+    return failed
+
+
+async def _measure(options: argparse.Namespace) -> None:
+    utterances = [
+        utterance(text, spoken(text), seed) for seed, text in enumerate(COMMANDS[: options.clips])
+    ]
+    for name in options.models.split(","):
+        model = await asyncio.to_thread(weights, name)
+        print(f"\n## {name}; {options.rounds} rounds, {len(utterances)} clips; {machine()}\n")
+        found = await _compared(name, model, utterances, options)
+        print(table(found, OURS, TALKERS), flush=True)
+
+
+async def _compared(
+    name: str, model: Path, utterances: Sequence[Utterance], options: argparse.Namespace
+) -> dict[str, Rounds]:
+    """All systems run all the time, and are spoken to one after the other, in changing order."""
+    found: dict[str, Rounds] = {}
+    async with AsyncExitStack() as stack:
+        systems: list[System] = []
+        for title in _wanted(options):
+            found[title] = Rounds()
+            try:
+                system = await stack.enter_async_context(_system(title, name, model))
+                await measure(system, utterances, 1, 1)  # warm-up
+                systems.append(system)
+            except EarshotError as error:
+                found[title].problem = str(error)
+        for number in range(options.rounds):
+            turn = number % max(1, len(systems))
+            for system in systems[turn:] + systems[:turn]:
+                await _round(system, utterances, found[system.name])
+                print(f"round {number + 1}: {system.name}", file=sys.stderr, flush=True)
+    return found
+
+
+async def _round(system: System, utterances: Sequence[Utterance], into: Rounds) -> None:
+    plans = ((into.alone, 1, len(utterances)), (into.together, TALKERS, EACH))
+    for kept, talkers, each in plans:
+        try:
+            found = await measure(system, utterances, talkers, each)
+        except* EarshotError as group:
+            into.problem = str(group.exceptions[0])
+        else:
+            into.take(found, kept)
+
+
+@asynccontextmanager
+async def _system(title: str, name: str, model: Path) -> AsyncGenerator[System, None]:
+    with TemporaryDirectory(prefix="earshot-peers-") as place:
+        if title not in {OURS, SHORT}:
+            kind = next(one for one in PEERS if one == title)
+            async with peer(kind, model, THREADS, folder() / f"{kind}.log") as other:
+                yield other
+            return
+        padding = {OURS: "max", SHORT: "nopad" if name == "nano" else "bucket"}[title]
+        settings = {**ALIKE, "padding": f'"{padding}"'}
+        async with ours(title, model, settings, Path(place)) as own:
+            yield own
+
+
+def _wanted(options: argparse.Namespace) -> list[str]:
+    every = [OURS, SHORT, *PEERS]
+    if options.systems is None:
+        return every
+    asked = options.systems.split(",")
+    if unknown := set(asked) - {*every, "short"}:
+        known = ", ".join((OURS, "short", *PEERS))
+        raise RequestError(f"--systems {','.join(sorted(unknown))}: there are {known}")
+    return [one for one in every if one in asked or (one == SHORT and "short" in asked)]
+
+
+def weights(name: str) -> Path:
+    """A folder with the model. Random weights are made once. Raises RequestError."""
+    if name == "nano" and NANO.is_dir():
+        return NANO
+    if name not in SHAPES:
+        raise RequestError(f"--models {name}: there are nano (in a checkout), {', '.join(SHAPES)}")
+    place = folder() / f"random-{name}-{SEED}"
+    if not (place / "preprocessor_config.json").is_file():
+        build(place, SHAPES[name], SEED)
+    return place
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,145 @@
+"""Other systems, each in an environment of its own, at exactly these releases."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from core.errors import EarshotError
+
+Kind = Literal["wyoming", "whisper-live", "bare"]
+VoiceKind = Literal["pipecat", "speech-to-speech"]
+
+INSTALL_TIMEOUT_S = 900
+
+
+class NotInstalled(EarshotError):
+    """An environment is not there, or could not be made."""
+
+    code = "not_installed"
+
+
+@dataclass(frozen=True, slots=True)
+class Requirements:
+    """What pip installs into one environment."""
+
+    title: str
+    packages: Sequence[str]
+    alone: Sequence[str] = ()
+    "Installed without what they ask for."
+
+
+PEERS: Mapping[Kind, Requirements] = {
+    "wyoming": Requirements("wyoming-faster-whisper 3.8.1", ("wyoming-faster-whisper==3.8.1",)),
+    "whisper-live": Requirements(
+        "whisper-live 0.10.0, batching on",
+        (
+            "faster-whisper==1.2.0",
+            "fastapi",
+            "numpy<2.5",
+            "python-multipart",
+            "prometheus-client",
+            "requests",
+            "scipy",
+            "torch==2.13.0",
+            "uvicorn",
+            "websockets",
+        ),
+        # It asks for OpenVINO, torchaudio, librosa, PyAudio and cuBLAS, none of which it uses here.
+        alone=("whisper-live==0.10.0",),
+    ),
+    "bare": Requirements("faster-whisper 1.2.1, in-process", ("faster-whisper==1.2.1",)),
+}
+
+VOICE_PEERS: Mapping[VoiceKind, Requirements] = {
+    "pipecat": Requirements("pipecat 1.14.0", ("pipecat-ai[silero,webrtc,websocket]==1.14.0",)),
+    "speech-to-speech": Requirements(
+        "speech-to-speech 1.1.0",
+        (
+            "PyYAML<7",
+            "anyio<5",
+            "fastapi",
+            "httpx",
+            "huggingface-hub",
+            "jsonschema",
+            "librosa==0.11.0",
+            "lingua-language-detector",
+            "nltk==3.10.3",
+            "numpy",
+            "onnxruntime",
+            "openai==2.28.0",
+            "packaging",
+            "pydantic",
+            "rich",
+            "scipy",
+            "sounddevice",
+            "soundfile",
+            "soxr",
+            "torch==2.13.0",
+            "transformers>=5.18,<6",
+            "uvicorn",
+            "websockets",
+        ),
+        # It asks for its default models' runtimes as well, and fetches Silero's weights from the
+        # net, which the package has.
+        alone=("speech-to-speech==1.1.0", "silero-vad", "torchaudio"),
+    ),
+}
+"These hold a conversation: see `bench.peers.voice`."
+
+
+def folder() -> Path:
+    """Where the environments and the random weights are kept between runs."""
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(cache) / "earshot-bench"
+
+
+def python_of(kind: Kind | VoiceKind) -> Path:
+    """The environment's interpreter. Raises NotInstalled."""
+    if not _mark(kind).is_file() or _mark(kind).read_text() != _wanted(kind):
+        module = "bench.peers.voice" if kind in VOICE_PEERS else "bench.peers"
+        raise NotInstalled(f"{kind} is not installed: python -m {module} install")
+    return folder() / kind / "bin" / "python"
+
+
+def install(kind: Kind | VoiceKind) -> None:
+    """Make its environment, unless it is there. Raises NotInstalled with pip's last words."""
+    if _mark(kind).is_file() and _mark(kind).read_text() == _wanted(kind):
+        return
+    place = folder() / kind
+    _run([sys.executable, "-m", "venv", "--clear", str(place)])
+    pip = [str(place / "bin" / "python"), "-m", "pip", "install", "--quiet"]
+    needed = _needed(kind)
+    _run([*pip, *needed.packages])
+    if needed.alone:
+        _run([*pip, "--no-deps", *needed.alone])
+    _mark(kind).write_text(_wanted(kind))
+
+
+def _needed(kind: Kind | VoiceKind) -> Requirements:
+    every = (*PEERS.items(), *VOICE_PEERS.items())
+    return next(needed for peer, needed in every if peer == kind)
+
+
+def _mark(kind: Kind | VoiceKind) -> Path:
+    return folder() / kind / "earshot-installed"
+
+
+def _wanted(kind: Kind | VoiceKind) -> str:
+    needed = _needed(kind)
+    return "\n".join((*needed.packages, *needed.alone))
+
+
+def _run(command: Sequence[str]) -> None:
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_S, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise NotInstalled(f"{command[-1]}: took longer than {INSTALL_TIMEOUT_S} s") from error
+    if done.returncode:
+        last = done.stderr.strip().splitlines()[-1:]
+        raise NotInstalled(f"{command[-1]}: {' '.join(last) or 'failed'}")

@@ -1,0 +1,73 @@
+"""What several rounds came to: medians, ranges, and the ratio to ours."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+
+from bench.peers.rounds import Round
+from bench.stats import markdown
+
+HEAD = (
+    "system",
+    "one talker, final after the last sample, ms",
+    "× ours",
+    "{talkers} talkers, p95, ms",
+    "× ours",
+    "{talkers} talkers, speech s per s",
+    "CPU ms per utterance",
+    "with text",
+)
+
+
+@dataclass(slots=True)
+class Rounds:
+    """Of one system."""
+
+    alone: list[Round] = field(default_factory=list[Round])
+    together: list[Round] = field(default_factory=list[Round])
+    said: int = 0
+    problem: str = ""
+    "Why there are none, or not all."
+
+    def take(self, found: Round, kept: list[Round]) -> None:
+        """Keep it, if anything was answered."""
+        self.said += len(found.times_ms) + len(found.lost)
+        if found.lost:
+            self.problem = found.lost[-1]
+        if found.times_ms:
+            kept.append(found)
+
+
+def table(found: Mapping[str, Rounds], ours: str, talkers: int) -> str:
+    """Markdown, a row per system; medians over rounds and (least to most)."""
+    own = found[ours]
+    head = [text.format(talkers=talkers) for text in HEAD]
+    rows = []
+    for name, rounds in found.items():
+        both = [*rounds.alone, *rounds.together]
+        rows.append(
+            [
+                f"{name} ({rounds.problem})" if rounds.problem else name,
+                _spread([one.p50 for one in rounds.alone]),
+                _ratio(rounds.alone, own.alone, lambda one: one.p50),
+                _spread([one.p95 for one in rounds.together]),
+                _ratio(rounds.together, own.together, lambda one: one.p95),
+                _spread([one.throughput for one in rounds.together], 2),
+                _spread([one.cpu_ms for one in rounds.together]),
+                f"{sum(one.with_text for one in both)} of {rounds.said}",
+            ]
+        )
+    return markdown(head, rows)
+
+
+def _spread(values: Sequence[float], digits: int = 0) -> str:
+    if not values:
+        return "-"
+    return f"{median(values):.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f})"
+
+
+def _ratio(theirs: Sequence[Round], own: Sequence[Round], of: Callable[[Round], float]) -> str:
+    """Of medians; above 1 they are slower."""
+    if not own or not theirs:
+        return "-"
+    return f"{median(map(of, theirs)) / median(map(of, own)):.2f}"

@@ -1,0 +1,102 @@
+"""The two measurements: one talker alone, and several whose ends are spread over time."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bench.peers.sound import Utterance, until
+from bench.peers.systems import Final, System, Talker
+from bench.realtime import ConnectionLost
+from bench.resources import use_of
+from bench.stats import percentile
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One system, one measurement, one time."""
+
+    times_ms: Sequence[float]
+    "Last speech sample to final text, per utterance."
+    wall_s: float
+    "From the first talker's first sample until the last text was final."
+    speech_s: float
+    cpu_s: float
+    "Of all the server's processes."
+    with_text: int
+    "Answers that are not empty."
+    lost: Sequence[str] = ()
+    "Why there was no answer at all: for each utterance that got none. Nothing else counts them."
+
+    @property
+    def p50(self) -> float:
+        return percentile(self.times_ms, 50)
+
+    @property
+    def p95(self) -> float:
+        return percentile(self.times_ms, 95)
+
+    @property
+    def throughput(self) -> float:
+        """Seconds of speech recognised per second."""
+        return self.speech_s / self.wall_s
+
+    @property
+    def cpu_ms(self) -> float:
+        """Processor time per answered utterance; what was spent on the others counts too."""
+        return 1000 * self.cpu_s / len(self.times_ms)
+
+
+async def measure(
+    system: System, utterances: Sequence[Utterance], talkers: int, each: int
+) -> Round:
+    """`talkers` people say `each` utterances, each after the text of the one before is final.
+
+    The second begins an eighth (or whatever share) of an utterance after the first, and so on, so
+    that their ends are spread evenly.
+    """
+    clock = asyncio.get_running_loop().time
+    lag_s = sum(one.speech_s for one in utterances) / len(utterances) / talkers
+    before = use_of(system.pid).cpu_s
+    began_at = clock()
+    async with asyncio.TaskGroup() as tasks:
+        running = [
+            tasks.create_task(
+                _talk(system, _said(utterances, number, each), began_at + number * lag_s)
+            )
+            for number in range(talkers)
+        ]
+    said = [outcome for task in running for outcome in task.result()]
+    finals = [final for _, final in said if isinstance(final, Final)]
+    wall_s = clock() - began_at
+    return Round(
+        times_ms=[final.took_ms for final in finals],
+        wall_s=wall_s,
+        speech_s=sum(one.speech_s for one, final in said if isinstance(final, Final)),
+        cpu_s=use_of(system.pid).cpu_s - before,
+        with_text=sum(bool(final.text) for final in finals),
+        lost=[str(error) for _, error in said if isinstance(error, ConnectionLost)],
+    )
+
+
+def _said(utterances: Sequence[Utterance], talker: int, each: int) -> list[Utterance]:
+    """Everybody begins with another one."""
+    return [utterances[(talker + number) % len(utterances)] for number in range(each)]
+
+
+Outcome = tuple[Utterance, Final | ConnectionLost]
+
+
+async def _talk(system: System, utterances: Sequence[Utterance], begin_at: float) -> list[Outcome]:
+    clock = asyncio.get_running_loop().time
+    async with system.talker() as talker:
+        await until(begin_at, clock)
+        return [(one, await _say(talker, one)) for one in utterances]
+
+
+async def _say(talker: Talker, utterance: Utterance) -> Final | ConnectionLost:
+    try:
+        final = await talker.say(utterance)
+    except ConnectionLost as error:
+        return error
+    await until(final.next_at, asyncio.get_running_loop().time)
+    return final

@@ -1,0 +1,107 @@
+"""Our server beside other voice servers: same audio, same wait, engines of the same set times.
+
+    python -m bench.peers.voice install
+    python -m bench.peers.voice [--rounds 5] [--clips 5] [--wait 200] [--stubs 50,150,80]
+
+Every system runs all the time, in a process of its own; they are called in turn, in changing order.
+A round takes some 4 s per clip and system.
+"""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from bench.peers.environments import VOICE_PEERS, NotInstalled, folder, install
+from bench.peers.sound import Utterance
+from bench.peers.voice.results import Rounds, table
+from bench.peers.voice.systems import TITLES, Name, System, Terms, system
+from bench.stats import machine
+from bench.voice.clips import clips
+from bench.voice.stubs import stubs
+from core.errors import EarshotError, RequestError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.peers.voice", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("what", nargs="?", choices=("install", "measure"), default="measure")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--clips", type=int, default=5, help="of each round (5)")
+    parser.add_argument("--wait", type=int, default=200, help="silence that ends a turn, ms (200)")
+    parser.add_argument("--stubs", type=stubs, default="50,150,80", help="ASR,LLM,TTS in ms")
+    parser.add_argument("--systems", help=f"only these, with commas: {', '.join(TITLES)}")
+    options = parser.parse_args(arguments)
+    try:
+        if options.what == "install":
+            return _install()
+        asyncio.run(_measure(options))
+    except KeyboardInterrupt:
+        return 130
+    except EarshotError as error:
+        print(f"{parser.prog}: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _install() -> int:
+    failed = 0
+    for kind, requirements in VOICE_PEERS.items():
+        try:
+            install(kind)
+            print(f"{requirements.title}: installed in {folder() / kind}")
+        except NotInstalled as error:
+            failed = 1
+            print(f"{requirements.title}: {error}", file=sys.stderr)
+    return failed
+
+
+async def _measure(options: argparse.Namespace) -> None:
+    terms = Terms(options.stubs, options.wait)
+    said = clips([])[: options.clips]
+    names = _wanted(options.systems)
+    print(
+        f"{options.rounds} rounds, {len(said)} clips, wait {terms.wait_ms} ms,"
+        f" engines {terms.stubs} ms; {machine()}\n"
+    )
+    found = {TITLES[name]: Rounds() for name in names}
+    folder().mkdir(parents=True, exist_ok=True)
+    async with AsyncExitStack() as stack:
+        running: list[System] = []
+        for name in names:
+            place = Path(stack.enter_context(TemporaryDirectory(prefix="earshot-peers-")))
+            try:
+                running.append(await stack.enter_async_context(system(name, terms, place)))
+            except EarshotError as error:
+                found[TITLES[name]].problem = str(error)
+        for number in range(options.rounds):
+            first = number % max(1, len(running))
+            for one in running[first:] + running[:first]:
+                await _round(one, said, found[one.title])
+                print(f"round {number + 1}: {one.title}", file=sys.stderr, flush=True)
+    print(table(found))
+
+
+async def _round(one: System, said: Sequence[Utterance], into: Rounds) -> None:
+    """A call: one utterance to warm up, then each that counts."""
+    try:
+        async with one.call() as say:
+            await say(said[-1])
+            into.take([await say(utterance) for utterance in said])
+    except* EarshotError as group:
+        into.problem = str(group.exceptions[0])
+
+
+def _wanted(asked: str | None) -> list[Name]:
+    if asked is None:
+        return list(TITLES)
+    if unknown := set(asked.split(",")) - set(TITLES):
+        raise RequestError(f"--systems {','.join(sorted(unknown))}: there are {', '.join(TITLES)}")
+    return [name for name in TITLES if name in asked.split(",")]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

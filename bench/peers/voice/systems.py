@@ -1,0 +1,101 @@
+"""The systems that are compared: how each is started, and how it is called."""
+
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+from bench.address import Address
+from bench.own_server import own_server
+from bench.peers.environments import VOICE_PEERS, VoiceKind, folder
+from bench.peers.systems import started
+from bench.peers.voice.lines import Say, realtime_line, small_webrtc_line
+from bench.realtime import Transport, Wish
+from bench.voice.stubs import Stubs
+
+Name = Literal[
+    "earshot-webrtc", "pipecat", "pipecat-early", "earshot-ws", "speech-to-speech", "s2s-hold"
+]
+
+EARLY_MS = 60
+"Silence after which pipecat's recognition may begin where the wait is split, as ours does."
+
+HOLD_MS = 800
+"What speech-to-speech holds an answer back by default, so that speech may go on."
+
+THREADS = 1
+"Of PyTorch and ONNX: no model but the VAD runs."
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """The same for all."""
+
+    stubs: Stubs
+    wait_ms: int
+
+    @property
+    def wish(self) -> Wish:
+        return Wish(turn_detection="server_vad", silence_ms=self.wait_ms)
+
+
+Call = Callable[[], AbstractAsyncContextManager[Say]]
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """One that runs."""
+
+    title: str
+    pid: int
+    call: Call
+
+
+TITLES: Mapping[Name, str] = {
+    "earshot-webrtc": "**earshot**, WebRTC",
+    "pipecat": f"{VOICE_PEERS['pipecat'].title}, WebRTC",
+    "pipecat-early": f"pipecat 1.14.0, recognition after {EARLY_MS} ms",
+    "earshot-ws": "**earshot**, WebSocket",
+    "speech-to-speech": f"{VOICE_PEERS['speech-to-speech'].title}, WebSocket, no hold",
+    "s2s-hold": f"speech-to-speech 1.1.0, its default hold of {HOLD_MS} ms",
+}
+
+
+@asynccontextmanager
+async def system(name: Name, terms: Terms, place: Path) -> AsyncGenerator[System, None]:
+    """While the body runs. Raises NotInstalled, NotStarted."""
+    title = TITLES[name]
+    match name:
+        case "earshot-webrtc" | "earshot-ws":
+            transport: Transport = "webrtc" if name == "earshot-webrtc" else "ws"
+            config = terms.stubs.write(place)
+            async with own_server(["--config", str(config)]) as own:
+                line = partial(realtime_line, own.address, transport, terms.wish)
+                yield System(title, own.pid, line)
+        case "pipecat" | "pipecat-early":
+            early = ["--vad-stop", str(EARLY_MS)] if name == "pipecat-early" else []
+            async with _peer("pipecat", "inside_pipecat.py", terms, name, early) as (port, pid):
+                yield System(title, pid, partial(small_webrtc_line, port))
+        case _:
+            hold = ["--hold", str(HOLD_MS if name == "s2s-hold" else 0)]
+            async with _peer("speech-to-speech", "inside_s2s.py", terms, name, hold) as (port, pid):
+                address = Address(f"http://127.0.0.1:{port}")
+                yield System(title, pid, partial(realtime_line, address, "ws", terms.wish))
+
+
+@asynccontextmanager
+async def _peer(
+    kind: VoiceKind, script: str, terms: Terms, name: Name, more: Sequence[str]
+) -> AsyncGenerator[tuple[int, int], None]:
+    """Its port and process."""
+    times = terms.stubs
+    command = [
+        str(Path(__file__).with_name(script)),
+        *("--wait", str(terms.wait_ms)),
+        *("--stubs", f"{times.asr_ms},{times.llm_ms},{times.tts_ms}"),
+        *more,
+    ]
+    async with started(kind, command, THREADS, folder() / f"{name}.log") as process:
+        yield process.port, process.pid

@@ -1,0 +1,37 @@
+"""What is said: speech that ends with its last audible sample, then the noise of a quiet room."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from bench.clips import COMMANDS, spoken
+from bench.ear import QUIETER_DB, speech_span
+from bench.mouth import RATE_HZ
+from bench.peers.sound import Utterance, utterance
+from bench.talk import read_recording
+from core.audio import Pcm
+from core.errors import RequestError
+
+
+def clips(paths: Sequence[Path]) -> list[Utterance]:
+    """Recordings, or our own voice's commands. Raises RequestError for what cannot be read."""
+    if not paths:
+        return [said(text, spoken(text), seed) for seed, text in enumerate(COMMANDS)]
+    return [said(path.name, read_recording(path), seed) for seed, path in enumerate(paths)]
+
+
+def said(name: str, pcm: Pcm, seed: int = 0) -> Utterance:
+    """Cut at the last sample within 30 dB of the loudest 10 ms; what fades below is replaced by
+    room tone. Raises RequestError for a recording without speech."""
+    span = speech_span(pcm, RATE_HZ)
+    if span is None:
+        raise RequestError(f"{name}: nobody speaks in it", code="no_speech")
+    return utterance(name, pcm[: last_audible(pcm, span[1]) + 1], seed)
+
+
+def last_audible(pcm: Pcm, end: int) -> int:
+    """The index of the last sample that counts as speech, before `end`."""
+    levels = np.abs(pcm[:end].astype(np.int32))
+    limit = levels.max() * 10 ** (-QUIETER_DB / 20)
+    return int(np.flatnonzero(levels >= limit)[-1])

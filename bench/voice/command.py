@@ -1,0 +1,198 @@
+"""`earshot bench voice`: arguments, one run, its table, JSON and picture.
+
+Exit codes: 0 every turn was answered; 1 one was not, or failed; 2 wrong arguments or an unreadable
+file; 5 no connection, or it was refused or lost; 130 interrupted.
+"""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from msgspec.json import encode
+from msgspec.json import format as pretty
+
+from bench.address import Address
+from bench.own_server import own_server
+from bench.realtime import CannotConnect, ConnectionLost, Wish
+from bench.stats import machine
+from bench.talk import Exit, add_connection, address_of, wish_of
+from bench.voice import chart, path
+from bench.voice.clips import clips
+from bench.voice.measure import Plan, Said, run
+from bench.voice.stubs import stubs
+from bench.voice.summary import answered, summary, table, typical, voice_to_voice
+from core.errors import EarshotError, RequestError
+
+EPILOG = """Without --url a server is started for the run, with default settings or those of
+--config. Voice to voice is measured at the client: from the last audible sample spoken to the first
+audible sample heard. See docs/bench.md.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `bench voice`."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.description = "Talk to a server, and measure how long it takes to answer by voice."
+    parser.epilog = EPILOG
+    parser.add_argument(
+        "clips", nargs="*", type=Path, metavar="FILE", help="recordings; default: our own voice's"
+    )
+    parser.add_argument("--turns", type=_positive, default=20, metavar="N", help="of each (20)")
+    parser.add_argument("--clients", type=_positive, default=1, metavar="M", help="at once (1)")
+    parser.add_argument("--reconnect", action="store_true", help="a new connection for each turn")
+    add_connection(parser)
+    parser.add_argument(
+        "--wait",
+        type=_wait,
+        metavar="MS",
+        help="server_vad with this silence, in place of --turn-detection",
+    )
+    parser.add_argument(
+        "--stubs",
+        type=stubs,
+        metavar="ASR,LLM,TTS",
+        help="engines that take these ms and do nothing: what the server itself takes",
+    )
+    parser.add_argument("--config", type=Path, metavar="FILE", help="of the server for the run")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="everything, each turn")
+    parser.add_argument("--svg", type=Path, metavar="FILE", help="a picture of it")
+
+
+def main(options: argparse.Namespace) -> int:
+    """Measure as the options say; returns the exit code."""
+    try:
+        return asyncio.run(_main(options))
+    except KeyboardInterrupt:
+        return Exit.INTERRUPTED
+    except BaseExceptionGroup as group:  # clients fail for the same reason: the first says it
+        return _complain(_first(group))
+    except EarshotError as error:
+        return _complain(error)
+
+
+async def _main(options: argparse.Namespace) -> int:
+    _check(options)
+    utterances = clips(options.clips)
+    measured_on = machine()
+    path_ms = await path.one_way_ms(options.transport)
+    async with _server(options) as address:
+        plan = Plan(
+            address,
+            options.transport,
+            _wish(options),
+            options.turns,
+            options.clients,
+            options.timeout,
+            options.reconnect,
+        )
+        found = await run(plan, utterances, _progress)
+    title = _title(options, plan)
+    print(f"\n{title}; {measured_on}\n")
+    print(table(found, path_ms))
+    _write(options, title, measured_on, found, path_ms)
+    return Exit.ANSWERED if len(answered(found)) == len(found) else Exit.NOT_ANSWERED
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Raises RequestError."""
+    given = [name for name in ("url", "stubs", "config") if getattr(options, name) is not None]
+    if len(given) > 1:
+        raise RequestError(f"--{given[0]} and --{given[1]} cannot be used together")
+
+
+def _wish(options: argparse.Namespace) -> Wish:
+    wish = wish_of(options)
+    if options.wait is None:
+        return wish
+    return replace(wish, turn_detection="server_vad", silence_ms=options.wait)
+
+
+@asynccontextmanager
+async def _server(options: argparse.Namespace) -> AsyncIterator[Address]:
+    """The one that was named, or one of our own."""
+    if options.url is not None:
+        yield address_of(options)
+        return
+    with TemporaryDirectory(prefix="earshot-voice-") as folder:
+        config = options.stubs.write(Path(folder)) if options.stubs else options.config
+        async with own_server(["--config", str(config)] if config else []) as server:
+            yield server.address
+
+
+def _title(options: argparse.Namespace, plan: Plan) -> str:
+    wish = plan.wish
+    wait = (
+        f"server_vad {wish.silence_ms} ms" if wish.silence_ms is not None else wish.turn_detection
+    )
+    engines = f", stub engines {options.stubs} ms" if options.stubs else ""
+    return f"{plan.transport}, {wait}{engines}, {plan.clients} x {plan.turns} turns"
+
+
+def _progress(said: Said) -> None:
+    """One line per turn, for people who wait."""
+    report = said.report
+    took = report.voice_to_voice_ms
+    shown = report.status if took is None else f"{took:.0f} ms"
+    words = f"{report.transcript} -> {report.reply}{report.error}"
+    print(f"{said.client + 1}.{said.turn + 1:<3} {shown:>10}  {words}", file=sys.stderr, flush=True)
+
+
+def _write(
+    options: argparse.Namespace,
+    title: str,
+    measured_on: str,
+    found: Sequence[Said],
+    path_ms: Sequence[float],
+) -> None:
+    texts: dict[Path, str] = {}
+    if options.json:
+        report = {"title": title, "measured_on": measured_on, **summary(found, path_ms)}
+        texts[options.json] = pretty(encode(report)).decode()
+    if options.svg and (times_ms := voice_to_voice(found)):
+        texts[options.svg] = chart.chart(title, measured_on, typical(found), times_ms)
+    for file, text in texts.items():
+        try:
+            file.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise RequestError(f"{file}: {error.strerror or error}") from error
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> EarshotError:
+    known, unknown = group.split(EarshotError)
+    if unknown is not None or known is None:
+        raise group
+    first: BaseException = known
+    while isinstance(first, BaseExceptionGroup):
+        first = first.exceptions[0]
+    assert isinstance(first, EarshotError)
+    return first
+
+
+def _complain(error: EarshotError) -> int:
+    print(f"earshot: {error}", file=sys.stderr)
+    match error:
+        case CannotConnect() | ConnectionLost():
+            return Exit.CONNECTION_FAILED
+        case RequestError():
+            return Exit.USAGE
+        case _:
+            return Exit.NOT_ANSWERED
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return number
+
+
+def _wait(text: str) -> int:
+    wait_ms = int(text)
+    if not 0 <= wait_ms <= 10_000:
+        raise argparse.ArgumentTypeError("must be 0 to 10000 ms")
+    return wait_ms

@@ -1,0 +1,84 @@
+"""So many people talk to a server side by side, turn by turn."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from bench.address import Address
+from bench.mouth import RATE_HZ
+from bench.peers.sound import Utterance, until
+from bench.realtime import Transport, Wish
+from bench.talk import GAP_S
+from bench.talker import Report, Talker, talking
+
+WARM_UP_TURNS = 1
+"The first turn of a connection also pays for what is loaded at first use; it is not counted."
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How it is measured."""
+
+    address: Address
+    transport: Transport
+    wish: Wish
+    turns: int
+    "Of each client, without the warm-up."
+    clients: int = 1
+    timeout_s: float = 30.0
+    reconnects: bool = False
+    "A new connection for each turn."
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """One turn that counts."""
+
+    client: int
+    turn: int
+    clip: str
+    report: Report
+
+
+OnTurn = Callable[[Said], None]
+
+
+async def run(plan: Plan, clips: Sequence[Utterance], on_turn: OnTurn) -> list[Said]:
+    """Every turn of every client, in order. Their utterances end evenly spread over time.
+
+    Raises EarshotError, from several clients as an ExceptionGroup.
+    """
+    lag_s = sum(len(clip.pcm) for clip in clips) / len(clips) / RATE_HZ / plan.clients
+    began_at = asyncio.get_running_loop().time()
+    async with asyncio.TaskGroup() as tasks:
+        running = [
+            tasks.create_task(_client(plan, clips, number, began_at + number * lag_s, on_turn))
+            for number in range(plan.clients)
+        ]
+    return [said for task in running for said in task.result()]
+
+
+async def _client(
+    plan: Plan, clips: Sequence[Utterance], number: int, begin_at: float, on_turn: OnTurn
+) -> list[Said]:
+    await until(begin_at, asyncio.get_running_loop().time)
+    turns = range(-WARM_UP_TURNS, plan.turns)
+    pieces = [range(turn, turn + 1) for turn in turns] if plan.reconnects else [turns]
+    found: list[Said] = []
+    for piece in pieces:
+        connection = talking(plan.address, plan.transport, plan.wish, timeout_s=plan.timeout_s)
+        async with connection as (talker, _):
+            for turn in piece:
+                said = await _turn(talker, clips, number, turn)
+                if turn >= 0:
+                    found.append(said)
+                    on_turn(said)
+    return found
+
+
+async def _turn(talker: Talker, clips: Sequence[Utterance], client: int, turn: int) -> Said:
+    """Everybody begins with another clip."""
+    clip = clips[(client + turn) % len(clips)]
+    report = await talker.say(clip.pcm, (clip.begin, clip.end))
+    await asyncio.sleep(GAP_S)
+    return Said(client, turn, clip.said, report)

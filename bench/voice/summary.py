@@ -1,0 +1,111 @@
+"""What a run came to: a table of medians and spreads, and the same as plain values."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from statistics import median
+from typing import Any
+
+from bench.show import STAGE_NAMES
+from bench.stats import markdown, percentile, spread
+from bench.talker import Report
+from bench.turn import Stage
+from bench.voice.measure import Said
+
+HEAD = ("ms", "p50", "p95", "min", "max", "turns")
+
+
+def answered(found: Iterable[Said]) -> list[Report]:
+    return [said.report for said in found if said.report.status == "answered"]
+
+
+def voice_to_voice(found: Iterable[Said]) -> list[float]:
+    """Of the turns that were answered by voice, after they were over."""
+    return [ms for ms in _known(r.voice_to_voice_ms for r in answered(found)) if ms >= 0]
+
+
+def too_early(found: Iterable[Said]) -> int:
+    """Turns that were answered before they were over: a pause was taken for the end."""
+    return sum(ms < 0 for ms in _known(r.voice_to_voice_ms for r in answered(found)))
+
+
+def stages(found: Sequence[Said]) -> Mapping[str, list[Stage]]:
+    """By name, in the order in which the first turn that has them tells them."""
+    by_name: dict[str, list[Stage]] = {}
+    for report in answered(found):
+        for stage in report.stages:
+            by_name.setdefault(stage.name, []).append(stage)
+    return by_name
+
+
+def typical(found: Sequence[Said]) -> list[Stage]:
+    """Each stage from the median of its beginnings to the median of its ends."""
+    return [
+        Stage(
+            name,
+            median(s.start_ms for s in each),
+            median(s.end_ms for s in each),
+            is_speculative=sum(s.is_speculative for s in each) * 2 > len(each),
+        )
+        for name, each in stages(found).items()
+    ]
+
+
+def table(found: Sequence[Said], path_ms: Sequence[float]) -> str:
+    """Markdown; turns that were not answered are only counted."""
+    reports = answered(found)
+    rows = [
+        ["**voice to voice, at the client**", *spread(voice_to_voice(found))],
+        ["transcript, at the client", *spread(_known(r.transcript_ms for r in reports))],
+        ["first words after speech begins", *spread(_known(r.first_words_ms for r in reports))],
+        ["response latency, by the server", *spread(_known(r.server_ms for r in reports))],
+    ]
+    early = {stage.name for stage in typical(found) if stage.is_speculative}
+    for name, each in stages(found).items():
+        title = f"- {STAGE_NAMES.get(name, name)}{', begun early' if name in early else ''}"
+        rows.append([title, *spread([s.took_ms for s in each])])
+    rows.append(["mouth to ear without a server, one way", *spread(path_ms)])
+    lines = [markdown(HEAD, [row for row in rows if row[-1] != "0"])]
+    if len(reports) < len(found):
+        lines.append(f"\n{len(found) - len(reports)} of {len(found)} turns were not answered.")
+    if cut := too_early(found):
+        lines.append(f"\n{cut} of {len(found)} turns were answered before they were over.")
+    return "\n".join(lines)
+
+
+def summary(found: Sequence[Said], path_ms: Sequence[float]) -> dict[str, Any]:
+    """The same for programs, and every turn."""
+    return {
+        "turns": len(found),
+        "answered": len(answered(found)),
+        "too_early": too_early(found),
+        "voice_to_voice_ms": _spread(voice_to_voice(found)),
+        "server_ms": _spread(_known(report.server_ms for report in answered(found))),
+        "path_one_way_ms": _spread(path_ms),
+        "stages": [
+            {"stage": name, **(_spread([s.took_ms for s in each]) or {})}
+            for name, each in stages(found).items()
+        ],
+        "waterfall": [asdict(stage) for stage in typical(found)],
+        "each": [_turn(said) for said in found],
+    }
+
+
+def _turn(said: Said) -> dict[str, Any]:
+    fields: dict[str, Any] = asdict(said.report)
+    del fields["sound"]
+    return {"client": said.client, "turn": said.turn, "clip": said.clip, **fields}
+
+
+def _spread(values: Sequence[float]) -> dict[str, float] | None:
+    if not values:
+        return None
+    return {
+        "p50": round(percentile(values, 50), 1),
+        "p95": round(percentile(values, 95), 1),
+        "min": round(min(values), 1),
+        "max": round(max(values), 1),
+    }
+
+
+def _known(values: Iterable[float | None]) -> list[float]:
+    return [value for value in values if value is not None]

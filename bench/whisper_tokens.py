@@ -1,0 +1,114 @@
+"""Whisper's token table, from OpenAI's tiktoken file, as CTranslate2 and tokenizers read it."""
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from engines.asr.whisper.tokens import byte_letters
+
+LANGUAGES = (
+    "en zh de es ru ko fr ja pt tr pl ca nl ar sv it id hi fi vi he uk el ms cs ro da hu ta no th "
+    "ur hr bg lt la mi ml cy sk te fa lv bn sr az sl kn et mk br eu is hy ne mn bs kk sq sw gl mr "
+    "pa si km sn yo so af oc ka be tg sd gu am yi lo uz fo ht ps tk nn mt sa lb my bo tl mg as tt "
+    "haw ln ha ba jw su yue"
+)
+"In the order of their tokens; the last came with large-v3."
+
+_TABLE, _WORDS, _TIMESTAMPS = "multilingual.tiktoken", 50_257, 1501
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    vocabulary: tuple[str, ...]
+    "In the order of their ids, bytes written as GPT-2 does."
+    tokenizer: Mapping[str, Any]
+    "What goes into `tokenizer.json`."
+    end: int
+    blank: int
+    languages: tuple[int, ...]
+
+
+def whisper_tokens(folder: Path, has_cantonese: bool) -> Tokens:
+    """Words from the table in `folder`, or made up; the special ones are always real."""
+    file = folder / _TABLE
+    ranks = _read(file) if file.exists() else _made_up()
+    letters = byte_letters()
+    words = ["".join(letters[byte] for byte in token) for token in ranks]
+    languages = LANGUAGES.split() if has_cantonese else LANGUAGES.split()[:-1]
+    special = [f"<|{name}|>" for name in ("endoftext", "startoftranscript", *languages)]
+    names = ("translate", "transcribe", "startoflm", "startofprev", "nospeech", "notimestamps")
+    special += [f"<|{name}|>" for name in names]
+    special += [f"<|{i * 0.02:.2f}|>" for i in range(_TIMESTAMPS)]
+    vocabulary = (*words, *special)
+    merges = [["".join(letters[byte] for byte in part) for part in pair] for pair in _merges(ranks)]
+    first = len(words) + 2
+    return Tokens(
+        vocabulary=vocabulary,
+        tokenizer=_tokenizer(words, special, merges),
+        end=len(words),
+        blank=ranks[b" "],
+        languages=tuple(range(first, first + len(languages))),
+    )
+
+
+def _read(file: Path) -> dict[bytes, int]:
+    lines = (line.split() for line in file.read_bytes().splitlines())
+    return {base64.b64decode(token): int(rank) for token, rank in lines}
+
+
+def _made_up() -> dict[bytes, int]:
+    """All bytes, then words with a space, each one letter longer than an earlier one."""
+    tokens = [bytes([byte]) for byte in range(256)]
+    starts = [b" "]
+    while len(tokens) < _WORDS:
+        starts = [start + bytes([letter]) for start in starts for letter in b"eotanirshdlumcwfgypb"]
+        tokens += starts[: _WORDS - len(tokens)]
+    return {token: rank for rank, token in enumerate(tokens)}
+
+
+def _merges(ranks: Mapping[bytes, int]) -> list[tuple[bytes, bytes]]:
+    """The two parts that each longer token is made of, in order."""
+    parts = [(token, _split(token, rank, ranks)) for token, rank in ranks.items() if token[1:]]
+    return [(pair[0], pair[1]) for _, pair in parts if len(pair) == 2]
+
+
+def _split(token: bytes, limit: int, ranks: Mapping[bytes, int]) -> Sequence[bytes]:
+    """Byte pair encoding with the tokens that were there before this one."""
+    parts = [token[i : i + 1] for i in range(len(token))]
+    while len(parts) > 2:
+        known = [ranks.get(left + right, limit) for left, right in pairwise(parts)]
+        best = min(known)
+        if best >= limit:
+            break
+        at = known.index(best)
+        parts[at : at + 2] = [parts[at] + parts[at + 1]]
+    return parts
+
+
+def _tokenizer(
+    words: Sequence[str], special: Sequence[str], merges: Sequence[Sequence[str]]
+) -> dict[str, Any]:
+    byte_level = {"type": "ByteLevel", "trim_offsets": True, "use_regex": True}
+    added = {
+        "single_word": False,
+        "lstrip": False,
+        "rstrip": False,
+        "normalized": False,
+        "special": True,
+    }
+    return {
+        "version": "1.0",
+        "added_tokens": [
+            {"id": len(words) + i, "content": token, **added} for i, token in enumerate(special)
+        ],
+        "pre_tokenizer": {**byte_level, "add_prefix_space": False},
+        "decoder": {**byte_level, "add_prefix_space": True},
+        "model": {
+            "type": "BPE",
+            "vocab": {word: i for i, word in enumerate(words)},
+            "merges": list(merges),
+        },
+    }
