@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench import talker, v2v
+from bench import talker
 from core.audio import AudioFrame
 from media.files import write_wav
 from tests.bench.fake_realtime import ANSWER_MS, RATE_HZ, Behaviour, FakeRealtime, speech
@@ -230,25 +230,3 @@ def test_ctrl_c_is_130_and_says_nothing(transport: str, question: Path) -> None:
             return process.returncode or 0, complaint.decode()
 
     assert asyncio.run(run()) == (130, "")
-
-
-def test_v2v_leaves_the_warm_up_out(question: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    async def run() -> tuple[int, FakeRealtime]:
-        fake = FakeRealtime(Behaviour(is_ours=True))
-        async with asyncio.timeout(20), fake.running() as url:
-            options = ["--url", url, "--transport", "ws", "--turns", "2", "--reconnect"]
-            return await asyncio.to_thread(v2v.main, [*options, str(question)]), fake
-
-    code, fake = asyncio.run(run())
-    out = capsys.readouterr().out
-    assert code == 0
-    assert len(fake.lines) == 3
-    rows = [line.split(" | ") for line in out.splitlines() if line.startswith("|")]
-    measured = {row[0].strip("| "): row[-1].strip("| ") for row in rows[2:]}
-    assert measured == {
-        "voice to voice, at the client": "2",
-        "transcript, at the client": "2",
-        "first words after speech begins": "2",
-        "response latency, by the server": "2",
-        "- recognition": "2",
-    }

@@ -1,14 +1,20 @@
 """A third party's ASR engine for tests: it prints, fails and miscounts on demand."""
 
+import os
 from collections.abc import Sequence
+from pathlib import Path
 
 from msgspec import Struct
 
+from core.errors import EngineMissing
 from engines.base import AsrInfo, AsrItem, AsrResult
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     fails_to_load: bool = False
+    dies_loading: bool = False
+    weights: str = ""
+    "A file without which it does not load."
 
 
 class OddModel:
@@ -20,12 +26,12 @@ class OddModel:
 
     def decode(self, items: Sequence[AsrItem]) -> list[AsrResult]:
         print("a library says hello")
-        prompts = [item.prompt for item in items]
+        prompts = [item.options.prompt for item in items]
         if "fail" in prompts:
             raise ZeroDivisionError("the library is confused")
         if "miscount" in prompts:
             return []
-        texts = [item.prompt or f"{len(item.pcm)} {self._forgotten}" for item in items]
+        texts = [item.options.prompt or f"{len(item.pcm)} {self._forgotten}" for item in items]
         return [AsrResult(text, 1.0, "en") for text in texts]
 
     def forget(self, utterance: str) -> None:
@@ -38,4 +44,8 @@ class OddModel:
 def create(settings: Settings) -> OddModel:
     if settings.fails_to_load:
         raise OSError("the disk is confused")
+    if settings.dies_loading:
+        os._exit(3)
+    if settings.weights and not Path(settings.weights).is_file():
+        raise EngineMissing("asr", "odd", f"no weights in {settings.weights}")
     return OddModel()

@@ -1,22 +1,25 @@
 """What every engine file must do, whoever wrote it. A new file is found by itself.
 
-Engines that are not installed, have no weights here or need options to exist are skipped by name.
+Engines that have no weights here or need options to exist are skipped by name.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
 from contextlib import aclosing
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
 import pytest
 
-from core.audio import ASR_RATE_HZ, AudioFrame, Pcm, silence
+from core.audio import ASR_RATE_HZ, AudioFrame, Pcm, samples_to_ms, silence
 from core.errors import ConfigError, EngineMissing, RequestError
+from core.events import Usage
 from engines.base import (
     AsrItem,
     AsrModel,
+    AsrOptions,
     AsrResult,
+    EndOfTurn,
     Llm,
     Message,
     TextDelta,
@@ -24,9 +27,14 @@ from engines.base import (
     Tts,
     Vad,
     VadEngine,
+    WordMark,
 )
 from engines.registry import Kind, available, load
+from tests.engines.completions import Server as Completions
+from tests.engines.completions import beside
+from tests.engines.speech_server import serving_in_thread
 from tests.engines.test_faster_whisper import NANO
+from tests.engines.tiny_voices import have_kokoro, have_piper, kokoro_files, piper_voice
 from tests.speech import say
 
 OPTIONS: Mapping[str, Mapping[str, Any]] = {
@@ -34,20 +42,28 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
 }
 "Options for engines that cannot do without."
 
+HELD_ELSEWHERE = {
+    "llm.transformers": "tests/engines/test_transformers.py, in an environment with torch",
+    "llm.vllm": "tests/engines/test_vllm_real.py, with an environment of its own",
+}
+"Engines that need what the tests' environment does not have."
+
 PATIENCE_S = 30
 
 FIRST = say("turn on the kitchen lights", lead_ms=100, tail_ms=300)
 SECOND = say("what time is it", "en-gb", lead_ms=100, tail_ms=300)
+T = TypeVar("T")
 NO_AUDIO: Pcm = np.zeros(0, np.int16)
 
 
 def names(kind: Kind) -> list[str]:
-    return [engine.name for engine in available(kind)]
+    found = [engine.name for engine in available(kind) if engine.installed]
+    return [name for name in found if f"{kind}.{name}" not in HELD_ELSEWHERE]
 
 
-def created(kind: Kind, name: str) -> Any:
+def created(kind: Kind, name: str, options: Mapping[str, Any] | None = None) -> Any:
     try:
-        return load(kind, name, OPTIONS.get(f"{kind}.{name}", {}))
+        return load(kind, name, options or OPTIONS.get(f"{kind}.{name}", {}))
     except (EngineMissing, ConfigError) as exc:
         pytest.skip(f"{kind}.{name}: {exc}")
 
@@ -96,6 +112,20 @@ def test_vad_reset_mid_utterance_is_a_new_beginning(vad: VadEngine) -> None:
     assert heard(stream, SECOND) == heard(vad.open(), SECOND)
 
 
+# The end of a turn
+
+
+@pytest.mark.parametrize(
+    "name", [engine.name for engine in available("endpoint") if not engine.needs_path]
+)
+def test_end_of_turn_is_a_probability_or_unknown(name: str) -> None:
+    engine: EndOfTurn = created("endpoint", name)
+    assert engine.name == name
+    for pcm in (FIRST, SECOND[: len(SECOND) // 2], silence(500, ASR_RATE_HZ), NO_AUDIO):
+        probability = engine.probability(pcm)
+        assert probability is None or 0 <= probability <= 1
+
+
 # Speech to text
 
 
@@ -107,12 +137,14 @@ def asr(request: pytest.FixtureRequest) -> Iterator[AsrModel]:
 
 
 def final(model: AsrModel, utterance: str, pcm: Pcm) -> AsrResult:
-    (result,) = model.decode([AsrItem(utterance, pcm, is_final=True, language="en")])
+    (result,) = model.decode([AsrItem(utterance, pcm, is_final=True, options=AsrOptions("en"))])
     return result
 
 
 def part(utterance: str, pcm: Pcm, share: float) -> AsrItem:
-    return AsrItem(utterance, pcm[: int(len(pcm) * share)], is_final=share == 1, language="en")
+    return AsrItem(
+        utterance, pcm[: int(len(pcm) * share)], is_final=share == 1, options=AsrOptions("en")
+    )
 
 
 def test_asr_hears_words(asr: AsrModel) -> None:
@@ -155,49 +187,89 @@ def test_asr_cancelled_utterance_leaves_nothing_behind(asr: AsrModel) -> None:
 # Language
 
 
+@pytest.fixture(scope="module")
+def upstream() -> Iterator[str]:
+    """The address of a server of another language model."""
+    with beside(Completions()) as server:
+        yield server.url
+
+
 @pytest.fixture(params=names("llm"))
-def llm(request: pytest.FixtureRequest) -> Llm:
-    engine: Llm = created("llm", request.param)
+def llm(request: pytest.FixtureRequest, upstream: str) -> Llm:
+    remote = {"base_url": upstream}
+    options: dict[str, Mapping[str, Any]] = {
+        "openai": remote,
+        "hybrid": {"model": {"engine": "openai", "options": remote}},
+    }
+    engine: Llm = load("llm", request.param, options.get(request.param, {}))
     return engine
 
 
-async def answer(llm: Llm, text: str, language: str = "en") -> list[TextDelta | ToolCall]:
+async def answer(llm: Llm, text: str, language: str = "en") -> list[TextDelta | ToolCall | Usage]:
     messages = [Message("user", text)]
     async with aclosing(llm.reply(messages, (), language=language)) as deltas:
         return [delta async for delta in deltas]
 
 
+def run_with(llm: Llm, scenario: Coroutine[Any, Any, T]) -> T:
+    """Connections that it keeps belong to the loop, and are closed with it."""
+
+    async def run() -> T:
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                return await scenario
+        finally:
+            if close := getattr(llm, "aclose", None):
+                await close()
+
+    return asyncio.run(run())
+
+
 @pytest.mark.parametrize("text", ["", "   ", "blue elephants argue quietly about tea"])
 def test_llm_says_something_or_nothing_but_does_not_fail(llm: Llm, text: str) -> None:
-    deltas = asyncio.run(answer(llm, text))
-    assert all(isinstance(delta, TextDelta | ToolCall) for delta in deltas)
+    deltas = run_with(llm, answer(llm, text))
+    assert all(isinstance(delta, TextDelta | ToolCall | Usage) for delta in deltas)
 
 
 def test_llm_answers_at_once_are_its_own(llm: Llm) -> None:
-    async def scenario() -> list[list[TextDelta | ToolCall]]:
-        async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as tasks:
+    async def scenario() -> list[list[TextDelta | ToolCall | Usage]]:
+        async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(answer(llm, "hello", code)) for code in ("en", "de")]
         return [task.result() for task in running]
 
-    together = asyncio.run(scenario())
+    together = run_with(llm, scenario())
     assert all(together)
 
 
 def test_llm_can_be_left_in_the_middle(llm: Llm) -> None:
-    async def scenario() -> list[TextDelta | ToolCall]:
+    async def scenario() -> list[TextDelta | ToolCall | Usage]:
         async with aclosing(llm.reply([Message("user", "hello")], (), language="en")) as deltas:
             await anext(deltas)
         return await answer(llm, "hello")
 
-    assert asyncio.run(scenario())
+    assert run_with(llm, scenario())
 
 
 # Text to speech
 
 
+@pytest.fixture(scope="module")
+def voices(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Mapping[str, Any]]]:
+    """Options of the voices that need a server, or weights: those hum."""
+    folder = tmp_path_factory.mktemp("voices")
+    options = dict[str, Mapping[str, Any]]()
+    if have_piper():
+        options["piper"] = {"model": str(piper_voice(folder))}
+    if have_kokoro():
+        model, styles = kokoro_files(folder)
+        options["kokoro"] = {"model": str(model), "voices": str(styles)}
+    with serving_in_thread() as url:
+        yield {**options, "openai": {"base_url": url}}
+
+
 @pytest.fixture(params=names("tts"))
-def tts(request: pytest.FixtureRequest) -> Tts:
-    engine: Tts = created("tts", request.param)
+def tts(request: pytest.FixtureRequest, voices: Mapping[str, Mapping[str, Any]]) -> Tts:
+    engine: Tts = created("tts", request.param, voices.get(request.param))
     return engine
 
 
@@ -249,6 +321,23 @@ def test_tts_sessions_at_once_hear_their_own_words(tts: Tts) -> None:
 
     alone = [asyncio.run(spoken(tts, text, language=language))[-1].end for text in texts]
     assert asyncio.run(scenario()) == pytest.approx(alone, rel=0.05)
+
+
+def test_tts_tells_words_in_order_if_it_says_so(tts: Tts) -> None:
+    texts, marks = ("Anna, Otto.", "And Anna."), list[WordMark]()
+
+    async def scenario() -> int:
+        language = next(iter(tts.info.voices))
+        speech = tts.speak(given(*texts), language=language, on_word=marks.append)
+        async with aclosing(speech) as frames:
+            return [frame async for frame in frames][-1].end
+
+    total_ms = samples_to_ms(asyncio.run(scenario()), tts.info.rate_hz)
+    ends = [(mark.chunk, mark.end_char) for mark in marks]
+    assert ends == sorted(set(ends))
+    assert all(end <= len(texts[chunk]) for chunk, end in ends)
+    assert all(mark.start_ms <= mark.end_ms <= total_ms + 1 for mark in marks)
+    assert len(marks) == (4 if tts.info.has_word_times else 0)
 
 
 @pytest.mark.parametrize("wrong", ["language", "voice"])

@@ -11,16 +11,9 @@ import pytest
 from core.audio import AudioFrame, Pcm
 from core.errors import EngineError, RequestError, TooLarge
 from engines.base import TtsInfo
-from engines.tts.espeak import (
-    MAX_CHUNK_CHARS,
-    MAX_CLAUSE_CHARS,
-    EspeakTts,
-    Settings,
-    create,
-    sanitise,
-    split_clauses,
-)
+from engines.tts.espeak import EspeakTts, Settings, create
 from engines.tts.espeak_library import Sink
+from engines.tts.text import MAX_CHUNK_CHARS, MAX_CLAUSE_CHARS, sanitise, split_clauses
 from tests.speech import say
 
 CHUNK: Pcm = np.ones(1000, np.int16)
@@ -42,9 +35,13 @@ class FakeLibrary:
     def knows(self, voice: str) -> bool:
         return voice.partition("+")[0] in {"en-us", "en-gb", "de"}
 
-    def synthesise(self, text: str, voice: str, words_per_minute: int, sink: Sink) -> None:
+    def synthesise(
+        self, text: str, voice: str, words_per_minute: int, sink: Sink, _: object = None
+    ) -> None:
         if text == "fail":
             raise EngineError("tts", "espeak", "status 2")
+        if text == "bug":
+            raise ZeroDivisionError("oops")
         self.spoken.append((text, voice, words_per_minute))
         for _ in range(self.chunks):
             if not sink(CHUNK):
@@ -150,6 +147,8 @@ def test_a_failing_clause_raises_and_the_next_works() -> None:
     tts = engine(FakeLibrary())
     with pytest.raises(EngineError, match="status 2"):
         asyncio.run(speak(tts, "fail"))
+    with pytest.raises(EngineError, match="failed with ZeroDivisionError"):
+        asyncio.run(speak(tts, "bug"))
     assert len(asyncio.run(speak(tts, "fine"))) == 2
 
 
@@ -224,14 +223,16 @@ def test_text_is_only_text(raw: str, clean: str) -> None:
     ],
 )
 def test_long_text_is_cut_into_bounded_clauses_and_nothing_is_lost(text: str) -> None:
-    clauses = list(split_clauses(text))
+    parts = list(split_clauses(text))
+    clauses = [clause for _, clause in parts]
+    assert all(text.startswith(clause, start) for start, clause in parts)
     assert all(0 < len(clause) <= MAX_CLAUSE_CHARS for clause in clauses)
     assert "".join(clauses).replace(" ", "") == text.replace(" ", "")
 
 
 def test_clauses_end_where_a_speaker_would_pause() -> None:
     clauses = list(split_clauses("This is a sentence, with a comma. " * 20))
-    assert all(clause.endswith("comma.") for clause in clauses)
+    assert all(clause.endswith("comma.") for _, clause in clauses)
 
 
 @pytest.mark.parametrize(

@@ -3,27 +3,16 @@
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from faster_whisper.feature_extractor import FeatureExtractor
-from faster_whisper.tokenizer import Tokenizer
-from tokenizers import Tokenizer as TokenizerFile
-from tokenizers.models import WordLevel
 
 from core.audio import ASR_RATE_HZ, Pcm, silence
-from core.errors import ConfigError, EngineMissing
-from engines.asr.faster_whisper import FasterWhisper, ModelNotes, Settings
-from engines.asr.whisper_windows import (
-    MAX_SEGMENT_SAMPLES,
-    WINDOW_SAMPLES,
-    Padding,
-    segments,
-    window_frames,
-)
-from engines.base import AsrItem, AsrModel, AsrResult
+from core.errors import ConfigError, EngineError, EngineMissing
+from engines.asr.faster_whisper import Settings, describe
+from engines.asr.whisper.windows import MAX_ITEM_SAMPLES, window_frames
+from engines.base import AsrItem, AsrModel, AsrOptions, AsrResult, Padding
 from engines.registry import load
 from tests.speech import say
 
@@ -35,12 +24,6 @@ COMMANDS = {
     "what time is it": "en-us",
     "add milk and bread to the shopping list": "en-gb",
 }
-
-MULTILINGUAL = (
-    *("endoftext", "startoftranscript", "en", "de", "fr", "yue", "translate", "transcribe"),
-    *("startoflm", "startofprev", "nospeech", "notimestamps"),
-)
-"Special tokens in the order of a multilingual model."
 
 
 def load_nano(**options: Any) -> AsrModel:
@@ -55,7 +38,9 @@ def nano() -> Iterator[AsrModel]:
 
 
 def decode(model: AsrModel, *clips: Pcm, language: str | None = "en") -> list[AsrResult]:
-    return model.decode([AsrItem(f"utt_{i}", pcm, True, language) for i, pcm in enumerate(clips)])
+    return model.decode(
+        [AsrItem(f"utt_{i}", pcm, True, AsrOptions(language)) for i, pcm in enumerate(clips)]
+    )
 
 
 def test_it_hears_words(nano: AsrModel) -> None:
@@ -96,8 +81,8 @@ def test_a_prompt_goes_before_some_items_of_a_batch(nano: AsrModel) -> None:
     clip = say("turn on the kitchen lights")
     results = nano.decode(
         [
-            AsrItem("a", clip, True, "en", prompt="lights, kitchen. " * 100),
-            AsrItem("b", clip, True, "en"),
+            AsrItem("a", clip, True, AsrOptions("en", prompt="lights, kitchen. " * 100)),
+            AsrItem("b", clip, True, AsrOptions("en")),
         ]
     )
     assert results[1].text == "turn on the kitchen lights"
@@ -112,49 +97,17 @@ def test_an_english_model_hears_english_whatever_is_asked(
     assert (result.text, result.language) == ("what time is it", "en")
 
 
-class FakeMultilingual:
-    """Answers token 0 to everything and detects German; remembers its prompts."""
-
-    is_multilingual = True
-
-    def __init__(self) -> None:
-        self.prompts: list[list[int]] = []
-
-    def encode(self, features: Any) -> int:
-        return int(features.shape[0])
-
-    def detect_language(self, encoded: int) -> list[list[tuple[str, float]]]:
-        return [[("<|de|>", 0.9), ("<|en|>", 0.1)]] * encoded
-
-    def generate(self, encoded: int, prompts: list[list[int]], **_: Any) -> list[Any]:
-        self.prompts += prompts
-        return [SimpleNamespace(sequences_ids=[[0]], scores=[-0.1], no_speech_prob=0)] * encoded
-
-
-def test_a_multilingual_model_is_told_the_language_or_finds_it() -> None:
-    tokens = ["hello", *(f"<|{name}|>" for name in MULTILINGUAL)]
-    file = TokenizerFile(WordLevel({token: i for i, token in enumerate(tokens)}, tokens[1]))
-    tokenizer = Tokenizer(file, True, task="transcribe", language="en")
-    fake = FakeMultilingual()
-    model = FasterWhisper(
-        fake, tokenizer, FeatureExtractor(80), ModelNotes(), Settings(model="models/big")
-    )
-    assert model.info.languages == ("en", "de", "fr", "yue")
-    clip = say("what time is it")
-    items = [AsrItem("u", clip, True, language) for language in ("fr", None, "xx")]
-    results = [(result.text, result.language) for result in model.decode(items)]
-    assert results == [("hello", "fr"), ("hello", "de"), ("hello", "de")]
-    names = [[file.id_to_token(token) for token in prompt] for prompt in fake.prompts]
-    assert names == [
-        ["<|startoftranscript|>", f"<|{code}|>", "<|transcribe|>", "<|notimestamps|>"]
-        for code in ("fr", "de", "de")
-    ]
-
-
 def test_noise_is_rejected_and_says_nothing(nano: AsrModel) -> None:
     noise = np.random.default_rng(1).normal(0, 3000, 3 * ASR_RATE_HZ).astype(np.int16)
     (result,) = decode(nano, noise)
     assert (result.text, result.is_rejected) == ("", True)
+
+
+def test_a_folder_says_what_the_model_will_be(nano: AsrModel) -> None:
+    info = describe(Settings(model=str(NANO)))
+    assert info == nano.info
+    assert "timestamps" in info.supports
+    assert "task" not in info.supports
 
 
 def test_an_impossible_threshold_rejects_speech() -> None:
@@ -164,12 +117,10 @@ def test_an_impossible_threshold_rejects_speech() -> None:
     assert (result.text, result.is_rejected) == ("", True)
 
 
-def test_more_than_one_window_is_heard_to_its_end(nano: AsrModel) -> None:
-    first, last = "turn on the kitchen lights", "what time is it"
-    pcm = np.concatenate([say(first), silence(20_000, ASR_RATE_HZ), say(last, lead_ms=9000)])
-    assert len(pcm) > MAX_SEGMENT_SAMPLES
-    (result,) = decode(nano, pcm)
-    assert result.text == f"{first} {last}"
+def test_more_than_one_window_is_refused_with_its_limit(nano: AsrModel) -> None:
+    assert nano.info.window_ms == 29_500
+    with pytest.raises(EngineError, match="an item of 29510 ms; allowed: up to 29500"):
+        decode(nano, silence(29_510, ASR_RATE_HZ))
 
 
 @pytest.mark.parametrize(
@@ -180,11 +131,13 @@ def test_more_than_one_window_is_heard_to_its_end(nano: AsrModel) -> None:
         (160_000, "bucket", 2000),
         (320_000, "bucket", 3000),
         (16_000, "longest", 1000),
-        (192_000, "longest", 1250),
+        (192_000, "longest", 1300),
         (16_000, "nopad", 200),
+        (24_000, "nopad", 200),
+        (24_001, "nopad", 226),
         (48_000, "nopad", 350),
-        (48_001, "nopad", 352),
-        (MAX_SEGMENT_SAMPLES, "nopad", 3000),
+        (48_001, "nopad", 376),
+        (MAX_ITEM_SAMPLES, "nopad", 3000),
         (0, "nopad", 200),
     ],
 )
@@ -192,18 +145,6 @@ def test_windows_are_as_long_as_the_padding_says(
     samples: int, padding: Padding, frames: int
 ) -> None:
     assert window_frames(samples, padding) == frames
-
-
-def test_long_audio_is_cut_in_its_pauses() -> None:
-    pcm = np.full(70 * ASR_RATE_HZ, 1000, np.int16)
-    for pause_s in (25, 50):
-        pcm[pause_s * ASR_RATE_HZ : (pause_s + 1) * ASR_RATE_HZ] = 0
-    parts = segments(pcm)
-    assert np.array_equal(np.concatenate(parts), pcm)
-    assert all(len(part) < WINDOW_SAMPLES for part in parts)
-    cuts = np.cumsum([len(part) for part in parts])[:-1]
-    assert [int(pcm[cut]) for cut in cuts] == [0, 0]
-    assert segments(np.zeros(0, np.int16)) == []
 
 
 def test_missing_weights_are_named(tmp_path: Path) -> None:
@@ -237,6 +178,8 @@ def test_nopad_is_only_for_models_that_say_so(tmp_path: Path) -> None:
         ({}, "asr.faster_whisper: .*`model`"),
         ({"model": "x", "beam_size": 0}, "asr.faster_whisper: .*beam_size"),
         ({"model": "x", "padding": "all"}, "asr.faster_whisper: .*padding"),
+        ({"model": "x", "temperatures": [3]}, "asr.faster_whisper: .*temperatures"),
+        ({"model": str(NANO), "device": "cuda"}, "CUDA sees no GPU; allowed: auto, cpu"),
         ({"model": str(NANO), "compute_type": "int3"}, "cannot load .*int3"),
     ],
 )

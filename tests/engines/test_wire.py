@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from core.errors import RemoteProtocolError
-from engines.base import AsrInfo, AsrItem, AsrResult, Word
+from engines.base import AsrInfo, AsrItem, AsrOptions, AsrResult, Word
 from engines.wire import (
     MAX_PAYLOAD_BYTES,
     Decode,
@@ -24,11 +24,11 @@ from engines.wire import (
 )
 
 PCM = np.array([0, 1, -1, 32767, -32768], np.int16)
-ITEM = AsrItem("utt_1", PCM, is_final=True, language="en", prompt="lamp")
+ITEM = AsrItem("utt_1", PCM, is_final=True, options=AsrOptions("en", prompt="lamp"))
 
 REQUESTS: list[Request] = [
     Load("asr", "faster_whisper", {"model": "models/x", "beam_size": 1}),
-    Decode(7, [WireItem.of(ITEM), WireItem("utt_2", b"", False, None, "")]),
+    Decode(7, [WireItem.of(ITEM), WireItem("utt_2", b"", False, AsrOptions())]),
     Forget("utt_1"),
     Ping(3),
 ]
@@ -58,8 +58,7 @@ def test_items_keep_their_samples() -> None:
     again = WireItem.of(ITEM).to_item()
     assert again.pcm.dtype == np.int16
     assert np.array_equal(again.pcm, PCM)
-    assert (again.utterance, again.is_final, again.language) == ("utt_1", True, "en")
-    assert again.prompt == "lamp"
+    assert (again.utterance, again.is_final, again.options) == ("utt_1", True, ITEM.options)
 
 
 @pytest.mark.parametrize(
@@ -81,4 +80,4 @@ def test_bad_frames_are_refused(data: bytes) -> None:
 
 def test_half_a_sample_is_refused() -> None:
     with pytest.raises(RemoteProtocolError, match="3 bytes"):
-        WireItem("u", b"abc", True, None, "").to_item()
+        WireItem("u", b"abc", True, AsrOptions()).to_item()

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engines.base import AsrInfo, AsrItem, AsrResult
+from engines.base import AsrInfo, AsrItem, AsrOptions, AsrResult
 from engines.wire import (
     Decode,
     Decoded,
@@ -80,7 +80,7 @@ def worker() -> Iterator[Gateway]:
 
 
 def item(prompt: str = "", samples: int = 3) -> WireItem:
-    return WireItem.of(AsrItem("utt", np.ones(samples, np.int16), True, prompt=prompt))
+    return WireItem.of(AsrItem("utt", np.ones(samples, np.int16), True, AsrOptions(prompt=prompt)))
 
 
 def text(value: str) -> AsrResult:
@@ -118,7 +118,7 @@ def test_a_library_error_fails_one_batch_and_is_logged_whole() -> None:
             Load("asr", ODD, {}),
             Decode(1, [item("fail")]),
             Decode(2, [item("miscount")]),
-            Decode(3, [WireItem("utt", b"abc", True, None, "")]),
+            Decode(3, [WireItem("utt", b"abc", True, AsrOptions())]),
             Decode(4, [item("still alive")]),
         )
         assert isinstance(gateway.receive(), Ready)
@@ -171,7 +171,7 @@ def test_whisper_works_in_a_worker() -> None:
     with worker() as gateway:
         gateway.send(Load("asr", "faster_whisper", {"model": str(NANO), "cpu_threads": 1}))
         clips = [say("what time is it"), say("turn on the kitchen lights")]
-        items = [AsrItem(f"utt_{i}", clip, True, "en") for i, clip in enumerate(clips)]
+        items = [AsrItem(f"utt_{i}", clip, True, AsrOptions("en")) for i, clip in enumerate(clips)]
         gateway.send(Decode(1, [WireItem.of(one) for one in items]))
         assert isinstance(gateway.receive(), Ready)
         reply = gateway.receive()

@@ -15,7 +15,7 @@ import av
 import numpy as np
 
 from core.errors import ConfigError, RemoteProtocolError, RequestError
-from engines.base import AsrInfo, AsrResult
+from engines.base import AsrInfo, AsrOptions, AsrResult
 from engines.wire import (
     Decode,
     Decoded,
@@ -51,7 +51,7 @@ from tests.media.test_sdp import OFFER
 
 REQUESTS: tuple[Request, ...] = (
     Load("asr", "whisper", {"model": "x", "threads": 2}),
-    Decode(7, [WireItem("u1", bytes(range(100)), True, "en", "hello")]),
+    Decode(7, [WireItem("u1", bytes(range(100)), True, AsrOptions("en", prompt="hello"))]),
     Forget("u1"),
     Ping(3),
 )

@@ -13,10 +13,11 @@ import numpy as np
 from core.audio import ASR_RATE_HZ, AudioFrame
 from core.errors import RequestError
 from core.ports import ToolSpec
-from engines.base import Message, TextDelta, ToolCall
+from engines.base import AS_CONFIGURED, LlmOptions, Message, TextDelta, ToolCall
 from pipeline.playout import PacedBy
 from pipeline.sessions import Sessions
 from pipeline.settings import SessionSettings
+from signaling.realtime.beta import to_ga
 from signaling.realtime.connection import Connection
 from signaling.realtime.incoming import decode
 from signaling.realtime.session import Terms
@@ -29,7 +30,9 @@ TURN_DETECTION: tuple[Any, ...] = (
     None,
     {"type": "semantic_vad", "eagerness": "high", "create_response": True},
     {"type": "server_vad", "threshold": 0.5, "prefix_padding_ms": 300, "silence_duration_ms": 200},
+    {"type": "server_vad", "idle_timeout_ms": 5000},
 )
+TOOL = {"type": "function", "name": "lamp", "parameters": {"type": "object"}}
 SESSIONS: tuple[Any, ...] = (
     *({"type": "realtime", "audio": {"input": {"turn_detection": d}}} for d in TURN_DETECTION),
     {
@@ -46,6 +49,15 @@ SESSIONS: tuple[Any, ...] = (
         },
     },
     {"type": "realtime", "output_modalities": ["audio"], "tools": [], "tool_choice": "auto"},
+    {"type": "realtime", "tools": [TOOL], "tool_choice": {"type": "function", "name": "lamp"}},
+    {"type": "realtime", "tools": [TOOL, {**TOOL, "name": "add"}], "tool_choice": "required"},
+    {
+        "type": "realtime",
+        "audio": {
+            "input": {"format": {"type": "audio/pcmu"}},
+            "output": {"format": {"type": "audio/pcma"}},
+        },
+    },
     {"type": "transcription", "audio": {"input": {"transcription": {"model": "default"}}}},
 )
 ITEMS: tuple[Any, ...] = (
@@ -86,14 +98,46 @@ EVENTS: tuple[Any, ...] = (
             "metadata": {"a": "b"},
         },
     },
+    {
+        "type": "response.create",
+        "response": {
+            "input": [ITEMS[0], {"type": "item_reference", "id": "item_a"}],
+            "tools": [TOOL],
+            "tool_choice": "required",
+            "max_output_tokens": 5,
+        },
+    },
     {"type": "response.cancel"},
     {"type": "response.cancel", "response_id": "resp_1"},
+)
+BETA_EVENTS: tuple[Any, ...] = (
+    {
+        "type": "session.update",
+        "session": {
+            "modalities": ["text", "audio"],
+            "voice": "high",
+            "input_audio_format": "g711_ulaw",
+            "output_audio_format": "pcm16",
+            "turn_detection": TURN_DETECTION[2],
+            "temperature": 0.8,
+            "max_response_output_tokens": "inf",
+        },
+    },
+    {
+        "type": "transcription_session.update",
+        "session": {"input_audio_transcription": {"model": "whisper-1"}},
+    },
+    {
+        "type": "conversation.item.create",
+        "item": {"role": "assistant", "type": "message", "content": [{"type": "text"}]},
+    },
+    {"type": "response.create", "response": {"modalities": ["text"], "input": [ITEMS[0]]}},
 )
 LEVELS = (0, 0, *WORDS)
 
 
 def client_text(lottery: random.Random, share_bad: float) -> str:
-    event = lottery.choice(EVENTS)
+    event = lottery.choice((*EVENTS, *BETA_EVENTS))
     if lottery.random() < share_bad:
         for _ in range(lottery.randint(1, 3)):
             event = mutated_json(lottery, event)
@@ -102,13 +146,26 @@ def client_text(lottery: random.Random, share_bad: float) -> str:
 
 
 class AnyTurnLlm(EchoLlm):
-    """Answers whatever the client put last into the conversation, which may be nothing."""
+    """Answers whatever the client put last into the conversation, which may be nothing; switches
+    the client's lamp when it hears of one or has to."""
 
     async def reply(
-        self, messages: Sequence[Message], tools: Sequence[ToolSpec], *, language: str
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[ToolSpec],
+        *,
+        language: str,
+        options: LlmOptions = AS_CONFIGURED,
     ) -> AsyncGenerator[TextDelta | ToolCall, None]:
         if not messages or messages[-1].role != "user":
             messages = [*messages, Message("user", "nothing")]
+        if "lamp" in [tool.name for tool in tools] and (
+            options.must_call or messages[-1].text == "one"
+        ):
+            yield TextDelta("Yes. ")
+            yield ToolCall("call_1", "lamp", {})
+            yield ToolCall("call_1", "nothing", {})
+            return
         async with aclosing(super().reply(messages, tools, language=language)) as deltas:
             async for delta in deltas:
                 yield delta
@@ -117,7 +174,7 @@ class AnyTurnLlm(EchoLlm):
 def decoding(lottery: random.Random) -> None:
     """An event or an error that names itself, and nothing else."""
     try:
-        decode(client_text(lottery, share_bad=0.9))
+        decode(client_text(lottery, share_bad=0.9), lottery.choice((None, to_ga)))
     except RequestError as error:
         assert error.code
         assert 0 < len(str(error)) < 2_000
@@ -139,8 +196,9 @@ def conversing(lottery: random.Random) -> None:
         sessions = Sessions(world.surroundings(), world.conversations, max_sessions=1)
         paced_by: PacedBy = "server" if transport == "webrtc" else "client"
         async with sessions.open(SessionSettings(), paced_by=paced_by) as session:
+            terms = Terms(is_beta=lottery.random() < 0.3)
             connection = Connection(
-                session, Terms(), send, Counts(), transport=transport, idle_timeout_s=600
+                session, terms, send, Counts(), transport=transport, idle_timeout_s=600
             )
             async with asyncio.TaskGroup() as tasks:
                 running = tasks.create_task(connection.run())

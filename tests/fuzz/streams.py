@@ -32,9 +32,8 @@ def buffering(lottery: random.Random) -> None:
         if buffer.stats.resyncs != resyncs:
             resyncs = buffer.stats.resyncs
             runs.append([])
-        if got is not None:
-            out += 1
-            runs[-1].append(got[1])
+        out += len(got)
+        runs[-1] += [sent for _, sent in got]
     for run in runs:
         assert all(distance(after, before) > 0 for before, after in pairwise(run))
     dropped = arrived - out - len(buffer) - buffer.stats.late

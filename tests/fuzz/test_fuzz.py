@@ -4,8 +4,10 @@ import logging
 
 import pytest
 
-from tests.fuzz import files, realtime, streams
+from tests.fuzz import files, forms, realtime, speech, streams
 from tests.fuzz.inputs import Fuzz, fuzz
+
+pytestmark = pytest.mark.filterwarnings("ignore::aiohttp.multipart.BadContentDispositionHeader")
 
 TARGETS = (
     Fuzz("decoding", realtime.decoding, few=500, many=400_000),
@@ -16,6 +18,10 @@ TARGETS = (
     Fuzz("sound_files", files.sound_files, few=100, many=50_000),
     Fuzz("packets", files.packets, few=50, many=50_000),
     Fuzz("settings", files.settings, few=50, many=30_000),
+    Fuzz("fields", forms.fields, few=200, many=40_000),
+    Fuzz("forms", forms.forms, few=50, many=10_000),
+    Fuzz("speech_bodies", speech.bodies, few=300, many=50_000),
+    Fuzz("questions", speech.queries, few=300, many=50_000),
     Fuzz("buffering", streams.buffering, few=200, many=75_000),
     Fuzz("endpointing", streams.endpointing, few=100, many=60_000),
     Fuzz("chunking", streams.chunking, few=100, many=100_000),

@@ -180,9 +180,12 @@ def test_a_recogniser_killed_at_its_work_costs_one_turn(server: Running) -> None
             await socket.send_json({"type": "session.update", "session": manual})
             await until("session.updated")
             workers = workers_of(server)
+            calls = 'earshot_asr_queue_seconds_count{priority="final"}'
+            before = await metric(server, calls)
             for worker in workers:
                 worker.suspend()
             await commit(short)
+            await metric(server, calls, lambda begun: begun > before)
             for worker in workers:
                 worker.kill()
             words = "conversation.item.input_audio_transcription"
@@ -213,21 +216,22 @@ def test_a_vanished_client_frees_its_session(server: Running) -> None:
             await connection_of(client).close()  # without hanging up at the door
 
     asyncio.run(main())
-    metrics = asyncio.run(_metric(server, "earshot_sessions"))
-    assert metrics == 0
+    assert asyncio.run(metric(server, "earshot_sessions", lambda live: live == 0)) == 0
 
 
-async def _metric(server: Running, name: str) -> float:
-    """Its value once it is 0, or after 20 s."""
-    async with aiohttp.ClientSession() as http:
-        deadline = asyncio.get_running_loop().time() + 20
+async def metric(
+    server: Running, name: str, is_enough: Callable[[float], bool] = lambda _: True
+) -> float:
+    """Its value once it is enough; 0 while nothing was counted. Raises TimeoutError after 20 s."""
+    async with aiohttp.ClientSession() as http, asyncio.timeout(20):
         while True:
             async with http.get(f"{server.url}/metrics") as response:
                 lines = (await response.text()).splitlines()
-            value = next(float(line.split()[1]) for line in lines if line.startswith(name + " "))
-            if value == 0 or asyncio.get_running_loop().time() > deadline:
+            values = [float(line.split()[1]) for line in lines if line.startswith(name + " ")]
+            value = values[0] if values else 0.0
+            if is_enough(value):
                 return value
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(0.1)
 
 
 def test_a_turn_finishes_while_the_server_drains(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -1,13 +1,17 @@
+import asyncio
+import tracemalloc
 import wave
+from contextlib import aclosing
 from io import BytesIO
 from pathlib import Path
 
+import av
 import numpy as np
 import pytest
 
 from core.audio import AudioFrame, Pcm
 from core.errors import RequestError, TooLarge
-from media.files import FileLimits, decode_file, write_wav
+from media.files import BLOCK_S, FileLimits, blocks, decode, decode_file, write_wav
 from tests.media.signals import peak_hz, tone
 from tests.shared import shared_data
 
@@ -123,6 +127,55 @@ def test_recordings_of_every_container(name: str, duration_s: float) -> None:
 
 
 @pytest.mark.parametrize(
+    ("container", "codec"),
+    [("mpeg", "mp2"), ("avi", "mp3"), ("flv", "mp3"), ("tta", "tta")],
+)
+def test_containers_of_films_and_old_recorders(container: str, codec: str) -> None:
+    rate_hz, data = 44100, BytesIO()
+    with av.open(data, "w", format=container) as file:
+        stream = file.add_stream(codec, rate=rate_hz, layout="mono")
+        assert isinstance(stream, av.AudioStream)
+        frame = av.AudioFrame.from_ndarray(tone(440, rate_hz, rate_hz)[None], "s16", "mono")
+        frame.sample_rate = rate_hz
+        for one in (frame, None):
+            file.mux(stream.encode(one))
+    heard = decode_file(data.getvalue())
+    assert len(heard) / 16000 == pytest.approx(1, abs=0.15)
+    assert peak_hz(heard, 16000) == pytest.approx(440, abs=2)
+
+
+@pytest.mark.parametrize(
+    ("name", "least_s"),
+    [
+        ("1272-141231-0002.flac", 8.0),
+        ("1272-141231-0002.mp3", 8.0),
+        ("command_001.awb", 1.2),
+        ("silero_test.opus", 4.0),
+    ],
+)
+def test_what_a_cut_file_still_holds(name: str, least_s: float) -> None:
+    data = shared_data("codecs", name).read_bytes()
+    heard = decode_file(data[: len(data) * 2 // 3])
+    assert len(heard) / 16000 > least_s
+    assert np.abs(heard).max() > 5000
+
+
+def test_a_damaged_stretch_is_passed_over() -> None:
+    name = "1272-141231-0002.mp3"
+    data = bytearray(shared_data("codecs", name).read_bytes())
+    middle = len(data) // 2
+    data[middle : middle + 200] = np.random.default_rng(1).bytes(200)
+    heard = decode_file(bytes(data))
+    assert len(heard) / 16000 == pytest.approx(CODECS[name], abs=0.3)
+
+
+def test_a_container_that_is_not_opened_says_which_are() -> None:
+    with pytest.raises(RequestError, match=r"allowed are wav, .*flac, mp3, ogg") as error:
+        decode_file(b"#EXTM3U\n#EXTINF:1,\nfile:///etc/hostname\n#EXT-X-ENDLIST\n")
+    assert error.value.code == "unsupported_audio"
+
+
+@pytest.mark.parametrize(
     ("name", "message"),
     [
         ("malformed-awful.wav", "sample rate 1092676 Hz"),
@@ -135,3 +188,58 @@ def test_malformed_recordings_are_refused(name: str, message: str) -> None:
     with pytest.raises(RequestError, match=message) as error:
         decode_file(shared_data("codecs", name))
     assert error.value.code == "unsupported_audio"
+
+
+def test_blocks_are_the_whole_in_pieces() -> None:
+    pcm = tone(300, 37 * 16000, 16000)
+    data = wav(pcm.astype("<i2").tobytes(), 16000, 2, 1)
+    pieces = list(decode(BytesIO(data)))
+    assert np.array_equal(np.concatenate(pieces), pcm)
+    assert all(abs(len(piece) - BLOCK_S * 16000) < 16000 for piece in pieces[:-1])
+
+
+def test_a_long_file_takes_little_memory() -> None:
+    """A quarter of an hour of silence as FLAC is small; decoded it would be 29 MB."""
+    long = encoded_silence(900)
+    assert len(long) < 500_000
+    tracemalloc.start()
+    total = sum(map(len, decode(long)))
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert total == 900 * 16000
+    assert peak_bytes < 5_000_000
+
+
+def encoded_silence(duration_s: int) -> bytes:
+    out = BytesIO()
+    with av.open(out, "w", format="flac") as container:
+        stream = container.add_stream("flac", rate=16000, layout="mono")
+        second = np.zeros((1, 16000), np.int16)
+        for _ in range(duration_s):
+            frame = av.AudioFrame.from_ndarray(second, format="s16", layout="mono")
+            frame.sample_rate = 16000
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode(None))
+    return out.getvalue()
+
+
+def test_closing_ends_the_decoding_and_leaves_the_file_open() -> None:
+    data = BytesIO(wav(bytes(2 * 16000 * 60), 16000, 2, 1))
+
+    async def scene() -> None:
+        async with aclosing(blocks(data)) as pieces:
+            async for _ in pieces:
+                break
+
+    asyncio.run(scene())
+    assert not data.closed
+    assert 0 < data.tell() < 16000 * 60
+
+
+def test_the_same_errors_in_blocks() -> None:
+    async def scene() -> None:
+        async for _ in blocks(b"hello"):
+            pytest.fail("no audio")
+
+    with pytest.raises(RequestError, match="unsupported audio"):
+        asyncio.run(scene())

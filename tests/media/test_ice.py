@@ -1,41 +1,94 @@
-import asyncio
+"""What may be set about ICE, and credentials for one session."""
 
 import pytest
-from aioice import ice
-from aiortc import RTCIceGatherer
+from aiortc import RTCIceTransportPolicy
 
-from media.ice import LOOPBACK, IceServer, IceSettings, fall_back_to_loopback
+from core.errors import ConfigError
+from media.ice import IceServer, IceSettings, IceUrl, PortRange
 
-
-@pytest.mark.parametrize(
-    ("addresses", "gathered"), [([], {LOOPBACK}), (["127.0.0.2"], {"127.0.0.2"})]
-)
-def test_loopback_is_gathered_only_without_a_network(
-    addresses: list[str], gathered: set[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def main() -> set[str]:
-        gatherer = RTCIceGatherer(iceServers=[])
-        fall_back_to_loopback(gatherer)
-        await gatherer.gather()
-        found = {candidate.ip for candidate in gatherer.getLocalCandidates()}
-        await gatherer._connection.close()
-        return found
-
-    monkeypatch.setattr(ice, "get_host_addresses", lambda use_ipv4, use_ipv6: addresses)
-    assert asyncio.run(main()) == gathered
+TURN = ("turn:turn.example", "turns:turn.example")
 
 
 def test_nobody_is_asked_by_default() -> None:
+    assert IceSettings().minted() == ()
     assert IceSettings().configuration().iceServers == []
 
 
-def test_servers_reach_aiortc_and_their_secret_no_log() -> None:
-    server = IceServer(("turn:turn.example:3478",), "user", "s3cret")
-    settings = IceSettings((server,))
-    assert "s3cret" not in repr(settings)
-    (configured,) = settings.configuration().iceServers or []
-    assert (configured.urls, configured.username, configured.credential) == (
-        ["turn:turn.example:3478"],
-        "user",
-        "s3cret",
+@pytest.mark.parametrize(
+    ("url", "way"),
+    [
+        ("stun:a.example", IceUrl("stun", "a.example", 3478, "udp")),
+        ("turn:192.0.2.1:3479", IceUrl("turn", "192.0.2.1", 3479, "udp")),
+        ("turn:a.example?transport=tcp", IceUrl("turn", "a.example", 3478, "tcp")),
+        ("turns:a.example", IceUrl("turns", "a.example", 5349, "tcp")),
+        ("turns:[2001:db8::1]:443?transport=tcp", IceUrl("turns", "2001:db8::1", 443, "tcp")),
+    ],
+)
+def test_urls(url: str, way: IceUrl) -> None:
+    assert IceUrl.parse(url) == way
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "turn:",
+        "http://a.example",
+        "stun:a.example?transport=udp",
+        "stuns:a.example",
+        "turn:a.example:0",
+        "turn:a.example:65536",
+        "turn:a.example?transport=sctp",
+        "turns:a.example?transport=udp",
+        "turn:user@a.example",
+        "turn:a.example\r\nX: y",
+        "turn:a.example>; rel=x",
+    ],
+)
+def test_bad_urls_are_refused(url: str) -> None:
+    with pytest.raises(ConfigError):
+        IceUrl.parse(url)
+
+
+def test_credentials_are_those_that_coturn_computes() -> None:
+    """The expected one is from `openssl dgst -sha1 -hmac north -binary | base64`."""
+    settings = IceSettings(
+        (IceServer(("stun:turn.example",)), IceServer(TURN, shared_secret="north")),
+        credential_ttl_s=1_000,
+        wall_s=lambda: 1_799_999_000.9,
     )
+    stun, turn = settings.minted("rtc_1")
+    assert stun == settings.servers[0]
+    assert (turn.urls, turn.username) == (TURN, "1800000000:rtc_1")
+    assert turn.credential == "WEZFEnb9isotRMciBdD3HxLOcks="
+    assert turn.shared_secret is None
+
+
+def test_each_session_has_its_own() -> None:
+    settings = IceSettings((IceServer(TURN, shared_secret="north"),), wall_s=lambda: 0.0)
+    assert settings.minted()[0].credential != settings.minted()[0].credential
+
+
+def test_a_secret_without_a_clock_is_a_mistake() -> None:
+    with pytest.raises(ConfigError):
+        IceSettings((IceServer(TURN, shared_secret="north"),)).minted()
+
+
+def test_no_secret_is_shown() -> None:
+    servers = (IceServer(TURN, "user", "s3cret"), IceServer(TURN, shared_secret="s3cret"))
+    settings = IceSettings(servers, wall_s=lambda: 0.0)
+    assert "s3cret" not in repr(settings)
+    minted = settings.minted()[1].credential
+    assert minted is not None
+    assert minted not in repr(settings.minted())
+
+
+@pytest.mark.parametrize(("first", "last"), [(0, 10), (80, 90), (2000, 1999), (65000, 65536)])
+def test_bad_port_ranges_are_refused(first: int, last: int) -> None:
+    with pytest.raises(ConfigError):
+        PortRange(first, last)
+
+
+def test_relay_only_is_told_to_aiortc() -> None:
+    configured = IceSettings(is_relay_only=True).configuration()
+    assert configured.iceTransportPolicy is RTCIceTransportPolicy.RELAY

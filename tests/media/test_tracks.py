@@ -7,7 +7,7 @@ from aiortc.mediastreams import MediaStreamError
 from core.audio import AudioFrame
 from media.jitter import JitterStats
 from media.opus import OpusDecoder, OpusEncoder
-from media.tracks import MAX_FILL_MS, SourceTrack, TrackSource
+from media.tracks import MAX_FILL_MS, REACTION_S, SourceTrack, TrackSource
 from tests.loop import run_virtual
 from tests.media.signals import assert_continuous, joined, peak_hz, tone
 
@@ -38,7 +38,19 @@ def listen(source: TrackSource, packets: list[Packet]) -> list[AudioFrame]:
 def test_one_packet_in_is_one_frame_out(depth: int) -> None:
     source = TrackSource(depth)
     counts = [len(source.push(*packet)) for packet in stream(50)]
-    assert counts == [0] * depth + [1] * (50 - depth)
+    assert counts == [1] * 50
+
+
+@pytest.mark.parametrize("depth", [0, 1, 3])
+def test_a_sender_that_pauses_is_heard_to_its_end(depth: int) -> None:
+    packets = stream(60)
+    source = TrackSource(depth)
+    frames = [*listen(source, packets[:30]), *source.flush()]
+    assert len(frames) == 30
+    assert source.flush() == []
+    frames += [*listen(source, packets[30:]), *source.flush()]
+    assert_continuous(frames, 16000)
+    assert (len(frames), source.filled_samples, source.stats) == (60, 0, JitterStats())
 
 
 def test_audio_is_what_was_sent() -> None:
@@ -52,7 +64,7 @@ def test_lost_packets_keep_their_time(lost: list[int]) -> None:
     source = TrackSource()
     frames = listen(source, [p for i, p in enumerate(stream(100)) if i not in lost])
     assert_continuous(frames, 16000)
-    assert len(frames) == 99
+    assert len(frames) == 100
     assert source.filled_samples == 960 * len(lost)
     assert source.stats == JitterStats(lost=len(lost))
 
@@ -69,7 +81,7 @@ def test_a_long_gap_is_filled_only_so_far() -> None:
     source = TrackSource()
     frames = listen(source, packets[:50] + packets[350:])
     assert_continuous(frames, 16000)
-    assert len(frames) == 99 + MAX_FILL_MS // 20
+    assert len(frames) == 100 + MAX_FILL_MS // 20
 
 
 def test_a_restarted_sender_goes_on_without_a_gap() -> None:
@@ -87,7 +99,7 @@ def test_a_bad_packet_is_concealed(bad: bytes) -> None:
     source = TrackSource()
     frames = listen(source, packets)
     assert_continuous(frames, 16000)
-    assert (len(frames), source.corrupt) == (49, 1)
+    assert (len(frames), source.corrupt) == (50, 1)
 
 
 def test_packets_of_another_length_become_frames_of_20_ms() -> None:
@@ -121,6 +133,45 @@ def test_source_track_sends_20_ms_every_20_ms() -> None:
             assert len(decoder.decode(bytes(packet))) == 960
 
     assert run_virtual(main()) == pytest.approx(0.98)
+
+
+@pytest.mark.parametrize("offset_ms", [0, 3, 7, 12, 19])
+def test_in_silence_ticks_come_right_after_the_other_sides_packets(offset_ms: int) -> None:
+    async def main() -> list[float]:
+        loop, after = asyncio.get_running_loop(), list[float]()
+        sound: list[AudioFrame | None] = [None]
+        track = SourceTrack(lambda: sound[0], 24000)
+
+        async def other_side() -> None:
+            await asyncio.sleep(offset_ms / 1000)
+            for _ in range(100):
+                came.append(loop.time())
+                track.follow()
+                await asyncio.sleep(0.02)
+
+        came: list[float] = []
+        before = 0.0
+        async with asyncio.TaskGroup() as tasks:
+            task = tasks.create_task(other_side())
+            for tick in range(90):
+                if tick == 80:
+                    sound[0] = beep(0)
+                    before = loop.time()
+                assert (await track.recv()).pts == 960 * tick
+                after.append(loop.time() - came[-1] if came else 0)
+            assert loop.time() - before == pytest.approx(10 * 0.02, abs=0.001), (
+                "sound keeps its pace"
+            )
+            task.cancel()
+        return after
+
+    found: list[list[float]] = []
+
+    async def run() -> None:
+        found.append(await main())
+
+    run_virtual(run())
+    assert all(abs(one - REACTION_S) < 0.001 for one in found[0][60:80])
 
 
 def test_pace_does_not_drift_when_each_packet_takes_time() -> None:

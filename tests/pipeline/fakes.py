@@ -2,27 +2,36 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from core.audio import ASR_RATE_HZ, AudioFrame, Pcm
-from core.errors import EngineError
+from core.errors import EngineError, Overloaded
 from core.events import SessionEvent
-from core.ports import ToolContext, ToolOutcome, ToolSpec
+from core.ports import ToolContext, ToolOutcome, ToolProvider, ToolSpec
 from engines.base import (
+    AS_CONFIGURED,
     AsrInfo,
     AsrItem,
     AsrResult,
+    EndOfTurn,
+    LlmOptions,
     Message,
+    Segment,
     TextDelta,
     ToolCall,
     TtsInfo,
     Vad,
+    Word,
+    WordMark,
 )
+from pipeline.budget import Budget
 from pipeline.conversation import Conversations
 from pipeline.engines import EngineSet
 from pipeline.session import Session
@@ -31,7 +40,7 @@ from pipeline.tools import Toolbox
 from serving.scheduler import Priority
 
 FRAME = 320
-WORDS = {1000: "one", 2000: "two", 3000: "three", 4000: "four", 5000: "noise"}
+WORDS = {1000: "one", 2000: "two", 3000: "three", 4000: "four", 5000: "noise", 6000: "uh-huh"}
 
 
 class LoopClock:
@@ -47,10 +56,12 @@ class Counts:
     """Metrics that can be asked."""
 
     counts: dict[str, float] = field(default_factory=dict)
+    "By name, and by name and label: `turns`, `turns:answered`."
     observed: dict[str, list[float]] = field(default_factory=dict)
 
     def count(self, name: str, value: float = 1, /, **labels: str) -> None:
-        self.counts[name] = self.counts.get(name, 0) + value
+        for key in (name, *(f"{name}:{label}" for label in labels.values())):
+            self.counts[key] = self.counts.get(key, 0) + value
 
     def observe(self, name: str, seconds: float, /, **labels: str) -> None:
         self.observed.setdefault(name, []).append(seconds)
@@ -76,38 +87,81 @@ class LoudVads:
         return LoudVad()
 
 
+def runs_of(pcm: Pcm) -> list[Word]:
+    """Each run of one level is a word, to the frame."""
+    levels = np.abs(pcm[::FRAME])
+    edges = [0, *(np.flatnonzero(np.diff(levels)) + 1), len(levels)] if len(levels) else []
+    runs = [(WORDS.get(int(levels[a]), ""), int(a), int(b)) for a, b in pairwise(edges)]
+    return [Word(text, 20 * a, min(20 * b, len(pcm) / 16), 0.9) for text, a, b in runs if text]
+
+
 def words_of(pcm: Pcm) -> str:
-    """Each run of one level is a word."""
-    levels = [int(np.abs(pcm[i : i + FRAME]).max()) for i in range(0, len(pcm), FRAME)]
-    words = [WORDS.get(level, "") for level in levels]
-    runs = [word for before, word in zip(["", *words], words, strict=False) if word != before]
-    return " ".join(word for word in runs if word)
+    return " ".join(word.text for word in runs_of(pcm))
 
 
 class LevelAsr:
-    """Hears levels; takes `delay_s` per decode; fails while `broken`."""
+    """Hears levels; takes `delay_s` per decode; fails while `broken`, refuses what `refuses`."""
 
     def __init__(
-        self, delay_s: float = 0.05, *, is_incremental: bool = False, language: str = "en"
+        self,
+        delay_s: float = 0.05,
+        *,
+        is_incremental: bool = False,
+        language: str = "en",
+        languages: tuple[str, ...] = (),
+        window_ms: float | None = None,
+        supports: tuple[str, ...] = (),
     ) -> None:
-        self.info = AsrInfo("level", "level", (language,), 4, is_incremental)
+        self.info = AsrInfo(
+            "level", "level", languages or (language,), 4, is_incremental, window_ms, supports
+        )
         self.delay_s = delay_s
         self.broken = False
+        self.refuses: frozenset[Priority] = frozenset()
+        self.full_for: frozenset[Priority] = frozenset()
+        "What it would refuse, if it were asked beforehand."
+        self.asked: list[tuple[float, Priority, AsrItem]] = []
+        "With the time."
         self.decoded: list[tuple[Priority, float]] = []
         self.forgotten: list[str] = []
+        self.hurried: list[tuple[float, str]] = []
+        "With the time."
+        self.running = self.most_running = 0
 
     async def decode(self, item: AsrItem, priority: Priority) -> AsrResult:
-        await asyncio.sleep(self.delay_s)
+        assert len(item.pcm) <= (self.info.window_ms or 1e9) * 16
+        self.asked.append((asyncio.get_running_loop().time(), priority, item))
+        if priority in self.refuses:
+            raise Overloaded("refused on purpose", retry_after_s=1, code="engine_busy")
+        self.running += 1
+        self.most_running = max(self.most_running, self.running)
+        try:
+            await asyncio.sleep(self.delay_s)
+        finally:
+            self.running -= 1
         if self.broken:
             raise EngineError("asr", "level", "broken on purpose")
         self.decoded.append((priority, len(item.pcm) / ASR_RATE_HZ))
-        text = words_of(item.pcm)
+        words = tuple(runs_of(item.pcm))
+        text = " ".join(word.text for word in words)
+        language = item.options.language or self.info.languages[-1]
         if text == "noise":
-            return AsrResult("", 0.1, self.info.languages[0], is_rejected=True)
-        return AsrResult(text, 0.9, self.info.languages[0])
+            return AsrResult("", 0.1, language, is_rejected=True)
+        segments = (Segment(text, words[0].start_ms, words[-1].end_ms),) if words else ()
+        return AsrResult(text, 0.9, language, words, segments=segments)
 
     def forget(self, utterance: str) -> None:
         self.forgotten.append(utterance)
+
+    def hold(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def admit(self, priority: Priority) -> None:
+        if priority in self.full_for:
+            raise Overloaded("refused on purpose", retry_after_s=1, code="engine_busy")
+
+    def hurry(self, utterance: str) -> None:
+        self.hurried.append((asyncio.get_running_loop().time(), utterance))
 
 
 class EchoLlm:
@@ -115,6 +169,7 @@ class EchoLlm:
 
     name = "echo"
     languages: tuple[str, ...] = ("en", "de")
+    context_tokens: int | None = None
 
     def __init__(self, word_s: float = 0.02, ending: str = ".") -> None:
         self.word_s, self.ending = word_s, ending
@@ -124,7 +179,12 @@ class EchoLlm:
         self.fails = False
 
     async def reply(
-        self, messages: Sequence[Message], tools: Sequence[ToolSpec], *, language: str
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[ToolSpec],
+        *,
+        language: str,
+        options: LlmOptions = AS_CONFIGURED,
     ) -> AsyncGenerator[TextDelta | ToolCall, None]:
         self.asked.append(list(messages))
         self.languages_asked.append(language)
@@ -134,7 +194,7 @@ class EchoLlm:
         if last.role == "user" and last.text == "four":
             yield ToolCall("call_1", "add", {"a": 2, "b": 2})
             return
-        answer = f"it is {json.loads(last.text)['sum']}" if last.role == "tool" else last.text
+        answer = f"it is {json.loads(last.text).get('sum')}" if last.role == "tool" else last.text
         complete = False
         try:
             for word in f"you said {answer}{self.ending}".split():
@@ -156,7 +216,13 @@ class ToneTts:
         self.fails = False
 
     async def speak(
-        self, text: AsyncIterable[str], *, language: str, voice: str | None = None, speed: float = 1
+        self,
+        text: AsyncIterable[str],
+        *,
+        language: str,
+        voice: str | None = None,
+        speed: float = 1,
+        on_word: Callable[[WordMark], None] | None = None,
     ) -> AsyncGenerator[AudioFrame, None]:
         start = 0
         complete = False
@@ -193,6 +259,9 @@ class World:
     metrics: Counts = field(default_factory=Counts)
     conversations: Conversations = field(default_factory=Conversations)
     logs_words: bool = False
+    providers: Sequence[ToolProvider] = field(default_factory=lambda: [Adder()])
+    drafts: Budget = field(default_factory=Budget)
+    endpoint: EndOfTurn | None = None
 
     def surroundings(self) -> Surroundings:
         engines = EngineSet(
@@ -200,13 +269,15 @@ class World:
             asr={"default": self.asr, "level": self.asr},
             llm={"default": self.llm, "echo": self.llm},
             tts={"default": self.tts, "tone": self.tts},
+            endpoint=self.endpoint,
         )
         return Surroundings(
             engines,
-            Toolbox([Adder()], self.metrics),
+            Toolbox(self.providers, self.metrics),
             LoopClock(),
             self.metrics,
             logs_words=self.logs_words,
+            drafts=self.drafts,
         )
 
 

@@ -2,15 +2,17 @@
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any, Literal
 
 import numpy as np
 import pytest
 
-from core.audio import ASR_RATE_HZ, AudioFrame
-from core.errors import RequestError
+from core.audio import ASR_RATE_HZ, AudioFrame, Pcm
+from core.errors import EngineError, RequestError
 from core.events import (
     HypothesisChanged,
     InputCommitted,
@@ -33,23 +35,49 @@ from core.events import (
     TurnTraced,
 )
 from core.items import MessageItem, TextPart
+from core.ports import ToolContext, ToolOutcome, ToolSpec
 from pipeline.playout import PacedBy
 from pipeline.session import Session
 from pipeline.sessions import Sessions
 from pipeline.settings import ResponseRequest, SessionSettings, TurnDetection
 from tests.loop import run_virtual
-from tests.pipeline.fakes import FRAME, LevelAsr, World, collect
+from tests.pipeline.fakes import FRAME, WORDS, LevelAsr, World, collect, speak
 
 STEPS = 25
-LEVELS = (0, 0, 0, 0, 1000, 2000, 3000, 4000, 5000)
+LEVELS = (0, 0, 0, 0, 1000, 2000, 3000, 4000, 5000, 6000)
 DETECTIONS = (
     TurnDetection(),
     TurnDetection(silence_ms=200),
     TurnDetection(interrupt_response=False),
     TurnDetection(create_response=False),
+    TurnDetection(kind="semantic_vad", eagerness="high"),
+    TurnDetection(kind="semantic_vad", eagerness="low"),
     None,
 )
 SETTLE_S = 90.0
+
+
+@dataclass
+class Chance:
+    """An end-of-turn engine that knows nothing, and a tool that is slow or fails."""
+
+    rng: random.Random
+    name = "chance"
+
+    def probability(self, pcm: Pcm) -> float | None:
+        return self.rng.choice([None, 0.05, 0.5, 0.95])
+
+    def tools(self, context: ToolContext) -> Sequence[ToolSpec]:
+        is_read_only = self.rng.random() < 0.5
+        return [ToolSpec("add", "Adds.", {"type": "object"}, is_read_only=is_read_only)]
+
+    async def call(
+        self, name: str, arguments: Mapping[str, Any], context: ToolContext
+    ) -> ToolOutcome:
+        await asyncio.sleep(self.rng.choice([0, 0.1, 2, 20]))
+        if self.rng.random() < 0.3:
+            raise EngineError("tool", "add", "fails on purpose")
+        return ToolOutcome({"sum": arguments["a"] + arguments["b"]})
 
 
 class Client:
@@ -80,12 +108,22 @@ class Client:
 
     def ask(self) -> None:
         self.session.create_response(
-            ResponseRequest(modality=self.rng.choice([None, "text", "audio"]))
+            ResponseRequest(
+                modality=self.rng.choice([None, "text", "audio"]),
+                in_conversation=self.rng.random() < 0.8,
+            )
         )
 
     def configure(self) -> None:
-        detection = self.rng.choice(DETECTIONS)
-        self.session.configure(SessionSettings(turn_detection=detection))
+        self.session.configure(
+            SessionSettings(
+                turn_detection=self.rng.choice(DETECTIONS),
+                barge_in=self.rng.choice(["on", "on", "patient"]),
+                echo=self.rng.choice(["off", "off", "half_duplex"]),
+                instructions=self.rng.choice(["", "Be brief."]),
+                modality=self.rng.choice(["audio", "audio", "text"]),
+            )
+        )
 
     def announce(self) -> None:
         assert self.session.say("the timer rings, it rings")
@@ -125,11 +163,29 @@ class Client:
                 self.session.pull()
 
 
-def live(seed: int, paced_by: PacedBy) -> list[SessionEvent]:
-    rng = random.Random(seed)
+def world_of(rng: random.Random) -> World:
     delay_s = rng.choice([0.0, 0.02, 0.05, 0.3, 1.0])
     world = World(asr=LevelAsr(delay_s, is_incremental=rng.random() < 0.3))
     world.llm.word_s = rng.choice([0.0, 0.02, 0.1])
+    world.llm.ending = rng.choice([".", "?", ", and this, and that, and then all the rest of it."])
+    world.tts.clause_ms = rng.choice([300, 1000, 3000])
+    chance = Chance(random.Random(rng.random()))
+    world.providers, world.endpoint = [chance], rng.choice([None, chance])
+    return world
+
+
+def is_at_rest(session: Session, world: World) -> None:
+    """Nothing goes on behind the back of a session that is settled."""
+    assert world.drafts.live == 0
+    assert session._playout._flows.is_set()
+    assert not session._responding._barge_in.is_open
+    names = {task.get_name() for task in asyncio.all_tasks()}
+    assert not [name for name in names if name.startswith(("draft", "resp", "transcribe", "tool"))]
+
+
+def live(seed: int, paced_by: PacedBy) -> list[SessionEvent]:
+    rng = random.Random(seed)
+    world = world_of(rng)
     events: list[SessionEvent] = []
     ends_calmly = rng.random() < 0.7
 
@@ -142,7 +198,10 @@ def live(seed: int, paced_by: PacedBy) -> list[SessionEvent]:
             await client.act()
             if ends_calmly:
                 await client.fall_silent()
+                is_at_rest(session, world)
+                history_is_what_was_said(session, events)
         assert sessions.count == 0
+        assert world.drafts.live == 0
         await asyncio.sleep(0)
         told = len(events)
         session.clear_input()
@@ -161,6 +220,18 @@ def live(seed: int, paced_by: PacedBy) -> list[SessionEvent]:
     turns = [e.turn_id for e in events if isinstance(e, TurnTraced)]
     assert len(turns) == len(set(turns))
     return events
+
+
+def history_is_what_was_said(session: Session, events: list[SessionEvent]) -> None:
+    """An answer is remembered as far as it was told, and no word of it twice."""
+    told: dict[str, str] = {}
+    for event in events:
+        if isinstance(event, OutputText):
+            told[event.item_id] = told.get(event.item_id, "") + event.delta
+    for item in session._conversation.history.items:
+        if isinstance(item, MessageItem) and item.id in told:
+            words, all_words = item.text.split(), told[item.id].split()
+            assert words == all_words[: len(words)]
 
 
 def responses_are_whole(events: list[SessionEvent]) -> None:
@@ -236,3 +307,38 @@ def utterances_are_in_order(events: list[SessionEvent]) -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_no_order_of_events_breaks_the_story(seed: int, paced_by: PacedBy) -> None:
     assert live(seed, paced_by)
+
+
+POLICIES: tuple[Literal["on", "patient"], ...] = ("on", "patient")
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_every_word_is_heard_once_and_what_was_said_last_is_what_the_model_is_asked(
+    seed: int,
+) -> None:
+    rng = random.Random(seed)
+    world = world_of(rng)
+    spoken: list[str] = []
+    events: list[SessionEvent] = []
+    detection = rng.choice([d for d in DETECTIONS if d is not None and d.create_response])
+    settings = SessionSettings(turn_detection=detection, barge_in=rng.choice(POLICIES))
+
+    async def main() -> None:
+        sessions = Sessions(world.surroundings(), world.conversations, max_sessions=1)
+        opened = sessions.open(settings, paced_by="server")
+        async with asyncio.TaskGroup() as tasks, opened as session:
+            tasks.create_task(collect(session, events))
+            for _ in range(12):
+                level = rng.choice([1000, 1000, 2000, 2000, 3000, 6000])
+                spoken.append(WORDS[level])
+                await speak(session, (level, rng.choice([200, 300, 400, 700, 1200])))
+                await speak(session, (0, rng.choice([100, 160, 300, 520, 640, 1000, 4000])))
+                if rng.random() < 0.2:
+                    session.say("the timer rings")
+            await Client(session, world, rng).fall_silent()
+            is_at_rest(session, world)
+
+    run_virtual(main())
+    heard = [event.transcript for event in events if isinstance(event, Transcribed)]
+    assert " ".join(heard).split() == spoken
+    assert all(asked[-1].role != "assistant" for asked in world.llm.asked)

@@ -8,14 +8,16 @@ import numpy as np
 import pytest
 
 from core.audio import ASR_RATE_HZ, AudioFrame
-from core.errors import Conflict, RequestError
+from core.errors import Conflict, EngineError, RequestError
 from core.events import (
     Failed,
     HypothesisChanged,
     OutputAudio,
     OutputItemDone,
     OutputText,
+    PlayoutCleared,
     PlayoutStarted,
+    PlayoutStopped,
     ResponseCreated,
     ResponseDone,
     SessionEvent,
@@ -25,7 +27,7 @@ from core.events import (
 )
 from core.items import FunctionCallItem, MessageItem, TextPart
 from core.ports import ToolContext, ToolOutcome, ToolSpec
-from engines.base import Message, TextDelta, ToolCall
+from engines.base import AS_CONFIGURED, LlmOptions, Message, TextDelta, ToolCall
 from pipeline.answering import MAX_WAITING
 from pipeline.endpointer import MAX_UTTERANCE_MS, Edge, Endpointer
 from pipeline.hearing import Hearing
@@ -104,9 +106,10 @@ def test_speech_that_resumes_after_the_session_went_to_push_to_talk_is_kept() ->
     assert names(events).count("SpeechStopped") == names(events).count("SpeechStarted") == 1
 
 
-def test_an_early_commit_ends_the_utterance_at_its_end() -> None:
+@pytest.mark.parametrize("pause_ms", [0, 100])
+def test_an_early_commit_ends_the_utterance_at_its_end(pause_ms: int) -> None:
     async def scenario(session: Session) -> None:
-        await speak(session, (1000, 1000))
+        await speak(session, (1000, 600), (SILENCE, pause_ms), (1000, 400 - pause_ms))
         session.commit_input()
         await speak(session, (SILENCE, ANSWER_TIME_MS))
 
@@ -263,7 +266,12 @@ class Caller(EchoLlm):
     """Calls tools for ever."""
 
     async def reply(
-        self, messages: Sequence[Message], tools: Sequence[ToolSpec], *, language: str
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[ToolSpec],
+        *,
+        language: str,
+        options: LlmOptions = AS_CONFIGURED,
     ) -> AsyncGenerator[TextDelta | ToolCall, None]:
         yield ToolCall(f"call_{len(messages)}", "add", {"a": 1, "b": 1})
 
@@ -277,6 +285,36 @@ def test_tools_without_end_are_a_failure_not_silence() -> None:
     (done,) = of(ResponseDone, run_session(World(llm=Caller()), scenario))
     assert (done.status, done.error_code) == ("failed", "engine_failed")
     assert "rounds of tools" in str(done.error_message)
+
+
+class BreaksOff(EchoLlm):
+    """Is lost in the middle of a sentence."""
+
+    async def reply(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[ToolSpec],
+        *,
+        language: str,
+        options: LlmOptions = AS_CONFIGURED,
+    ) -> AsyncGenerator[TextDelta | ToolCall, None]:
+        yield TextDelta("Once upon a time. There was")
+        raise EngineError("llm", "echo", "lost")
+
+
+def test_an_answer_that_breaks_off_says_so() -> None:
+    async def scenario(session: Session) -> None:
+        session.add_item(written("tell me a story"))
+        session.create_response(ResponseRequest())
+        await speak(session, (SILENCE, 20_000))
+
+    events = run_session(World(llm=BreaksOff()), scenario)
+    (done,) = of(ResponseDone, events)
+    assert (done.status, done.error_code) == ("failed", "engine_failed")
+    text = "".join(event.delta for event in of(OutputText, events))
+    assert text == "Once upon a time. There was … Sorry, that did not work."
+    assert of(PlayoutStopped, events)
+    assert not of(PlayoutCleared, events)  # what was made is heard to its end
 
 
 def test_too_many_answers_wait_and_every_announcement_is_said() -> None:
@@ -318,7 +356,7 @@ def test_a_tool_that_refuses_is_a_result_like_any_other() -> None:
     async def main() -> None:
         toolbox = Toolbox([Refuser()], Counts())
         results = await toolbox.run([ToolCall("call_1", "add", {})], ToolContext("conv_1", "en"))
-        assert results == ['{"error": "no_such_lamp"}']
+        assert results == ['{"error": "no_such_lamp", "message": "no such lamp"}']
 
     run_virtual(main())
 

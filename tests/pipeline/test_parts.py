@@ -112,6 +112,8 @@ def test_hearing_refuses_another_rate() -> None:
         (["a b", "a b", "x b"], "a b", ""),
         (["a b", "a b c", "a"], "a b", ""),
         ([""], "", ""),
+        (["打开", "打开", "打开厨房"], "打开", "厨房"),
+        (["打开", "打开厨房的灯", "打开厨房的 TV"], "打开厨房的", "TV"),
     ],
 )
 def test_stable_prefix_only_grows(hypotheses: list[str], stable: str, unstable: str) -> None:

@@ -4,7 +4,6 @@ import os
 import re
 import shlex
 import signal
-import socket
 import time
 from pathlib import Path
 from shutil import which
@@ -15,6 +14,7 @@ from urllib.request import urlopen
 import pytest
 
 from tests.conftest import require
+from tests.ports import reserved_port
 from tests.repo.files import PACKAGES, copy_repository
 from tests.shared import ROOT
 
@@ -34,12 +34,6 @@ def _environment(**more: str) -> dict[str, str]:
     return kept | more
 
 
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port: int = probe.getsockname()[1]
-        return port
-
-
 def _ready_after_s(url: str, server: Popen[str], limit_s: float) -> float:
     """Seconds until `url` answers; fails when the server ends first or the limit has passed."""
     started = time.monotonic()
@@ -57,9 +51,16 @@ def test_make_run_from_a_fresh_clone_is_ready_at_once(tmp_path: Path) -> None:
     require(which("git") and which("make"), "git and make")
     clone = tmp_path / "clone"
     run(["git", "clone", "--quiet", "--no-hardlinks", str(ROOT), str(clone)], check=True)
-    port = _free_port()
-    command = ["make", "run", f"PORT={port}", "PULL=0"]
     run(["make", "install"], cwd=clone, env=_environment(), stdout=DEVNULL, check=True)
+    with reserved_port() as port:
+        ready_s, output = _ready_and_stopped(clone, port)
+    assert "Traceback" not in output
+    assert ready_s <= READY_S, output
+
+
+def _ready_and_stopped(clone: Path, port: int) -> tuple[float, str]:
+    """Seconds until `make run` serves the page, and all it said until it was told to stop."""
+    command = ["make", "run", f"PORT={port}", "PULL=0"]
     with Popen(
         command, cwd=clone, env=_environment(), stdout=PIPE, stderr=STDOUT, text=True
     ) as server:
@@ -70,8 +71,7 @@ def test_make_run_from_a_fresh_clone_is_ready_at_once(tmp_path: Path) -> None:
         finally:
             server.send_signal(signal.SIGTERM)
             output, _ = server.communicate(timeout=STOP_S)
-    assert "Traceback" not in output
-    assert ready_s <= READY_S, output
+    return ready_s, output
 
 
 def test_the_image_holds_a_working_server(tmp_path: Path) -> None:

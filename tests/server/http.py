@@ -43,15 +43,14 @@ async def serving(
     routes: Iterable[Route], *, gate: Gate | None = None, metrics: PrometheusMetrics | None = None
 ) -> AsyncIterator[ClientSession]:
     """A client of a server with these routes; local and without need of a key by default."""
+    metrics = metrics or PrometheusMetrics()
     app = build(
-        routes,
-        gate or Gate(is_local=True, key=KEY),
-        metrics or PrometheusMetrics(),
-        max_body_bytes=MAX_BODY_BYTES,
+        routes, gate or Gate(is_local=True, key=KEY), metrics, max_body_bytes=MAX_BODY_BYTES
     )
     sockets = bind("127.0.0.1", 0)
     port = sockets[0].getsockname()[1]
-    async with running(app, sockets, None), ClientSession(f"http://127.0.0.1:{port}") as client:
+    client = ClientSession(f"http://127.0.0.1:{port}")
+    async with running(app, sockets, None, metrics), client:
         yield client
 
 

@@ -1,5 +1,6 @@
 """Who gets in: bind address x Host x Origin x key."""
 
+from base64 import b64encode
 from typing import Literal
 
 import pytest
@@ -129,6 +130,12 @@ def test_default_ports_are_the_same_origin() -> None:
         (f"Bearer {KEY}", None, KEY),
         (f"bearer  {KEY} ", None, KEY),
         (f"Basic {KEY}", None, None),
+        (f"Basic {b64encode(f'anybody:{KEY}'.encode()).decode()}", None, KEY),
+        (f"basic  {b64encode(f':{KEY}'.encode()).decode()} ", None, KEY),
+        (f"Basic {b64encode(b'a:b:c').decode()}", None, "b:c"),
+        (f"Basic {b64encode(KEY.encode()).decode()}", None, None),
+        ("Basic \u00fc=", None, None),
+        ("Basic //8=", None, None),
         ("Bearer ", None, None),
         (None, f"realtime, openai-insecure-api-key.{KEY}", KEY),
         (None, "realtime, openai-organization.x", None),
@@ -137,6 +144,17 @@ def test_default_ports_are_the_same_origin() -> None:
 )
 def test_token(authorization: str | None, subprotocols: str | None, token: str | None) -> None:
     assert token_of(authorization, subprotocols) == token
+
+
+@pytest.mark.parametrize(
+    ("origin", "expected"),
+    [(None, "trusted"), ("http://192.168.1.5:8080", "trusted"), ("https://evil.example", "401")],
+)
+def test_a_password_that_browsers_send_by_themselves_opens_nothing_to_foreign_sites(
+    origin: str | None, expected: Verdict
+) -> None:
+    gate = Gate(is_local=False, key=KEY)
+    assert verdict(gate, Caller(LAN, origin, token=KEY, is_basic=True)) == expected
 
 
 def test_the_key_stays_out_of_reprs() -> None:

@@ -1,10 +1,13 @@
 """Errors into answers, request ids, size limits, and the gate before routing."""
 
 import asyncio
+import io
+import json
 import logging
+from dataclasses import replace
 
 import pytest
-from aiohttp import ClientConnectionError, ClientPayloadError, WSMsgType
+from aiohttp import ClientConnectionError, ClientPayloadError, WSMsgType, encode_basic_auth
 from aiohttp import web as aioweb
 
 from core.errors import (
@@ -15,16 +18,20 @@ from core.errors import (
     EngineError,
     EngineMissing,
     EngineTimeout,
+    EngineUnreachable,
     Forbidden,
     NotFound,
     Overloaded,
     RemoteProtocolError,
     RequestError,
+    Superseded,
     TooLarge,
     Unauthorized,
 )
 from server.auth import Gate
+from server.config import LogConfig
 from server.edge import Contained, close_code_of, error_response, request_id_of, status_of
+from server.logs import set_up
 from server.metrics import PrometheusMetrics
 from tests.server.http import KEY, MAX_BODY_BYTES, error_of, hello, raising, route, serving
 
@@ -40,9 +47,11 @@ TABLE: list[tuple[EarshotError, int, int]] = [
     (Conflict("x"), 409, 1008),
     (TooLarge("x"), 413, 1009),
     (Overloaded("x", retry_after_s=7), 503, 1013),
+    (Superseded("x"), 503, 1013),
     (EngineError("asr", "x"), 502, 1011),
     (EngineMissing("asr", "x"), 501, 1011),
     (EngineCrashed("asr", "x"), 502, 1011),
+    (EngineUnreachable("llm", "x"), 502, 1011),
     (EngineTimeout("asr", "x"), 504, 1011),
 ]
 
@@ -65,6 +74,8 @@ def test_no_class_of_the_tree_is_forgotten() -> None:
 
 def test_answers_say_when_to_come_back_and_what_was_wrong() -> None:
     assert error_response(Overloaded("x", retry_after_s=7)).headers["Retry-After"] == "7"
+    assert error_response(EarshotError("x")).headers["x-should-retry"] == "false"
+    assert "x-should-retry" not in error_response(EngineCrashed("asr", "x")).headers
     assert error_response(Unauthorized("x")).headers["WWW-Authenticate"] == "Bearer"
     body = error_response(RequestError("no such voice", code="voice", param="audio.voice")).body
     assert body == (
@@ -111,6 +122,41 @@ def test_request_ids_are_echoed_and_in_log_lines(caplog: pytest.LogCaptureFixtur
     ids = [getattr(record, "request_id", None) for record in caplog.records]
     assert "mine-1" in ids
     assert ids.count("mine-2") == 2  # the traceback, and the request's line
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "status"),
+    [
+        (b"GET / HTTP/1.1\r\nCookie: secret-" + b"x" * 10_000 + b"\r\n\r\n", 400),
+        (b"secret nonsense\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nContent-Length: secret\r\n\r\n", 400),
+    ],
+)
+def test_what_is_no_http_gets_an_id_and_one_line_without_its_bytes(
+    request_bytes: bytes, status: int
+) -> None:
+    log = io.StringIO()
+    metrics = PrometheusMetrics()
+
+    async def main() -> bytes:
+        async with serving([route("/", hello)], metrics=metrics) as client:
+            url = client._base_url
+            assert url is not None
+            reader, writer = await asyncio.open_connection(url.host, url.port)
+            writer.write(request_bytes)
+            answer = await reader.read()  # until the server closes the connection
+            writer.close()
+            return answer
+
+    set_up(LogConfig(), stream=log)
+    head, body = asyncio.run(main()).decode().split("\r\n\r\n")
+    assert head.startswith(f"HTTP/1.0 {status} ")
+    assert json.loads(body)["error"]["code"] == "invalid_http"
+    (made,) = [line[14:] for line in head.split("\r\n") if line.startswith("X-Request-ID: ")]
+    (line,) = [line for line in log.getvalue().splitlines() if "no HTTP request" in line]
+    assert line.endswith(f"[{made}]")
+    assert "secret" not in log.getvalue() + head + body
+    assert b'code="invalid_http"} 1.0' in metrics.exposition()
 
 
 def test_a_bug_is_a_500_that_tells_nothing_but_the_id(caplog: pytest.LogCaptureFixture) -> None:
@@ -247,6 +293,38 @@ def test_strangers_get_401_before_routing() -> None:
     asyncio.run(run())
 
 
+def test_the_key_may_come_as_a_password_and_only_the_apis_of_devices_ask_for_one() -> None:
+    gate = Gate(is_local=False, key=KEY)
+
+    def password(key: str) -> dict[str, str]:
+        return {"Authorization": encode_basic_auth("anna", key)}
+
+    async def run() -> None:
+        async with serving([route("/api/hello", hello)], gate=gate) as client:
+            for path, schemes in (("/api/hello", ["Bearer", "Basic"]), ("/hello", ["Bearer"])):
+                refused = await client.get(path, headers=password("wrong"))
+                offered = refused.headers.getall("WWW-Authenticate")
+                assert (refused.status, [offer.split()[0] for offer in offered]) == (401, schemes)
+            with_password = await client.get("/api/hello", headers=password(KEY))
+            assert with_password.status == 200
+
+    asyncio.run(run())
+
+
+def test_a_body_that_is_no_gzip_is_no_bug(caplog: pytest.LogCaptureFixture) -> None:
+    """Not even of one without a key: it could fill the log."""
+
+    async def run() -> None:
+        async with serving([route("/hello", hello)], gate=Gate(is_local=False, key=KEY)) as client:
+            gzip = {"Content-Encoding": "gzip"}
+            refused = await client.post("/hello", data=b"no gzip" * 99, headers=gzip)
+            assert refused.status == 401
+            assert (await client.get("/hello")).status == 401
+
+    asyncio.run(run())
+    assert [record.name for record in caplog.records if record.levelname == "ERROR"] == []
+
+
 def test_foreign_hosts_are_forbidden() -> None:
     async def run() -> None:
         async with serving([route("/hello", hello, is_public=True)]) as client:
@@ -266,7 +344,8 @@ def test_foreign_sites_with_the_key_may_read_the_answer() -> None:
             )
             assert preflight.status == 204
             assert preflight.headers["Access-Control-Allow-Origin"] == site["Origin"]
-            assert "Authorization" in preflight.headers["Access-Control-Allow-Headers"]
+            allowed = preflight.headers["Access-Control-Allow-Headers"].lower()
+            assert {"authorization", "x-audio-sample-rate"} <= set(allowed.split(", "))
             refused = await client.get("/hello", headers=site)
             assert refused.status == 401
             keyed = await client.get("/hello", headers={**site, "Authorization": f"Bearer {KEY}"})
@@ -295,3 +374,24 @@ def test_work_beyond_its_request_fails_alone(
     assert f'earshot_errors_total{{code="{code}"}} 1.0' in metrics.exposition().decode()
     assert any(record.exc_info for record in caplog.records) is has_traceback
     assert "rtc_1" in caplog.text
+
+
+def test_a_route_may_take_larger_bodies_that_it_reads_itself() -> None:
+    async def streamed(request: aioweb.Request) -> aioweb.Response:
+        total = 0
+        async for chunk in request.content.iter_any():
+            total += len(chunk)
+        return aioweb.Response(text=str(total))
+
+    async def scene() -> None:
+        large = replace(route("/large", streamed, method="POST"), max_body_bytes=200_000)
+        plain = route("/plain", streamed, method="POST")
+        async with serving([large, plain]) as client:
+            fits = await client.post("/large", data=bytes(200_000))
+            assert await fits.text() == "200000"
+            for path, size, limit in (("/large", 200_001, 200_000), ("/plain", 200_000, 100_000)):
+                refused = await client.post(path, data=bytes(size))
+                assert refused.status == 413
+                assert str(limit) in (await error_of(refused))["message"]
+
+    asyncio.run(scene())

@@ -39,19 +39,20 @@ def test_every_use_is_declared_with_its_kind_and_labels() -> None:
 
 
 def test_no_label_can_grow_without_end() -> None:
-    allowed = {"stage", "status", "code", "kind", "route"}
-    assert {label for declared in METRICS.values() for label in declared.labels} <= allowed
+    """Each has a few values, that the code names; `batch` 1 to 64."""
+    ours = {"stage", "status", "code", "kind", "route", "priority", "batch", "outcome", "verdict"}
+    assert {label for declared in METRICS.values() for label in declared.labels} <= ours
 
 
 def test_values_are_shown() -> None:
     metrics = PrometheusMetrics()
-    metrics.count("earshot_asr_items", 3)
+    metrics.count("earshot_asr_refused", 3, priority="partial")
     metrics.count("earshot_errors", code="engine_crashed")
     metrics.observe("earshot_stage_seconds", 0.04, stage="asr")
     metrics.gauge("earshot_sessions", 2)
     shown = metrics.exposition().decode()
     for line in (
-        "earshot_asr_items_total 3.0",
+        'earshot_asr_refused_total{priority="partial"} 3.0',
         'earshot_errors_total{code="engine_crashed"} 1.0',
         'earshot_stage_seconds_bucket{le="0.05",stage="asr"} 1.0',
         'earshot_stage_seconds_bucket{le="0.025",stage="asr"} 0.0',

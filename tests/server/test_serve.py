@@ -17,6 +17,8 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from tests.server.process import LOADS_HERE, Running, run, serving
 
+MODEL = "EARSHOT_ASR__OPTIONS__MODEL"
+
 
 def get(url: str, path: str, *, key: str | None = None, host: str = "127.0.0.1") -> tuple[int, Any]:
     """Status and body, decoded if it is JSON; certificates are not checked."""
@@ -40,12 +42,13 @@ def test_a_server_is_ready_tells_what_is_loaded_and_stops_with_0(tmp_path: Path)
         assert (status, health["status"]) == (200, "ready")
         assert health["loaded"] == {
             "vad": "gated",
+            "endpoint": "silence",
             "asr": "faster_whisper",
             "llm": "intents",
             "tts": "espeak",
         }
         engines = get(server.url, "/earshot/engines")[1]
-        assert engines["asr"]["chosen"] == "faster_whisper"
+        assert engines["asr"]["chosen"] == "whisper-nano"
         assert engines["asr"]["why"] == "it is configured"
         assert "en" in engines["languages"]
         assert "earshot_sessions" in get(server.url, "/metrics")[1]
@@ -57,25 +60,64 @@ def test_a_server_is_ready_tells_what_is_loaded_and_stops_with_0(tmp_path: Path)
     assert not [line for line in server.said if "Traceback" in line or "key" in line.lower()]
 
 
-def test_sessions_may_choose_among_recognisers_and_a_killed_one_comes_back(tmp_path: Path) -> None:
-    with serving(tmp_path, settings={"EARSHOT_ASR__ALSO": "pocketsphinx"}) as server:
-        offers = get(server.url, "/earshot/engines")[1]["asr"]["available"]
-        assert {offer["name"] for offer in offers if offer["languages"]} == {
-            "faster_whisper",
-            "pocketsphinx",
+def _workers(server: Running) -> list[psutil.Process]:
+    return psutil.Process(server.process.pid).children()
+
+
+def _models(server: Running) -> dict[str, dict[str, Any]]:
+    """Recognisers that sessions may ask for."""
+    offers = get(server.url, "/earshot/engines")[1]["asr"]["available"]
+    return {offer["name"]: offer["model"] for offer in offers if offer["languages"]}
+
+
+async def _choose_recogniser(server: Running, name: str) -> dict[str, Any]:
+    """What the server answers to a session that asks for it."""
+    url = f"{server.url}/v1/realtime?model=default"
+    asked = {"type": "realtime", "audio": {"input": {"transcription": {"model": name}}}}
+    async with aiohttp.ClientSession() as client, client.ws_connect(url) as session:
+        await session.receive_json(timeout=10)
+        await session.send_json({"type": "session.update", "session": asked})
+        answer: dict[str, Any] = await session.receive_json(timeout=10)
+        return answer
+
+
+def test_sessions_choose_among_all_models_and_a_killed_one_comes_back(tmp_path: Path) -> None:
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "faster-whisper-tiny").symlink_to(LOADS_HERE[MODEL])
+    with serving(tmp_path) as server:
+        assert {name: model["is_loaded"] for name, model in _models(server).items()} == {
+            "whisper-nano": True,
+            "faster-whisper-tiny": False,
+            "pocketsphinx": False,
         }
-        workers = psutil.Process(server.process.pid).children()
-        assert len(workers) == 2  # one each: Whisper has all cores, the other is for comparison
+        assert len(_workers(server)) == 1
+        refused = asyncio.run(_choose_recogniser(server, "pocketspinx"))["error"]
+        assert refused["code"] == "model_not_found"
+        assert refused["param"] == "session.audio.input.transcription.model"
+        assert "near it: pocketsphinx" in refused["message"]
+        for name in ("pocketsphinx", "faster-whisper-tiny"):
+            assert asyncio.run(_choose_recogniser(server, name))["type"] == "session.updated"
+            while not _models(server)[name]["is_loaded"]:
+                assert server.process.poll() is None
+        workers = _workers(server)
+        assert len(workers) == 3
         for worker in workers:
             worker.kill()
             psutil.wait_procs([worker], timeout=10)
-        restarts = 'earshot_worker_restarts_total{kind="asr"} 2.0'
+        restarts = 'earshot_worker_restarts_total{kind="asr"} 3.0'
         while restarts not in get(server.url, "/metrics")[1]:
             assert server.process.poll() is None
         while get(server.url, "/health")[0] == 503:
             assert server.process.poll() is None
         assert get(server.url, "/health")[1]["status"] == "ready"
         assert server.stop() == 0
+
+
+def test_models_that_are_to_be_loaded_at_start_are(tmp_path: Path) -> None:
+    settings = {"EARSHOT_ASR__PRELOAD": "pocketsphinx", "EARSHOT_ASR__MODEL": LOADS_HERE[MODEL]}
+    with serving(tmp_path, settings=settings, recogniser={}) as server:
+        assert all(model["is_loaded"] for model in _models(server).values())
+        assert "earshot_asr_models_loaded 2.0" in get(server.url, "/metrics")[1]
 
 
 async def _stopped_while_open(server: Running) -> tuple[aiohttp.WSMsgType, int]:
@@ -178,10 +220,13 @@ def test_a_taken_port_is_one_line_and_3(tmp_path: Path) -> None:
         ({"EARSHOT_VAD__ENGINE": "nonsense"}, 2, "vad: no engine 'nonsense'"),
         ({"EARSHOT_TTS__OPTIONS__SPEEED": "1"}, 2, "tts.espeak: unknown key 'speeed'"),
         ({"EARSHOT_ASR__ENGINE": "faster_whisper"}, 4, "asr engine 'faster_whisper': no weights"),
+        ({**LOADS_HERE, MODEL: "/no/model"}, 4, "asr engine 'model': no model.bin"),
+        ({**LOADS_HERE, "EARSHOT_ASR__MODEL": "tiny"}, 2, "asr.model and asr.options.model are"),
+        ({**LOADS_HERE, "EARSHOT_ASR__PRELOAD": "tinny"}, 2, "asr.preload: no model 'tinny'"),
         (
-            {**LOADS_HERE, "EARSHOT_ASR__OPTIONS__MODEL": "/no/model"},
+            {**LOADS_HERE, "EARSHOT_ASR__OPTIONS__DEVICE": "cuda", "CUDA_VISIBLE_DEVICES": ""},
             4,
-            "asr engine 'faster_whisper'",
+            "asr engine 'faster_whisper': asr.options.device is cuda, but",
         ),
     ],
 )

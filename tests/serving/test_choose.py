@@ -5,18 +5,19 @@ from re import search
 
 import pytest
 
-from core.errors import EngineMissing
+from core.errors import ConfigError, EngineMissing
 from engines.registry import Available
 from serving.choose import (
-    WHISPER,
     WHISPER_FILES,
     Wanted,
     Weights,
     choose,
     find_whisper,
+    weights_at,
     worker_count,
 )
-from serving.hardware import Gpu, Hardware, parse_gpus
+from serving.hardware import Gpu, Hardware
+from tests.shared import ROOT
 
 TINY = Weights(Path("m/faster-whisper-tiny"), 75)
 BASE = Weights(Path("m/faster-whisper-base"), 145)
@@ -77,7 +78,7 @@ def test_whisper_by_name_takes_the_models_folder_unless_told() -> None:
     assert found.options == {"model": str(TINY.path), "beam_size": 2}
     told = choose("asr", Wanted("faster_whisper", {"model": "/w"}), BOTH, (), LAPTOP)
     assert told.options == {"model": "/w"}
-    with pytest.raises(EngineMissing, match=r"asr\.options\.model"):
+    with pytest.raises(EngineMissing, match=r"asr\.model"):
         choose("asr", Wanted("faster_whisper"), BOTH, (), LAPTOP)
 
 
@@ -94,6 +95,22 @@ def test_the_preferred_order_of_vad() -> None:
     assert choose("vad", Wanted(), engines, (), LAPTOP).name == "webrtc"
 
 
+def test_who_hears_the_end_of_a_sentence_needs_weights() -> None:
+    def endpoint(wanted: Wanted, *, has_weights: bool) -> str:
+        engines = [
+            Available("silence", installed=True, reason=""),
+            Available("smart_turn", True, "no weights", needs_path=not has_weights),
+        ]
+        return choose("endpoint", wanted, engines, (), LAPTOP).name
+
+    assert endpoint(Wanted(), has_weights=True) == "smart_turn"
+    assert endpoint(Wanted(), has_weights=False) == "silence"
+    assert endpoint(Wanted(options={"path": "/w"}), has_weights=False) == "smart_turn"
+    assert endpoint(Wanted("silence"), has_weights=True) == "silence"
+    without = known("silence", missing=("smart_turn",))
+    assert choose("endpoint", Wanted(), without, (), LAPTOP).name == "silence"
+
+
 def test_only_whole_models_of_the_folder_count(tmp_path: Path) -> None:
     assert find_whisper(tmp_path / "nothing") == ()
     for name in ("whole", ".half", "whisper-nano", "broken"):
@@ -101,17 +118,105 @@ def test_only_whole_models_of_the_folder_count(tmp_path: Path) -> None:
         for file in WHISPER_FILES[: 1 if name == "broken" else None]:
             (tmp_path / name / file).write_bytes(b"x" * 1000)
     (tmp_path / "file").touch()
-    assert find_whisper(tmp_path) == (Weights(tmp_path / "whole", 0.001),)
+    assert find_whisper(tmp_path) == (
+        Weights(tmp_path / "whisper-nano", 0.001),
+        Weights(tmp_path / "whole", 0.001),
+    )
 
 
-def test_gpus_are_read_from_the_drivers_lines() -> None:
-    listed = "NVIDIA H200, 143771, 143000, 9.0\nbroken line\nX, [N/A], [N/A], 7.5\n"
-    assert parse_gpus(listed) == (Gpu("NVIDIA H200", 143771 / 1024, 143000 / 1024, "9.0"),)
+def test_how_large_weights_are_does_not_depend_on_their_file() -> None:
+    nano = weights_at(ROOT / "tests" / "fixtures" / "whisper-nano")
+    assert (nano.kind, round(nano.size_mb)) == ("float16", 8)
+    small8 = Weights(Path("m/small-int8"), 245, "int8")
+    assert small8.float16_mb == 490
+    choice = choose("asr", Wanted(), BOTH, [BASE, small8], LAPTOP)
+    assert choice.options["model"] == str(BASE.path)  # 245 MB are small's, too slow for 4 cores
+    tiny32 = Weights(Path("m/tiny-float32"), 150, "float32")
+    assert choose("asr", Wanted(), BOTH, [tiny32], BOARD).why.endswith("suits 2 cores")
+
+
+def test_what_may_not_be_read_is_no_model_and_the_folder_itself_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mounted volume has a lost+found, which is root's alone."""
+    for name in ("lost+found", "whole"):
+        (tmp_path / name).mkdir()
+        for file in WHISPER_FILES:
+            (tmp_path / name / file).write_bytes(b"x" * 1000)
+    is_file = Path.is_file
+
+    def refuse(path: Path) -> bool:
+        if path.parent.name == "lost+found":
+            raise PermissionError(13, "Permission denied")
+        return is_file(path)
+
+    def refuse_all(path: Path) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "is_file", refuse)
+    assert [weights.name for weights in find_whisper(tmp_path)] == ["whole"]
+    monkeypatch.setattr(Path, "iterdir", refuse_all)
+    with pytest.raises(ConfigError, match=r"paths\.models_dir .*: Permission denied"):
+        find_whisper(tmp_path)
+
+
+def test_the_test_model_is_taken_only_by_name() -> None:
+    nano = Weights(Path("m/whisper-nano"), 8)
+    assert choose("asr", Wanted(), BOTH, [nano], LAPTOP).name == "pocketsphinx"
+    assert choose("asr", Wanted(), BOTH, [nano, TINY], BOARD).options["model"] == str(TINY.path)
+    with pytest.raises(EngineMissing, match="no weights"):
+        choose("asr", Wanted("faster_whisper"), BOTH, [nano], LAPTOP)
+    by_name = choose("asr", Wanted(model="whisper-nano"), BOTH, [nano], LAPTOP)
+    assert by_name.options == {"model": str(nano.path)}
+
+
+@pytest.mark.parametrize(
+    ("model", "path"),
+    [
+        ("tiny", TINY.path),
+        ("faster-whisper-tiny", TINY.path),
+        ("openai/whisper-tiny", TINY.path),
+        ("turbo", TURBO.path),
+        ("/weights/mine", "/weights/mine"),
+    ],
+)
+def test_a_model_by_name_or_path(model: str, path: Path | str) -> None:
+    weights = [TINY, BASE, TURBO]
+    choice = choose("asr", Wanted(model=model, options={"beam_size": 2}), BOTH, weights, LAPTOP)
+    assert choice.name == "faster_whisper"
+    assert choice.options == {"model": str(path), "beam_size": 2}
+    assert choice.why == "it is configured"
+
+
+def test_the_model_may_be_an_engine() -> None:
+    choice = choose("asr", Wanted(model="pocketsphinx"), BOTH, [TINY], LAPTOP)
+    assert (choice.name, choice.options) == ("pocketsphinx", {})
+
+
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        (Wanted(model="tinny"), "asr.model: no model 'tinny'; near it: .*faster-whisper-tiny"),
+        (Wanted(model="small"), "there are: .*`earshot models pull small` fetches it"),
+        (Wanted("pocketsphinx", model="tiny"), "asr.model is for faster_whisper, and asr.engine"),
+        (Wanted("faster_whisper", model="pocketsphinx"), "say one of them"),
+        (Wanted(model="tiny", options={"model": "/w"}), "asr.options.model are both set"),
+    ],
+)
+def test_a_model_that_cannot_be_meant_is_told(wanted: Wanted, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        choose("asr", wanted, BOTH, [TINY, TURBO], LAPTOP)
+
+
+def test_the_memory_that_is_configured_limits_the_choice() -> None:
+    weights = [TINY, BASE, TURBO]
+    choice = choose("asr", Wanted(memory_mb=1500), BOTH, weights, WORKSTATION)
+    assert choice.options["model"] == str(BASE.path)
 
 
 @pytest.mark.parametrize(
     ("name", "cores", "count"),
-    [("pocketsphinx", 1, 1), ("pocketsphinx", 2, 2), ("pocketsphinx", 64, 2), (WHISPER, 64, 1)],
+    [("pocketsphinx", 1, 1), ("pocketsphinx", 2, 2), ("pocketsphinx", 64, 2), ("acme.asr", 64, 1)],
 )
 def test_recognisers_of_one_thread_get_a_second_process(name: str, cores: int, count: int) -> None:
     assert worker_count(name, Hardware(cores, 16.0)) == count

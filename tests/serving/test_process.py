@@ -13,11 +13,12 @@ import pytest
 
 from core.errors import EngineCrashed, EngineError, EngineTimeout
 from engines import wire
-from engines.base import AsrItem
-from serving.pools import process
+from engines.base import AsrItem, AsrOptions
+from serving.pools import patience, process
 from serving.pools.process import ProcessWorker
+from serving.scheduler import AsrScheduler, Priority
 from tests.loop import run_virtual
-from tests.pipeline.fakes import Counts
+from tests.pipeline.fakes import Counts, LoopClock
 from tests.speech import say
 
 NANO = Path(__file__).parent.parent / "fixtures" / "whisper-nano"
@@ -76,24 +77,80 @@ def test_a_killed_worker_loses_its_turn_and_the_next_works() -> None:
 
 
 def test_a_hung_worker_is_killed_and_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "CALL_TIMEOUT_S", 3.0)
+    """Once its calls are known to be short, a hang shows soon: long before a first call's limit."""
+    monkeypatch.setattr(patience, "LEAST_S", 2.0)
 
     async def scenario(worker: ProcessWorker) -> None:
-        await worker.ready()
+        for _ in range(2):  # the first is cold
+            await worker.decode([clip("turn on the kitchen lights")])
         assert worker.pid is not None
         os.kill(worker.pid, signal.SIGSTOP)
         assert isinstance(await catch(worker.decode([clip("hello")])), EngineTimeout)
         (after,) = await worker.decode([clip("turn on the kitchen lights")])
         assert "kitchen" in after.text.lower()
 
-    with_worker(scenario)
+    assert with_worker(scenario).counts["earshot_worker_restarts"] == 1
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_lost_worker_fails_what_it_carried_and_serves_what_waits(
+    how: signal.Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(patience, "LEAST_S", 2.0)
+    metrics = Counts()
+
+    async def main() -> None:
+        worker = ProcessWorker("asr", "faster_whisper", OPTIONS | {"max_batch": 1}, metrics)
+        scheduler = AsrScheduler([worker], LoopClock(), metrics)
+        async with asyncio.timeout(LIMIT_S), asyncio.TaskGroup() as tasks:
+            serving = tasks.create_task(scheduler.run())
+            await scheduler.ready()
+            lights = clip("turn on the kitchen lights")
+            for _ in range(2):  # the first is cold
+                await scheduler.decode(lights, Priority.FINAL)
+            assert worker.pid is not None
+            os.kill(worker.pid, signal.SIGSTOP)  # so that the first request is with it
+            carried = tasks.create_task(catch(scheduler.decode(lights, Priority.FINAL)))
+            waits = tasks.create_task(scheduler.decode(lights, Priority.FINAL))
+            for _ in range(10):  # some steps of the loop, none of which waits
+                await asyncio.sleep(0)
+            assert (scheduler.waiting, len(worker._pending)) == (1, 1)
+            os.kill(worker.pid, how)
+            lost = EngineTimeout if how is signal.SIGSTOP else EngineCrashed
+            assert isinstance(await carried, lost)
+            assert "kitchen" in (await waits).text.lower()
+            serving.cancel()
+
+    asyncio.run(main())
+    assert metrics.counts["earshot_worker_restarts"] == 1
+    assert metrics.counts["earshot_errors"] == 1
+
+
+def test_nobody_waits_for_ever_for_a_worker_that_cannot_be_restarted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def never(worker: ProcessWorker) -> None:
+        await asyncio.Event().wait()
+
+    async def main() -> None:
+        worker = ProcessWorker("asr", "faster_whisper", OPTIONS, Counts())
+        async with asyncio.TaskGroup() as tasks:
+            running = tasks.create_task(worker.run())
+            item = AsrItem("item_1", np.zeros(160, np.int16), is_final=True)
+            assert isinstance(await catch(worker.decode([item])), EngineCrashed)
+            running.cancel()
+
+    monkeypatch.setattr(ProcessWorker, "_live", never)
+    assert run_virtual(main()) == pytest.approx(process.LOAD_TIMEOUT_S)
 
 
 def test_bad_audio_fails_one_call_not_the_worker() -> None:
     async def scenario(worker: ProcessWorker) -> None:
         await worker.ready()
         pid = worker.pid
-        odd = AsrItem("item_1", np.zeros((2, 10), np.int16), is_final=True, language="xx")
+        odd = AsrItem(
+            "item_1", np.zeros((2, 10), np.int16), is_final=True, options=AsrOptions("xx")
+        )
         outcome = await catch(worker.decode([odd]))
         assert outcome is None or isinstance(outcome, EngineError)
         (after,) = await worker.decode([clip("turn on the kitchen lights")])

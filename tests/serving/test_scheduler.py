@@ -1,243 +1,215 @@
 """The recognition queue: priorities, batches, cancellation, errors, in virtual time."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
 
-import numpy as np
 import pytest
 
-from core.errors import EngineCrashed, EngineMissing, EngineTimeout, Overloaded
-from engines.base import AsrInfo, AsrItem, AsrResult
-from serving.scheduler import DEADLINE_S, MAX_WAITING, AsrScheduler, Priority
+from core.errors import EngineCrashed, Superseded
+from engines.base import AsrResult
+from serving.scheduler import AsrScheduler, Priority
 from tests.loop import run_virtual
 from tests.pipeline.fakes import Counts, LoopClock
+from tests.serving.fakes import CALL_S, Worker, fixed, item, linear, outcomes, scheduled, settle
+
+FINAL, SPECULATIVE, PARTIAL, BATCH = Priority
 
 
-class Worker:
-    """Takes 100 ms per batch, however large."""
-
-    def __init__(self, max_batch: int = 4) -> None:
-        self.info = AsrInfo("slow", "slow", ("en",), max_batch, is_incremental=False)
-        self.batches: list[list[str]] = []
-        self.crashes = 0
-        self.forgotten: list[str] = []
-        self.missing = False
-        self.is_down = False
-
-    @property
-    def is_ready(self) -> bool:
-        return not (self.missing or self.is_down)
-
-    async def run(self) -> None:
-        if self.missing:
-            raise EngineMissing("asr", "slow", "no weights")
-        await asyncio.Event().wait()
-
-    async def ready(self) -> AsrInfo:
-        if self.missing:
-            await asyncio.Event().wait()
-        return self.info
-
-    async def decode(self, items: Sequence[AsrItem]) -> list[AsrResult]:
-        self.batches.append([item.utterance for item in items])
-        await asyncio.sleep(0.1)
-        if self.crashes:
-            self.crashes -= 1
-            raise EngineCrashed("asr", "slow", "died")
-        return [AsrResult(item.utterance, 1.0, "en") for item in items]
-
-    def forget(self, utterance: str) -> None:
-        self.forgotten.append(utterance)
-
-
-def item(name: str) -> AsrItem:
-    return AsrItem(name, np.zeros(160, np.int16), is_final=True)
-
-
-class Stop(Exception):
-    pass
-
-
-Scenario = Callable[[AsrScheduler, asyncio.TaskGroup], Awaitable[None]]
-
-
-async def with_scheduler(worker: Worker, scenario: Scenario) -> None:
-    scheduler = AsrScheduler([worker], LoopClock(), Counts())
-    try:
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(scheduler.run())
-            await scheduler.ready()
-            await scenario(scheduler, tasks)
-            raise Stop
-    except* Stop:
-        pass
-
-
-def test_the_urgent_go_first_and_share_a_batch() -> None:
-    worker = Worker(max_batch=2)
+def test_the_urgent_go_first_and_batch_work_never_with_live_work() -> None:
+    worker = Worker(max_batch=4)
 
     async def scenario(scheduler: AsrScheduler, tasks: asyncio.TaskGroup) -> None:
-        first = tasks.create_task(scheduler.decode(item("lone"), Priority.BATCH))
-        await asyncio.sleep(0.01)
+        first = tasks.create_task(scheduler.decode(item("lone"), BATCH))
+        await settle()
         assert worker.batches == [["lone"]]  # not delayed for company
-        rest = [
-            tasks.create_task(scheduler.decode(item(name), priority))
-            for name, priority in [
-                ("batch", Priority.BATCH),
-                ("partial", Priority.PARTIAL),
-                ("final", Priority.FINAL),
-                ("speculative", Priority.SPECULATIVE),
-            ]
-        ]
-        await asyncio.gather(first, *rest)
-        assert [task.result().text for task in rest][2] == "final"
+        names = {"batch": BATCH, "partial": PARTIAL, "final": FINAL, "speculative": SPECULATIVE}
+        rest = [scheduler.decode(item(name), priority) for name, priority in names.items()]
+        results = await asyncio.gather(first, *rest)
+        assert [result.text for result in results] == ["lone", *names]
 
-    run_virtual(with_scheduler(worker, scenario))
-    assert worker.batches == [["lone"], ["final", "speculative"], ["partial", "batch"]]
+    scheduled(worker, scenario)
+    assert worker.batches == [["lone"], ["final", "speculative", "partial"], ["batch"]]
+
+
+def test_a_final_waits_at_most_about_one_item_of_batch_work() -> None:
+    worker = Worker(max_batch=8, cost_s=linear)
+    waits_s: list[float] = []
+
+    async def scenario(scheduler: AsrScheduler, tasks: asyncio.TaskGroup) -> None:
+        loop = asyncio.get_running_loop()
+        uploads = tasks.create_task(
+            outcomes([scheduler.decode(item(f"part {n}"), BATCH) for n in range(40)])
+        )
+        await asyncio.sleep(10 * CALL_S)  # so that costs have been measured
+        for n in range(20):
+            await asyncio.sleep(0.73 * CALL_S)
+            began = loop.time()
+            await scheduler.decode(item(f"final {n}"), FINAL)
+            waits_s.append(loop.time() - began - CALL_S)
+        assert all(isinstance(result, AsrResult) for result in await uploads)
+
+    scheduled(worker, scenario)
+    assert max(waits_s) <= CALL_S + 1e-6
+    assert max(map(len, worker.batches[2:])) == 1
+
+
+def test_where_a_call_costs_the_same_batch_work_fills_it() -> None:
+    worker = Worker(max_batch=8, cost_s=fixed)
+
+    async def scenario(scheduler: AsrScheduler, tasks: asyncio.TaskGroup) -> None:
+        await outcomes([scheduler.decode(item(str(n)), BATCH) for n in range(35)])
+
+    scheduled(worker, scenario)
+    assert [len(batch) for batch in worker.batches] == [1, 2, 8, 8, 8, 8]  # the first two measure
+
+
+def test_where_every_item_costs_the_same_live_work_goes_one_by_one() -> None:
+    worker = Worker(max_batch=8, cost_s=linear)
+
+    async def scenario(scheduler: AsrScheduler, tasks: asyncio.TaskGroup) -> None:
+        for burst in range(3):
+            await outcomes([scheduler.decode(item(f"{burst}.{n}"), FINAL) for n in range(8)])
+
+    scheduled(worker, scenario)
+    sizes = [len(batch) for batch in worker.batches]
+    assert sizes[:2] == [1, 7]  # which measures what a lone item costs, and company
+    assert set(sizes[2:]) == {1}
+
+
+def test_company_that_was_dear_is_tried_again() -> None:
+    worker = Worker(max_batch=8, cost_s=linear)
+
+    async def scenario(scheduler: AsrScheduler, tasks: asyncio.TaskGroup) -> None:
+        await outcomes([scheduler.decode(item(f"dear {n}"), BATCH) for n in range(8)])
+        worker.cost_s = fixed  # what else used the machine has gone
+        await outcomes([scheduler.decode(item(f"cheap {n}"), BATCH) for n in range(200)])
+
+    scheduled(worker, scenario)
+    sizes = [len(batch) for batch in worker.batches]
+    assert sizes[2:40] == [1] * 38
+    assert sizes[-5:-1] == [8] * 4
 
 
 def test_cancelling_gives_the_place_up() -> None:
     worker = Worker(max_batch=1)
 
     async def scenario(scheduler: AsrScheduler, tasks: asyncio.TaskGroup) -> None:
-        running = tasks.create_task(scheduler.decode(item("running"), Priority.FINAL))
-        await asyncio.sleep(0.01)
-        waiting = tasks.create_task(scheduler.decode(item("cancelled"), Priority.FINAL))
-        await asyncio.sleep(0.01)
+        running = tasks.create_task(scheduler.decode(item("running"), FINAL))
+        await settle()
+        waiting = tasks.create_task(scheduler.decode(item("cancelled"), FINAL))
+        await settle()
         assert scheduler.waiting == 1
         waiting.cancel()
         await asyncio.wait([waiting])
         assert scheduler.waiting == 0
         await running
-        assert (await scheduler.decode(item("next"), Priority.FINAL)).text == "next"
+        assert (await scheduler.decode(item("next"), FINAL)).text == "next"
 
-    run_virtual(with_scheduler(worker, scenario))
+    scheduled(worker, scenario)
     assert worker.batches == [["running"], ["next"]]
 
 
-def test_a_new_utterance_goes_where_least_is_to_do_and_stays_there() -> None:
-    workers = [Worker(max_batch=1), Worker(max_batch=1)]
+@pytest.mark.parametrize(("goes_on", "forgotten"), [(False, ["spoken"]), (True, [])])
+def test_what_is_cancelled_in_flight_is_forgotten_unless_its_final_follows(
+    goes_on: bool, forgotten: list[str]
+) -> None:
+    worker = Worker(is_incremental=True)
 
-    async def main() -> None:
-        scheduler = AsrScheduler(workers, LoopClock(), Counts())
-        async with asyncio.TaskGroup() as tasks:
-            serving = tasks.create_task(scheduler.run())
-            await scheduler.ready()
-            long = tasks.create_task(scheduler.decode(item("long"), Priority.FINAL))
-            await asyncio.sleep(0.01)
-            for _ in range(3):  # partials of one utterance, beside the long decode
-                part = AsrItem("spoken", np.zeros(160, np.int16), is_final=False)
-                await scheduler.decode(part, Priority.PARTIAL)
-            await long
-            await scheduler.decode(item("spoken"), Priority.FINAL)
-            scheduler.forget("spoken")
-            open_ = AsrItem("open", np.zeros(160, np.int16), is_final=False)
-            await scheduler.decode(open_, Priority.PARTIAL)
-            scheduler.forget("open")
-            scheduler.forget("open")
-            serving.cancel()
+    async def scenario(scheduler: AsrScheduler, tasks: asyncio.TaskGroup) -> None:
+        partial = scheduler.decode(item("spoken", is_final=False), PARTIAL)
+        running = tasks.create_task(partial)
+        await settle()
+        running.cancel()
+        if goes_on:
+            await scheduler.decode(item("spoken"), FINAL)
+        await asyncio.sleep(CALL_S)
+        assert scheduler.open_utterances == 0
 
-    run_virtual(main())
-    assert workers[0].batches[0] == ["long"]
-    assert workers[1].batches == [["spoken"]] * 4
-    assert workers[0].forgotten + workers[1].forgotten == ["open"]  # a final one is forgotten
+    scheduled(worker, scenario)
+    assert worker.forgotten == forgotten
 
 
-def test_a_worker_that_is_not_there_gets_nothing_new() -> None:
-    workers = [Worker(max_batch=1), Worker(max_batch=1)]
+def test_a_newer_request_of_an_utterance_takes_the_place_of_an_older() -> None:
+    worker = Worker(max_batch=1)
 
-    async def main() -> None:
-        scheduler = AsrScheduler(workers, LoopClock(), Counts())
-        async with asyncio.TaskGroup() as tasks:
-            serving = tasks.create_task(scheduler.run())
-            await scheduler.ready()
-            workers[1].is_down = True
-            await asyncio.gather(
-                *(scheduler.decode(item(name), Priority.FINAL) for name in ("a", "b"))
-            )
-            serving.cancel()
+    async def scenario(scheduler: AsrScheduler, tasks: asyncio.TaskGroup) -> None:
+        tasks.create_task(scheduler.decode(item("running"), FINAL))
+        await settle()
+        spoken = item("spoken", is_final=False)
+        calls = [
+            scheduler.decode(spoken, PARTIAL),
+            scheduler.decode(item("other", is_final=False), PARTIAL),
+            scheduler.decode(spoken, PARTIAL),
+        ]
+        waiting = tasks.create_task(outcomes(calls))
+        await settle()
+        assert scheduler.waiting == 2
+        speculative = tasks.create_task(outcomes([scheduler.decode(item("said"), SPECULATIVE)]))
+        await settle()
+        assert (await scheduler.decode(item("said"), FINAL)).text == "said"
+        assert isinstance((await speculative)[0], Superseded)
+        first, other, last = await waiting
+        assert isinstance(first, Superseded)
+        assert isinstance(other, AsrResult)
+        assert isinstance(last, AsrResult)
 
-    run_virtual(main())
-    assert workers[0].batches == [["a"], ["b"]]
+    _, metrics = scheduled(worker, scenario)
+    assert worker.batches == [["running"], ["said"], ["spoken"], ["other"]]  # its place is kept
+    assert metrics.counts["earshot_asr_superseded"] == 2
+
+
+def test_what_is_newer_but_less_urgent_and_what_is_final_replaces_nothing() -> None:
+    worker = Worker(max_batch=1)
+
+    async def scenario(scheduler: AsrScheduler, tasks: asyncio.TaskGroup) -> None:
+        tasks.create_task(scheduler.decode(item("running"), FINAL))
+        await settle()
+        order = (FINAL, FINAL, SPECULATIVE, PARTIAL, BATCH, BATCH)
+        ends = await outcomes([scheduler.decode(item("same"), priority) for priority in order])
+        assert all(isinstance(end, AsrResult) for end in ends)
+
+    scheduled(worker, scenario)
 
 
 def test_a_crash_fails_its_batch_only() -> None:
     worker = Worker(max_batch=2)
-    worker.crashes = 1
 
     async def scenario(scheduler: AsrScheduler, tasks: asyncio.TaskGroup) -> None:
-        results = await asyncio.gather(
-            *(scheduler.decode(item(n), Priority.FINAL) for n in "abc"), return_exceptions=True
-        )
-        assert [type(r).__name__ for r in results] == [
-            "EngineCrashed", "EngineCrashed", "AsrResult",
-        ]  # fmt: skip
+        await scheduler.decode(item("measured"), FINAL)
+        worker.crashes = 1
+        results = await outcomes([scheduler.decode(item(name), FINAL) for name in "abc"])
+        assert [type(r) for r in results] == [EngineCrashed, EngineCrashed, AsrResult]
+        worker.crashes = 1
+        await outcomes([scheduler.decode(item("spoken", is_final=False), PARTIAL)])
+        assert scheduler.open_utterances == 0  # what it kept is gone
 
-    run_virtual(with_scheduler(worker, scenario))
-
-
-def test_the_queue_is_bounded() -> None:
-    async def scenario(scheduler: AsrScheduler, tasks: asyncio.TaskGroup) -> None:
-        waiting = []
-        for count in (4, MAX_WAITING):  # the first four are taken at once
-            waiting += [
-                tasks.create_task(scheduler.decode(item(str(n)), Priority.PARTIAL))
-                for n in range(count)
-            ]
-            await asyncio.sleep(0.01)
-        with pytest.raises(Overloaded) as caught:
-            await scheduler.decode(item("one too many"), Priority.PARTIAL)
-        assert caught.value.retry_after_s > 0
-        for task in waiting:
-            task.cancel()
-
-    run_virtual(with_scheduler(Worker(), scenario))
-
-
-def test_a_full_queue_gives_a_partial_up_for_a_final() -> None:
-    worker = Worker(max_batch=1)
-
-    async def scenario(scheduler: AsrScheduler, tasks: asyncio.TaskGroup) -> None:
-        calls = [scheduler.decode(item(str(n)), Priority.PARTIAL) for n in range(MAX_WAITING + 1)]
-        async with asyncio.TaskGroup() as waiting:
-            first = waiting.create_task(calls[0])
-            await asyncio.sleep(0.01)
-            outcomes = waiting.create_task(_all(calls[1:]))
-            await asyncio.sleep(0.01)
-            final = await scheduler.decode(item("final"), Priority.FINAL)
-            assert (final.text, first.done()) == ("final", True)
-            assert scheduler.waiting == MAX_WAITING - 2
-        assert [isinstance(o, Overloaded) for o in outcomes.result()[-2:]] == [False, True]
-
-    run_virtual(with_scheduler(worker, scenario))
-
-
-async def _all(calls: Sequence[Awaitable[AsrResult]]) -> list[AsrResult | BaseException]:
-    return await asyncio.gather(*calls, return_exceptions=True)
-
-
-def test_nobody_waits_for_ever_for_a_worker_that_does_not_come_back() -> None:
-    worker = Worker()
-
-    async def scenario(scheduler: AsrScheduler, tasks: asyncio.TaskGroup) -> None:
-        await asyncio.sleep(0.01)
-        worker.missing = True
-        await scheduler.decode(item("last"), Priority.FINAL)
-        with pytest.raises(EngineTimeout, match="no answer"):
-            await scheduler.decode(item("late"), Priority.FINAL)
-        assert scheduler.waiting == 0
-
-    assert run_virtual(with_scheduler(worker, scenario)) == pytest.approx(DEADLINE_S + 0.11)
+    _, metrics = scheduled(worker, scenario)
+    assert metrics.counts["earshot_errors"] == 2
 
 
 def test_a_model_that_cannot_load_ends_the_scheduler_with_the_reason() -> None:
-    worker = Worker()
-    worker.missing = True
-
     async def main() -> None:
-        scheduler = AsrScheduler([worker], LoopClock(), Counts())
+        scheduler = AsrScheduler([Worker(missing=True)], LoopClock(), Counts())
         with pytest.raises(ExceptionGroup) as caught:
             await scheduler.run()
         assert "no weights" in str(caught.value.exceptions[0])
 
     run_virtual(main())
+
+
+def test_unloading_ends_every_request() -> None:
+    worker = Worker(max_batch=1)
+
+    async def main() -> None:
+        scheduler = AsrScheduler([worker], LoopClock(), Counts())
+        async with asyncio.TaskGroup() as tasks:
+            serving = tasks.create_task(scheduler.run())
+            await scheduler.ready()
+            calls = [scheduler.decode(item(name), FINAL) for name in "ab"]
+            waiting = tasks.create_task(outcomes(calls))
+            await settle()
+            serving.cancel()
+            ends = await waiting
+        ends += await outcomes([scheduler.decode(item("c"), FINAL)])
+        assert [type(end) for end in ends] == [EngineCrashed] * 3
+
+    assert run_virtual(main()) < CALL_S

@@ -51,6 +51,12 @@ class NotedSession:
     def add_item(self, item: Item, previous_item_id: str | None = None) -> None:
         self._ask("add_item", item, previous_item_id)
 
+    def delete_item(self, item_id: str) -> None:
+        self._ask("delete_item", item_id)
+
+    def retrieve_item(self, item_id: str) -> None:
+        self._ask("retrieve_item", item_id)
+
     def create_response(self, request: ResponseRequest) -> None:
         self._ask("create_response", request)
 

@@ -9,8 +9,10 @@ from typing import Any
 from aiohttp import ClientSession
 
 from pipeline.sessions import Sessions
+from server.auth import Gate
 from signaling.realtime.door import RealtimeDoor, RealtimeSettings
 from signaling.realtime.ports import HomeSource
+from signaling.realtime.secrets import Secrets
 from signaling.routes import routes
 from tests.pipeline.fakes import World
 from tests.server.http import serving
@@ -40,6 +42,8 @@ class Setup:
     settings: RealtimeSettings = field(default_factory=RealtimeSettings)
     max_sessions: int = 4
     home: HomeSource | None = None
+    secrets: Secrets | None = None
+    gate: Gate | None = None
     bugs: list[BaseExceptionGroup[BaseException]] = field(default_factory=list)
     "What ended calls that should not have."
 
@@ -57,11 +61,16 @@ async def running(setup: Setup | None = None) -> AsyncIterator[Server]:
     world = setup.world
     sessions = Sessions(world.surroundings(), world.conversations, setup.max_sessions)
     door = RealtimeDoor(
-        sessions, world.metrics, setup.guard, home=setup.home, settings=setup.settings
+        sessions,
+        world.metrics,
+        setup.guard,
+        home=setup.home,
+        settings=setup.settings,
+        secrets=setup.secrets,
     )
     async with asyncio.TaskGroup() as tasks:
         calls = tasks.create_task(door.run())
-        async with serving(routes(door)) as client:
+        async with serving(routes(door), gate=setup.gate) as client:
             yield Server(client, door, sessions, world)
         calls.cancel()
     assert (sessions.count, door.calls.count) == (0, 0)

@@ -103,8 +103,8 @@ BAD = [
         "session.audio.input.format.rate",
     ),
     (
-        "telephone format",
-        heard(format={"type": "audio/pcmu"}),
+        "unknown format",
+        heard(format={"type": "audio/opus"}),
         "invalid_value",
         "session.audio.input.format.type",
     ),

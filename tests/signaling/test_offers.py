@@ -76,7 +76,7 @@ BAD_OFFERS: list[tuple[str, Offer, int, str, str | None]] = [
         "session.type",
     ),
     ("typo", wants(voise="x"), 400, "unknown_parameter", "session.voise"),
-    ("tools", wants(tools=[{"type": "function"}]), 400, "unsupported_parameter", "session.tools"),
+    ("tools", wants(tools=[{"type": "mcp"}]), 400, "unsupported_parameter", "session.tools[0]"),
     (
         "bad language",
         hears(language="xx"),
@@ -87,11 +87,11 @@ BAD_OFFERS: list[tuple[str, Offer, int, str, str | None]] = [
     (
         "bad recogniser",
         hears(model="nonsense"),
-        400,
+        404,
         "model_not_found",
         "session.audio.input.transcription.model",
     ),
-    ("bad model", wants(model="nonsense"), 400, "model_not_found", "session.model"),
+    ("bad model", wants(model="nonsense"), 404, "model_not_found", "session.model"),
     (
         "bad voice",
         wants(audio={"output": {"voice": "nobody"}}),

@@ -6,11 +6,15 @@ import msgspec
 
 from core.http import Route
 from signaling.realtime.door import RealtimeDoor
+from signaling.realtime.secrets import Secrets
 from signaling.routes import routes
+from tests.pipeline.fakes import LoopClock
 
 
 class _AnyDoor:
     """Every handler; none is called."""
+
+    secrets = Secrets(LoopClock())
 
     def __getattr__(self, name: str) -> object:
         return lambda request: None
@@ -27,8 +31,19 @@ def test_paths_and_methods_are_those_of_the_api() -> None:
         ("POST", "/v1/realtime"),
         ("POST", "/v1/realtime/calls/{call_id}"),
         ("POST", "/v1/realtime/calls/{call_id}/hangup"),
+        ("POST", "/v1/realtime/client_secrets"),
+        ("POST", "/v1/realtime/sessions"),
+        ("POST", "/v1/realtime/transcription_sessions"),
     ]
     assert not any(route.is_public for route in door_routes())
+
+
+def test_ephemeral_keys_open_every_path_but_those_that_mint_them() -> None:
+    assert [route.path for route in door_routes() if route.admits is None] == [
+        "/v1/realtime/client_secrets",
+        "/v1/realtime/sessions",
+        "/v1/realtime/transcription_sessions",
+    ]
 
 
 def test_every_body_has_a_schema() -> None:
@@ -38,5 +53,9 @@ def test_every_body_has_a_schema() -> None:
 
 
 def test_every_handler_exists() -> None:
-    handlers = [route.handler for route in routes(RealtimeDoor.__new__(RealtimeDoor))]
-    assert all(callable(handler) for handler in handlers)
+    door = RealtimeDoor.__new__(RealtimeDoor)
+    for secrets in (None, Secrets(LoopClock())):
+        door.secrets = secrets
+        handlers = [route.handler for route in routes(door)]
+        assert len(handlers) == (8 if secrets else 5)
+        assert all(callable(handler) for handler in handlers)

@@ -1,6 +1,7 @@
 """Every server event, in order and in exactly the shape that clients validate."""
 
 from base64 import b64decode
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,9 @@ from core.events import (
     InputCleared,
     InputCommitted,
     ItemAdded,
+    ItemDeleted,
     ItemDone,
+    ItemRetrieved,
     ItemTruncated,
     OutputAudio,
     OutputItemAdded,
@@ -25,20 +28,23 @@ from core.events import (
     PlayoutStopped,
     ResponseCreated,
     ResponseDone,
+    ResponseTerms,
     SessionEvent,
     SpeechDiscarded,
     SpeechStarted,
     SpeechStopped,
     StageSpan,
+    TimeoutTriggered,
     Transcribed,
     TranscriptionFailed,
     TurnTraced,
     Usage,
 )
 from core.items import AudioPart, FunctionCallItem, FunctionOutputItem, MessageItem, TextPart
+from media import g711
 from pipeline.settings import SessionSettings
-from signaling.realtime.server_events import MAX_DELTA_SAMPLES
 from signaling.realtime.session import Terms
+from signaling.realtime.sound import MAX_DELTA_SAMPLES, FormatName
 from signaling.realtime.translate import Translator, Transport
 
 SERVER_EVENT: TypeAdapter[Any] = TypeAdapter(RealtimeServerEvent)
@@ -53,7 +59,15 @@ SPOKEN = MessageItem("item_a", "assistant", (AudioPart("It is on."),))
 TYPED = MessageItem("item_a", "assistant", (TextPart("It is on."),))
 CALL = FunctionCallItem("item_f", "call_1", "set_light", '{"on":true}')
 OUTPUT = FunctionOutputItem("item_o", "call_1", "{}")
-TRACE = TurnTraced("turn_1", "item_u", "resp_1", "answered", (StageSpan("asr", 0, 31.5),), 512.3)
+TRACE = TurnTraced(
+    "turn_1",
+    "item_u",
+    "resp_1",
+    "answered",
+    (StageSpan("asr", 0, 31.5, is_speculative=True),),
+    512.3,
+    {"asr_final": 31.5},
+)
 NOISE = np.zeros(MAX_DELTA_SAMPLES + 1, np.int16)
 
 EVERY: list[SessionEvent] = [
@@ -63,6 +77,7 @@ EVERY: list[SessionEvent] = [
     SpeechStarted("item_x", 1700),
     SpeechDiscarded("item_x"),
     SpeechDiscarded("item_x"),
+    TimeoutTriggered("item_u", 1500, 6500),
     InputCommitted("item_u", None),
     InputCleared(),
     *(
@@ -71,8 +86,12 @@ EVERY: list[SessionEvent] = [
         for item in (USER, WRITTEN, SYSTEM, SPOKEN, TYPED, CALL, OUTPUT)
     ),
     ItemTruncated("item_a", 900),
+    ItemDeleted("item_u"),
+    ItemRetrieved(CALL),
+    ItemRetrieved(USER),
     Transcribed("item_u", "turn on the light", 1.4, "en"),
     Transcribed("item_u", "", 0.4, "en"),
+    Transcribed("item_u", "on", 0.4, "en", ((b" on", -0.25), (b"\xc3", -1.5))),
     TranscriptionFailed("item_u", "engine_failed", "asr engine failed"),
     ResponseCreated("resp_1", "audio"),
     OutputItemAdded("resp_1", 0, STARTED, "item_u"),
@@ -84,7 +103,8 @@ EVERY: list[SessionEvent] = [
     ResponseDone("resp_1", "completed", "audio", (SPOKEN,), usage=Usage(3, 4)),
     ResponseDone("resp_1", "cancelled", "audio", reason="turn_detected"),
     ResponseDone("resp_1", "failed", "audio", error_code="engine_failed", error_message="no"),
-    ResponseCreated("resp_2", "text"),
+    ResponseDone("resp_1", "incomplete", "text", reason="max_output_tokens"),
+    ResponseCreated("resp_2", "text", ResponseTerms(False, {"a": "b"}, 7, "anna")),
     OutputItemAdded("resp_2", 0, STARTED, None),
     OutputText("resp_2", "item_a", 0, "text", "It is "),
     OutputItemDone("resp_2", 0, TYPED, None, has_audio=False),
@@ -181,6 +201,20 @@ def test_the_order_of_a_written_answer_and_a_tool_call() -> None:
     assert called[1]["name"] == "set_light"
 
 
+def test_an_answer_beside_the_conversation_adds_nothing_to_it() -> None:
+    speaker = translator()
+    terms = ResponseTerms(in_conversation=False, metadata={"a": "b"}, max_output_tokens=7)
+    [created] = speaker.to_json(ResponseCreated("resp_1", "text", terms))
+    assert created["response"]["conversation_id"] is None
+    assert created["response"]["metadata"] == {"a": "b"}
+    assert created["response"]["max_output_tokens"] == 7
+    done = speaker.to_json(OutputItemDone("resp_1", 0, TYPED, None, has_audio=False))
+    assert types_of(done)[-1] == "response.output_item.done"
+    speaker.to_json(ResponseCreated("resp_2", "text"))
+    done = speaker.to_json(OutputItemDone("resp_2", 0, TYPED, None, has_audio=False))
+    assert types_of(done)[-1] == "conversation.item.done"
+
+
 def test_a_websocket_client_gets_the_sound_in_small_pieces() -> None:
     pcm = np.arange(2 * MAX_DELTA_SAMPLES + 7, dtype=np.int16)
     sent = translator(transport="websocket").to_json(OutputAudio("resp_1", "item_a", 0, pcm))
@@ -188,6 +222,24 @@ def test_a_websocket_client_gets_the_sound_in_small_pieces() -> None:
     assert max(len(event["delta"]) for event in sent) == 32_000
     data = b"".join(b64decode(event["delta"]) for event in sent)
     assert np.array_equal(np.frombuffer(data, "<i2"), pcm)
+
+
+@pytest.mark.parametrize(("name", "law"), [("audio/pcmu", "mu"), ("audio/pcma", "a")])
+def test_a_telephone_gets_all_of_each_answer(name: FormatName, law: g711.Law) -> None:
+    speaker = translator(transport="websocket")
+    speaker.terms = replace(speaker.terms, spoken_as=name)
+    tone = (3000 * np.sin(np.arange(24_000) / 30)).astype(np.int16)
+    for item in (SPOKEN, replace(SPOKEN, id="item_b")):
+        sent = []
+        for at in range(0, len(tone), 480):
+            piece = OutputAudio("resp_1", item.id, 0, tone[at : at + 480])
+            sent += speaker.to_json(piece)
+        done = speaker.to_json(OutputItemDone("resp_1", 0, item, None, has_audio=True))
+        assert types_of(done)[:2] == ["response.output_audio.delta", "response.output_audio.done"]
+        data = b"".join(b64decode(event["delta"]) for event in [*sent, done[0]])
+        assert len(data) == 8000  # a second, whatever the resampler held back
+        level = np.abs(g711.decode(data, law)[800:7200].astype(int)).max()
+        assert level == pytest.approx(3000, rel=0.1)
 
 
 @pytest.mark.parametrize(
@@ -225,7 +277,8 @@ def test_our_own_events_go_to_those_who_asked() -> None:
         "response_id": "resp_1",
         "status": "answered",
         "response_latency_ms": 512.3,
-        "stages": [{"stage": "asr", "start_ms": 0, "end_ms": 31.5}],
+        "stages": [{"stage": "asr", "start_ms": 0, "end_ms": 31.5, "is_speculative": True}],
+        "marks": {"asr_final": 31.5},
     }
 
 
@@ -233,6 +286,18 @@ def test_a_client_without_transcription_gets_no_words() -> None:
     deaf = translator("earshot.hypothesis", settings=SessionSettings(transcribes=False))
     assert deaf.to_json(Transcribed("item_u", "secret", 1, "en")) == []
     assert deaf.to_json(HypothesisChanged("item_u", "secret", "", 10)) == []
+
+
+def test_logprobs_come_with_the_whole_transcript() -> None:
+    heard = Transcribed("item_u", "on", 0.4, "en", ((b" on", -0.25), (b"\xc3", -1.5)))
+    delta, completed = translator().to_json(heard)
+    assert "logprobs" not in delta
+    assert completed["logprobs"] == [
+        {"token": " on", "bytes": [32, 111, 110], "logprob": -0.25},
+        {"token": "\ufffd", "bytes": [195], "logprob": -1.5},
+    ]
+    _, without = translator().to_json(Transcribed("item_u", "on", 0.4, "en"))
+    assert "logprobs" not in without
 
 
 def test_discarded_speech_ends_where_it_began() -> None:

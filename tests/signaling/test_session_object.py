@@ -8,16 +8,15 @@ import pytest
 from openai.types.realtime import SessionUpdatedEvent
 
 from core.errors import Conflict, RequestError
-from pipeline.settings import ResponseRequest, SessionSettings, TurnDetection
+from core.items import ItemReference, MessageItem, TextPart
+from core.ports import ToolSpec
+from pipeline.settings import NamedTool, ResponseRequest, SessionSettings, TurnDetection
 from signaling.realtime.events import ResponseCreate, SessionUpdate
 from signaling.realtime.incoming import decode
-from signaling.realtime.session import (
-    Terms,
-    check_unchanged,
-    merged,
-    response_request,
-    session_json,
-)
+from signaling.realtime.response import response_request
+from signaling.realtime.session import Terms, check_unchanged, merged, session_json
+
+F = {"type": "function", "name": "f"}
 
 
 def after(*updates: dict[str, Any], terms: Terms | None = None) -> Terms:
@@ -43,6 +42,10 @@ def spoken(**fields: Any) -> dict[str, Any]:
 
 def vad(**fields: Any) -> dict[str, Any]:
     return heard(turn_detection={"type": "server_vad", **fields})
+
+
+def decoding(**fields: Any) -> dict[str, Any]:
+    return realtime(earshot={"transcription": fields})
 
 
 FRESH = SessionSettings()
@@ -82,6 +85,53 @@ MERGES: list[tuple[str, tuple[dict[str, Any], ...], SessionSettings]] = [
         replace(FRESH, language="de", prompt="Lichter"),
     ),
     (
+        "languages and keywords",
+        (heard(transcription={"languages": ["de", "en"], "keywords": ["Willow", "Mimi"]}),),
+        replace(FRESH, languages=("de", "en"), keywords=("Willow", "Mimi")),
+    ),
+    (
+        "languages and keywords cleared",
+        (
+            heard(transcription={"languages": ["de"], "keywords": ["Willow"]}),
+            heard(transcription={"languages": None, "keywords": []}),
+        ),
+        FRESH,
+    ),
+    (
+        "decoding",
+        (
+            decoding(task="translate", beam_size=5, temperature=0.2, no_speech_threshold=1),
+            decoding(padding="bucket", prefix="<|de|>", beam_size=None),
+        ),
+        replace(
+            FRESH,
+            task="translate",
+            temperature=0.2,
+            no_speech_threshold=1,
+            padding="bucket",
+            prefix="<|de|>",
+        ),
+    ),
+    (
+        "decoding cleared",
+        (decoding(task="translate"), realtime(earshot={"transcription": None})),
+        FRESH,
+    ),
+    ("decoding stays", (decoding(beam_size=2), realtime(earshot={})), replace(FRESH, beam_size=2)),
+    (
+        "logprobs",
+        (realtime(include=["item.input_audio_transcription.logprobs"]), realtime()),
+        replace(FRESH, logprobs=True),
+    ),
+    (
+        "no logprobs",
+        (
+            realtime(include=["item.input_audio_transcription.logprobs"]),
+            realtime(include=["earshot.turn"]),
+        ),
+        FRESH,
+    ),
+    (
         "no transcripts",
         (heard(transcription={"language": "de"}), heard(transcription=None)),
         replace(FRESH, language="de", transcribes=False),
@@ -100,6 +150,28 @@ MERGES: list[tuple[str, tuple[dict[str, Any], ...], SessionSettings]] = [
         ),
         replace(FRESH, turn_detection=TurnDetection("semantic_vad", eagerness="high")),
     ),
+    (
+        "our own wishes for answers",
+        (
+            realtime(earshot={"barge_in": "patient", "echo": "cancel", "temperature": 0.4}),
+            realtime(earshot={"tools": ["HassTurnOn"], "echo": None}, max_output_tokens=200),
+        ),
+        replace(
+            FRESH,
+            barge_in="patient",
+            answer_temperature=0.4,
+            tools=("HassTurnOn",),
+            max_output_tokens=200,
+        ),
+    ),
+    (
+        "wishes taken back",
+        (
+            realtime(earshot={"tools": []}, max_output_tokens=5),
+            realtime(earshot={"tools": None}, max_output_tokens="inf"),
+        ),
+        FRESH,
+    ),
     ("detail cleared", (vad(silence_duration_ms=450), vad(silence_duration_ms=None)), FRESH),
     (
         "hosted extras",
@@ -109,11 +181,9 @@ MERGES: list[tuple[str, tuple[dict[str, Any], ...], SessionSettings]] = [
                 tool_choice="auto",
                 tracing="auto",
                 truncation="auto",
-                max_output_tokens=4096,
                 parallel_tool_calls=True,
                 prompt=None,
             ),
-            vad(idle_timeout_ms=8000),
             heard(noise_reduction={"type": "near_field"}),
         ),
         FRESH,
@@ -131,8 +201,8 @@ def test_updates_merge(updates: tuple[dict[str, Any], ...], settings: SessionSet
 @pytest.mark.parametrize(
     ("sent", "param"),
     [
-        ({"tools": [{"type": "function", "name": "f", "parameters": {}}]}, "session.tools"),
-        ({"tool_choice": "required"}, "session.tool_choice"),
+        ({"tools": [{"type": "mcp", "server_label": "x"}]}, "session.tools[0]"),
+        ({"tool_choice": {"type": "mcp", "server_label": "x"}}, "session.tool_choice"),
         ({"prompt": {"id": "pmpt_1"}}, "session.prompt"),
     ],
 )
@@ -163,7 +233,7 @@ def test_model_and_conversation_are_fixed_once_connected() -> None:
         ({"audio": {"output": {"voice": "anna"}}}, ResponseRequest(voice="anna")),
         (
             {"audio": {"output": {"voice": "alloy"}}, "conversation": "auto", "input": []},
-            ResponseRequest(voice="default"),
+            ResponseRequest(voice="default", input=()),
         ),
     ],
 )
@@ -173,28 +243,77 @@ def test_one_answer_may_differ(params: dict[str, Any] | None, request_: Response
     assert response_request(event.response) == request_
 
 
-@pytest.mark.parametrize(
-    ("params", "param"),
-    [
-        ({"conversation": "none"}, "response.conversation"),
-        ({"input": [{"type": "item_reference", "id": "a"}]}, "response.input"),
-        ({"metadata": {"a": "b"}}, "response.metadata"),
-        ({"tools": [{"type": "function"}]}, "response.tools"),
-    ],
-)
-def test_answers_beside_the_conversation_are_refused(params: dict[str, Any], param: str) -> None:
+def asked(**params: Any) -> ResponseRequest:
     event = decode(json.dumps({"type": "response.create", "response": params}))
     assert isinstance(event, ResponseCreate)
+    return response_request(event.response)
+
+
+def test_an_answer_may_have_a_context_tools_and_notes_of_its_own() -> None:
+    message = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "x"}]}
+    request = asked(
+        conversation="none",
+        input=[{"type": "item_reference", "id": "a"}, {**message, "id": "b"}],
+        metadata={"a": "b"},
+        tools=[{"type": "function", "name": "f"}],
+        tool_choice={"type": "function", "name": "f"},
+        max_output_tokens="inf",
+    )
+    assert request == ResponseRequest(
+        in_conversation=False,
+        input=(ItemReference("a"), MessageItem("b", "user", (TextPart("x"),))),
+        metadata={"a": "b"},
+        client_tools=(ToolSpec("f", "", {"type": "object", "properties": {}}),),
+        tool_choice=NamedTool("f"),
+        max_output_tokens="inf",
+    )
+
+
+@pytest.mark.parametrize(
+    ("params", "code", "param"),
+    [
+        ({"prompt": {"id": "p"}}, "unsupported_parameter", "response.prompt"),
+        ({"tools": [{"type": "mcp"}]}, "unsupported_parameter", "response.tools[0]"),
+        ({"tools": [F, F]}, "invalid_value", "response.tools[1].name"),
+        ({"tools": [{**F, "name": "a b"}]}, "invalid_value", "response.tools[0].name"),
+        ({"tools": [{"type": "f"}]}, "invalid_value", "response.tools[0].type"),
+        ({"tools": [{"type": "function", "function": F}]}, None, None),
+        ({"tool_choice": "always"}, "invalid_value", "response.tool_choice"),
+        ({"metadata": {"a": 1}}, "invalid_type", None),
+        ({"metadata": {str(n): "" for n in range(17)}}, "invalid_value", "response.metadata"),
+        (
+            {"audio": {"output": {"format": {"type": "audio/pcmu"}}}},
+            "unsupported_parameter",
+            "response.audio.output.format",
+        ),
+        ({"max_output_tokens": 0}, "invalid_value", "response.max_output_tokens"),
+        (
+            {"input": [{"type": "message", "role": "user", "content": [{"type": "input_image"}]}]},
+            "invalid_value",
+            "response.input[0].content[0].type",
+        ),
+    ],
+)
+def test_what_no_answer_can_have(
+    params: dict[str, Any], code: str | None, param: str | None
+) -> None:
     with pytest.raises(RequestError) as caught:
-        response_request(event.response)
-    assert (caught.value.code, caught.value.param) == ("unsupported_parameter", param)
+        asked(**params)
+    assert code in (None, caught.value.code)
+    assert param in (None, caught.value.param)
 
 
 SHOWN = [
     after(realtime(instructions="Be brief."), spoken(voice="anna", speed=1.25)),
+    after(vad(idle_timeout_ms=5000)),
     after(vad(silence_duration_ms=450), heard(transcription={"language": "de", "prompt": "x"})),
     after(heard(turn_detection={"type": "semantic_vad"}, transcription=None)),
+    after(heard(transcription={"languages": ["de", "en"], "keywords": ["Willow"]})),
+    after(decoding(task="translate", temperature=0.5, padding="max")),
     after(heard(turn_detection=None), realtime(output_modalities=["text"])),
+    after(heard(format={"type": "audio/pcmu"}), spoken(format={"type": "audio/pcma"})),
+    after(spoken(format={"type": "audio/pcma"}), spoken(format=None)),
+    after(realtime(tools=[F], tool_choice={"type": "function", "name": "f"})),
     after(
         {"type": "transcription"},
         {"type": "transcription", "audio": {"input": {"turn_detection": None}}},
@@ -210,7 +329,9 @@ def test_the_shown_session_is_the_one_in_effect(terms: Terms) -> None:
         {"type": "session.updated", "event_id": "e", "session": shown}, strict=True
     )
     sendable = {key: value for key, value in shown.items() if key not in ("id", "object")}
-    assert after(sendable, terms=replace(terms, settings=FRESH)).settings == terms.settings
+    again = after(sendable, terms=replace(terms, settings=FRESH))
+    assert again.settings == terms.settings
+    assert (again.heard_as, again.spoken_as) == (terms.heard_as, terms.spoken_as)
 
 
 def test_conversations_are_shown_to_those_who_know_them() -> None:

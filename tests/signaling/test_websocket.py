@@ -144,6 +144,44 @@ def test_a_conversation_goes_on() -> None:
     against(scene)
 
 
+def test_a_conversation_keeps_its_profile_until_it_is_taken_back() -> None:
+    wish = {
+        "instructions": "Be brief.",
+        "audio": {
+            "input": {"transcription": {"language": "de"}},
+            "output": {"voice": "tief", "speed": 1.25},
+        },
+    }
+    back = {
+        "instructions": "",
+        "audio": {
+            "input": {"transcription": {"language": None}},
+            "output": {"voice": None, "speed": None},
+        },
+    }
+
+    def profile(session: dict[str, Any]) -> list[Any]:
+        audio = session["audio"]
+        language = audio["input"]["transcription"]["language"]
+        output = audio["output"]
+        return [session["instructions"], language, output["voice"], output["speed"]]
+
+    async def scene(server: Server) -> None:
+        path, seen = "/v1/realtime?conversation_id=conv_mine", []
+        for sent in (wish, back, {}):
+            async with server.client.ws_connect(path) as ws:
+                [created] = await expect(ws, "session.created")
+                seen.append(profile(created["session"]))
+                await update(ws, **sent)
+        async with server.client.ws_connect("/v1/realtime") as ws:
+            [created] = await expect(ws, "session.created")
+            seen.append(profile(created["session"]))
+        fresh = ["", None, "default", 1]
+        assert seen == [fresh, ["Be brief.", "de", "tief", 1.25], fresh, fresh]
+
+    against(scene)
+
+
 @pytest.mark.parametrize(
     ("offered", "answered"),
     [((), None), (("realtime", "openai-insecure-api-key.ek_1"), "realtime")],
@@ -160,7 +198,7 @@ def test_only_the_harmless_subprotocol_is_answered(
 
 @pytest.mark.parametrize(
     ("query", "status"),
-    [("model=nonsense", 400), ("call_id=rtc_1", 400), ("conversation_id=", 400)],
+    [("model=nonsense", 404), ("call_id=rtc_1", 404), ("conversation_id=", 400)],
 )
 def test_what_cannot_be_is_refused_before_the_upgrade(query: str, status: int) -> None:
     async def scene(server: Server) -> None:

@@ -191,6 +191,7 @@ def test_medians_count_answered_turns_only(tab: Page) -> None:
     assert reduced(tab, *events)["medians"] == {
         "count": 2,
         "latency_ms": 450,
+        "latency_p95_ms": 500,
         "stages": {"endpoint_wait": 300, "asr": 150},
     }
 

@@ -157,10 +157,26 @@ def test_hovering_and_focus_show_milliseconds(page: Page) -> None:
     expect(tip).to_have_css("opacity", "1")
 
 
+def test_work_done_ahead_is_shown_as_such(page: Page) -> None:
+    opened(page)
+    events = a_turn(1, "hello", "Hello.")
+    (trace,) = [event["turn"] for event in events if event["type"] == "earshot.turn"]
+    for stage in trace["stages"]:
+        stage["is_speculative"] = stage["stage"] in ("asr", "llm")
+    say(page, *events)
+    for name, is_ahead in (("asr", "true"), ("llm", "true"), ("playout", "false")):
+        expect(page.get_by_test_id(f"stage-{name}")).to_have_attribute("data-ahead", is_ahead)
+    expect(page.get_by_test_id("ahead-note")).to_contain_text("done ahead")
+    page.get_by_test_id("stage-asr").hover()
+    expect(page.get_by_test_id("stage-asr").locator(".tip")).to_contain_text("done ahead")
+
+
 def test_medians_grow_with_the_session(page: Page) -> None:
     opened(page)
     say(page, *a_turn(1, "one", "One."), *a_turn(2, "two", "Two."))
     expect(page.get_by_test_id("median-latency")).to_contain_text("470 ms")
+    expect(page.get_by_test_id("p95-latency")).to_have_text("p95 470 ms")
+    expect(page.get_by_test_id("ahead-note")).to_have_count(0)
     expect(page.get_by_test_id("median-asr")).to_contain_text("350 ms")
     expect(page.get_by_test_id("waterfall")).to_have_count(2)
     expect(page.get_by_test_id("stage-asr").nth(0)).to_be_hidden()

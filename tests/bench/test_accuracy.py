@@ -1,0 +1,35 @@
+"""Recordings longer than a model's window, as the accuracy bench hears them."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from bench.accuracy import hear_whole
+from core.audio import ASR_RATE_HZ
+from engines.base import AsrInfo, AsrItem, AsrResult
+
+
+class Counting:
+    """Says how many seconds an item has."""
+
+    def __init__(self, window_ms: float | None) -> None:
+        self.info = AsrInfo("counting", "counting", ("en",), 4, False, window_ms=window_ms)
+
+    def decode(self, items: Sequence[AsrItem]) -> list[AsrResult]:
+        return [AsrResult(str(len(item.pcm) // ASR_RATE_HZ), 1.0, "en") for item in items]
+
+    def forget(self, utterance: str) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("window_ms", "seconds", "text"),
+    [(30_000, 70, "30 30 10"), (30_000, 30, "30"), (None, 70, "70"), (30_000, 0, "0")],
+)
+def test_windows_cover_all_of_it(window_ms: float | None, seconds: int, text: str) -> None:
+    pcm = np.zeros(seconds * ASR_RATE_HZ, np.int16)
+    assert hear_whole(Counting(window_ms), "noise", pcm).text == text

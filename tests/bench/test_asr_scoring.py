@@ -1,0 +1,68 @@
+"""Errors against cases counted by hand."""
+
+import pytest
+
+from bench.asr.scoring import Errors, Heard, characters, errors_of, kept_words, normalised, words
+
+
+@pytest.mark.parametrize(
+    ("said", "heard", "found"),
+    [
+        ("a b c", "a b c", Errors(0, 0, 0, 3)),
+        ("a b c", "a c", Errors(0, 1, 0, 2)),
+        ("a b c", "a x c", Errors(0, 0, 1, 2)),
+        ("a b c", "a b c d e", Errors(2, 0, 0, 3)),
+        ("a b c", "", Errors(0, 3, 0, 0)),
+        ("", "a", Errors(1, 0, 0, 0)),
+    ],
+)
+def test_errors_by_kind(said: str, heard: str, found: Errors) -> None:
+    assert errors_of([Heard("x", words(said), words(heard))]) == found
+
+
+def test_rates_are_of_all_words_together() -> None:
+    found = errors_of(
+        [
+            Heard("short", words("a"), words("b")),
+            Heard("long", words("a b c d e f g h i"), words("a b c d e f g h i")),
+        ]
+    )
+    assert found.percent == 10.0
+
+
+def test_words_and_characters_differ() -> None:
+    said, heard = "turn it on", "turn it in"
+    assert errors_of([Heard("x", words(said), words(heard))]).percent == pytest.approx(100 / 3)
+    by_character = errors_of([Heard("x", characters(said), characters(heard))])
+    assert (by_character.total, by_character.said) == (1, 8)
+
+
+@pytest.mark.parametrize(("heard", "percent"), [("", 0.0), ("noise", 100.0)])
+def test_nothing_said(heard: str, percent: float) -> None:
+    assert errors_of([Heard("x", [], words(heard))]).percent == percent
+
+
+@pytest.mark.parametrize(
+    ("text", "language", "clean"),
+    [
+        ("Don't, colour: twenty-five!", "en", "do not color 25"),
+        ("Grüß Gott, Frau Müller!", "de", "grüß gott frau müller"),
+        ("Twenty-five.", None, "twenty five"),
+    ],
+)
+def test_whispers_normaliser(text: str, language: str | None, clean: str) -> None:
+    assert normalised(text, language) == clean
+
+
+@pytest.mark.parametrize(
+    ("shown", "final", "kept"),
+    [
+        (["turn", "turn on", "turn on the"], "turn on the light", (6, 6)),
+        (["stop", "turn of"], "Turn off it.", (1, 3)),
+        (["turn on."], "Turn on, please", (2, 2)),
+        (["turn on the light"], "turn on", (2, 4)),
+        ([], "turn on", (0, 0)),
+    ],
+)
+def test_words_of_partials_that_stayed(shown: list[str], final: str, kept: tuple[int, int]) -> None:
+    assert kept_words(shown, final) == kept

@@ -1,0 +1,118 @@
+"""The clients of the other systems against scripted servers that speak as those do."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from aiohttp import web as aioweb
+from aiohttp.test_utils import TestServer
+
+from bench.mouth import RATE_HZ
+from bench.peers.others import Bare, WhisperLive, Wyoming
+from bench.peers.sound import WAIT_MS, Utterance, utterance
+from bench.peers.systems import Final
+from bench.realtime import ConnectionLost
+from core.audio import silence
+
+Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+def speech() -> Utterance:
+    """Half a second of tone."""
+    time = np.arange(RATE_HZ // 2) / RATE_HZ
+    tone = (8000 * np.sin(2 * np.pi * 440 * time)).astype(np.int16)
+    return utterance("beep", np.concatenate([tone, silence(100, RATE_HZ)]))
+
+
+def served(handler: Handler, client: type[Wyoming | Bare]) -> Final:
+    async def run() -> Final:
+        async with await asyncio.start_server(handler, "127.0.0.1", 0) as server:
+            return await client(server.sockets[0].getsockname()[1]).say(speech())
+
+    return asyncio.run(run())
+
+
+def test_wyoming_ends_its_audio_after_the_wait() -> None:
+    events: list[dict[str, Any]] = []
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while not events or events[-1]["type"] != "audio-stop":
+            event = json.loads(await reader.readline())
+            event["audio"] = await reader.readexactly(event.get("payload_length", 0))
+            events.append(event)
+        await asyncio.sleep(0.1)
+        data = json.dumps({"text": " turn it on "}).encode()
+        writer.write(b'{"type":"transcript","data_length":%d}\n' % len(data) + data)
+
+    final = served(handle, Wyoming)
+    assert final.text == "turn it on"
+    assert WAIT_MS + 95 <= final.took_ms < WAIT_MS + 1000
+    assert [event["type"] for event in events[:2]] == ["transcribe", "audio-start"]
+    assert events[0]["data"] == {"language": "en"}
+    heard = b"".join(event["audio"] for event in events)
+    assert len(heard) == pytest.approx(2 * 16 * (500 + WAIT_MS), abs=800)
+
+
+def test_a_wyoming_server_that_hangs_up_is_no_answer() -> None:
+    async def handle(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    with pytest.raises(ConnectionLost, match="Wyoming"):
+        served(handle, Wyoming)
+
+
+def test_bare_sends_everything_when_the_wait_is_over() -> None:
+    sizes: list[int] = []
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        sizes.append(int.from_bytes(await reader.readexactly(4), "big"))
+        await reader.readexactly(sizes[0])
+        writer.write(b'{"text":"turn it on"}\n')
+
+    final = served(handle, Bare)
+    assert final.text == "turn it on"
+    assert WAIT_MS <= final.took_ms < WAIT_MS + 900
+    assert sizes[0] == pytest.approx(2 * 16 * (500 + WAIT_MS), abs=800)
+
+
+def live(texts: list[tuple[float, str]]) -> Final:
+    """A scripted WhisperLive that sends these texts, so many seconds after the first sound."""
+
+    async def handle(request: aioweb.Request) -> aioweb.WebSocketResponse:
+        ws = aioweb.WebSocketResponse()
+        await ws.prepare(request)
+        options = await ws.receive_json()
+        assert (options["audio_format"], options["use_vad"]) == ("int16", False)
+        await ws.send_json({"uid": options["uid"], "message": "SERVER_READY"})
+        await ws.receive_bytes()
+        began_at = asyncio.get_running_loop().time()
+        for at, text in texts:
+            await asyncio.sleep(began_at + at - asyncio.get_running_loop().time())
+            await ws.send_json({"uid": options["uid"], "segments": [{"text": text}]})
+        async for _ in ws:
+            continue
+        return ws
+
+    async def run() -> Final:
+        app = aioweb.Application()
+        app.router.add_get("/", handle)
+        async with TestServer(app) as server:
+            assert server.port is not None
+            return await WhisperLive(server.port).say(speech())
+
+    return asyncio.run(run())
+
+
+def test_whisper_live_is_final_with_the_first_decoding_of_all_speech() -> None:
+    final = live([(0.3, "turn"), (0.8, "turn it"), (1.5, "turn it on"), (1.6, "turn it on now")])
+    assert final.text == "turn it on"
+    assert 900 < final.took_ms < 1900
+
+
+def test_whisper_live_that_was_done_within_the_wait_takes_the_wait() -> None:
+    final = live([(0.6, "turn"), (0.75, "turn it on"), (0.9, "and on")])
+    assert final.text == "turn it on"
+    assert final.took_ms == pytest.approx(WAIT_MS)

@@ -1,0 +1,84 @@
+"""How long an answer takes at the ear, whoever is called; and the table of several systems."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+
+import numpy as np
+import pytest
+
+from bench.ear import Ear
+from bench.mouth import RATE_HZ, Mouth
+from bench.peers.sound import Utterance, utterance
+from bench.peers.voice import lines
+from bench.peers.voice.lines import Line
+from bench.peers.voice.results import Rounds, table
+from core.audio import PTIME_MS, AudioFrame, silence
+from tests.loop import run_virtual
+from tests.media.signals import tone
+
+
+def said() -> Utterance:
+    """It ends after half a second."""
+    quiet = silence(200, RATE_HZ)
+    return utterance("beep", np.concatenate([quiet, tone(440, 3 * RATE_HZ // 10, RATE_HZ), quiet]))
+
+
+@asynccontextmanager
+async def pulled(mouth: Mouth) -> AsyncGenerator[None, None]:
+    """A microphone: a frame per 20 ms."""
+
+    async def pull() -> None:
+        while True:
+            await asyncio.sleep(PTIME_MS / 1000)
+            mouth.pull()
+
+    task = asyncio.get_running_loop().create_task(pull())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+@pytest.mark.parametrize(("answers_at_s", "expected_ms"), [(0.8, 300), (0.3, -200)])
+def test_an_answer_is_timed_from_the_last_sample_said(
+    answers_at_s: float, expected_ms: float
+) -> None:
+    async def run() -> None:
+        clock = asyncio.get_running_loop().time
+        mouth, line = Mouth(clock), Line(Ear(is_paced=True))
+
+        async def answer() -> None:
+            await asyncio.sleep(answers_at_s)
+            quiet = silence(PTIME_MS, RATE_HZ)
+            line.hear(AudioFrame(quiet, RATE_HZ, 0), clock())
+            line.hear(AudioFrame(np.full(480, 8000, np.int16), RATE_HZ, 480), clock())
+
+        async with pulled(mouth), asyncio.TaskGroup() as tasks:
+            tasks.create_task(answer())
+            took_ms = await line.say(mouth, said())
+        assert took_ms == pytest.approx(expected_ms, abs=25)
+
+    run_virtual(run())
+
+
+def test_no_answer_is_none_and_is_not_waited_for_forever() -> None:
+    async def run() -> None:
+        clock = asyncio.get_running_loop().time
+        mouth, line = Mouth(clock), Line(Ear(is_paced=True))
+        async with pulled(mouth):
+            assert await line.say(mouth, said()) is None
+        assert clock() < lines.ANSWER_TIMEOUT_S + 3
+
+    run_virtual(run())
+
+
+def test_the_table_counts_what_was_not_answered_or_too_early() -> None:
+    one, other = Rounds(), Rounds(problem="not installed")
+    one.take([400.0, 420.0, None])
+    one.take([500.0, -120.0, 520.0])
+    rows = table({"one": one, "other": other}).splitlines()
+    assert rows[2] == "| one | 460 (410 to 510) | 517 | 4 of 6 | 1 |"
+    assert rows[3] == "| other (not installed) | - | - | 0 of 0 | 0 |"

@@ -1,0 +1,65 @@
+"""Random-weight Whisper: real tokens, an end, words that depend on the audio, and on the seed."""
+
+from json import dumps
+from pathlib import Path
+
+import numpy as np
+import pytest
+from ctranslate2 import StorageView
+from ctranslate2.models import Whisper
+from tokenizers import Tokenizer
+
+from bench.random_whisper import ANSWER_TOKENS, build
+from bench.whisper_tokens import whisper_tokens
+from tests.shared import SHARED
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("whisper"), "tiny")
+
+
+def spoken(folder: Path, features: np.ndarray) -> list[str]:
+    model = Whisper(str(folder), intra_threads=1, compute_type="int8")
+    start = ["<|startoftranscript|>", "<|en|>", "<|transcribe|>", "<|notimestamps|>"]
+    encoded = model.encode(StorageView.from_array(features))
+    return list(model.generate(encoded, [start], beam_size=1)[0].sequences[0])
+
+
+def test_it_says_something_else_for_other_audio_and_ends(folder: Path) -> None:
+    random = np.random.default_rng(1)
+    first, second = (
+        spoken(folder, random.standard_normal((1, 80, 400), np.float32)) for _ in range(2)
+    )
+    assert (len(first), len(second)) == (ANSWER_TOKENS, ANSWER_TOKENS)
+    assert first != second
+
+
+def test_its_shape_and_languages_are_those_of_the_size(folder: Path) -> None:
+    model = Whisper(str(folder), intra_threads=1)
+    assert (model.is_multilingual, model.n_mels) == (True, 80)
+    silence = StorageView.from_array(np.zeros((1, 80, 400), np.float32))
+    assert len(model.detect_language(silence)[0]) == 99
+
+
+def test_special_tokens_have_their_real_ids(folder: Path) -> None:
+    file = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    names = {"<|startoftranscript|>": 50258, "<|su|>": 50357, "<|notimestamps|>": 50363}
+    assert {name: file.token_to_id(name) for name in names} == names
+    assert file.token_to_id("<|30.00|>") == 51864
+
+
+def test_text_survives_the_tokens(folder: Path) -> None:
+    file = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    for text in (" Hello there, world!", " Grüße 你好 🙂"):
+        assert file.decode(file.encode(text).ids) == text
+    if SHARED is not None:
+        assert file.encode(" Hello there").ids == [2425, 456]
+
+
+def test_without_a_table_the_words_are_made_up(tmp_path: Path) -> None:
+    made_up = whisper_tokens(tmp_path, has_cantonese=True)
+    assert len(made_up.vocabulary) == len(set(made_up.vocabulary)) == 51_866
+    file = Tokenizer.from_str(dumps(made_up.tokenizer))
+    assert file.decode(file.encode(" tea at noon").ids) == " tea at noon"
+    assert max(file.encode(" tea at noon").ids) > 255

@@ -1,0 +1,112 @@
+"""Where a clip ends, what stub engines do, and the picture: nothing is connected."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from tomllib import loads
+from xml.etree import ElementTree as ET
+
+import numpy as np
+import pytest
+
+from bench.mouth import RATE_HZ
+from bench.stubs import asr, llm, tts
+from bench.talker import Report
+from bench.turn import Stage, Status
+from bench.voice.chart import chart
+from bench.voice.clips import said
+from bench.voice.measure import Said
+from bench.voice.stubs import stubs
+from bench.voice.summary import summary, table
+from core.audio import ASR_RATE_HZ, Pcm, silence
+from core.errors import RequestError
+from engines.base import AsrItem, Message, TextDelta
+from engines.registry import load
+from tests.loop import run_virtual
+
+
+def fading(loud_ms: int, soft_ms: int) -> Pcm:
+    """A loud tone, then one 40 dB softer."""
+    time_s = np.arange(RATE_HZ) / RATE_HZ
+    wave = np.sin(2 * np.pi * 440 * time_s)
+    loud, soft = (ms * RATE_HZ // 1000 for ms in (loud_ms, soft_ms))
+    return np.concatenate([10_000 * wave[:loud], 100 * wave[:soft]]).astype(np.int16)
+
+
+def test_a_clip_is_cut_at_its_last_audible_sample() -> None:
+    clip = said("beep", np.concatenate([silence(200, RATE_HZ), fading(305, 200)]))
+    assert clip.end == pytest.approx(0.505 * RATE_HZ, abs=RATE_HZ // 440)
+    assert np.abs(clip.pcm[clip.end :].astype(np.int32)).max() < 328
+
+
+def test_a_clip_without_speech_is_refused() -> None:
+    with pytest.raises(RequestError, match=r"quiet\.wav: nobody speaks"):
+        said("quiet.wav", silence(500, RATE_HZ))
+
+
+def test_stubs_are_engines_that_the_registry_loads(tmp_path: Path) -> None:
+    config = loads(stubs("50,150,80").write(tmp_path).read_text())
+    for kind in ("asr", "llm", "tts"):
+        assert config[kind]["engine"] == f"bench.stubs.{kind}"
+    recogniser = load("asr", config["asr"]["engine"], config["asr"]["options"])
+    assert recogniser.info.name == "stub"
+    assert load("llm", config["llm"]["engine"], config["llm"]["options"]).name == "stub"
+    assert load("tts", config["tts"]["engine"], config["tts"]["options"]).info.name == "stub"
+
+
+def test_partials_grow_into_the_final() -> None:
+    model = asr.create(asr.Settings())
+    items = [
+        AsrItem("u", silence(ms, ASR_RATE_HZ), is_final=is_final)
+        for ms, is_final in ((100, False), (600, False), (600, True))
+    ]
+    partials = [result.text for result in model.decode(items)]
+    assert partials == ["", "turn on", "turn on the kitchen lights please"]
+
+
+def test_the_language_model_and_the_voice_take_their_time_once() -> None:
+    async def texts() -> AsyncIterator[str]:
+        yield "one"
+        yield "two"
+
+    async def run() -> None:
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        model = llm.create(llm.Settings(delay_ms=150))
+        deltas = [delta async for delta in model.reply([Message("user")], [], language="en")]
+        assert clock() - began == pytest.approx(0.15)
+        assert "".join(d.text for d in deltas if isinstance(d, TextDelta)).strip() == llm.ANSWER
+        voice = tts.create(tts.Settings(delay_ms=80, tone_ms=100))
+        frames = [frame async for frame in voice.speak(texts(), language="en")]
+        assert clock() - began == pytest.approx(0.23)
+        assert [frame.start for frame in frames] == [n * 480 for n in range(10)]
+        assert frames[0].pcm[0] == tts.LEVEL
+
+    run_virtual(run())
+
+
+def turn(voice_to_voice_ms: float | None, status: Status = "answered") -> Said:
+    times = (voice_to_voice_ms, 400.0, 200.0, 250.0, 180.0)
+    return Said(0, 0, "clip", Report(status, "on", "yes", "", *times, (), 400.0))
+
+
+def test_what_was_not_answered_or_too_early_is_in_no_time() -> None:
+    found = [turn(300), turn(320), turn(-80), turn(None, "unanswered")]
+    told = table(found, [0.2])
+    assert "| **voice to voice, at the client** | 310 | 319 | 300 | 320 | 2 |" in told
+    assert "1 of 4 turns were not answered." in told
+    assert "1 of 4 turns were answered before they were over." in told
+    report = summary(found, [0.2])
+    assert (report["answered"], report["too_early"]) == (3, 1)
+
+
+def test_the_picture_holds_every_stage_and_the_percentiles() -> None:
+    waterfall = [Stage("endpoint_wait", 0, 200), Stage("asr", 60, 110, True), Stage("llm", -5, 260)]
+    picture = chart("<voice>", "a quiet machine", waterfall, [float(ms) for ms in range(280, 381)])
+    root = ET.fromstring(picture)
+    texts = {element.text for element in root.iter("{http://www.w3.org/2000/svg}text")}
+    assert {"<voice>", "endpoint wait", "recognition", "language model", "voice to voice"} <= texts
+    assert {"200 ms", "50 ms, begun early", "265 ms", "p50 330 ms", "p95 375 ms"} <= texts
+    bars = [b for b in root.iter("{http://www.w3.org/2000/svg}rect") if b.get("class") != "box"]
+    assert len(bars) == 4
+    assert all(0 <= float(bar.attrib["x"]) <= 720 for bar in bars)

@@ -1,0 +1,27 @@
+"""`earshot bench voice` as users start it: a server of its own, whose engines take set times."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from server.__main__ import main
+
+
+@pytest.mark.parametrize("transport", ["ws", "webrtc"])
+def test_stub_engines_are_started_and_their_times_are_seen(
+    transport: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "voice.json"
+    options = ["--transport", transport, "--turns", "1", "--wait", "200", "--stubs", "10,300,100"]
+    assert main(["bench", "voice", *options, "--json", str(file)]) == 0
+    report = json.loads(file.read_text())
+    assert report["answered"] == 1
+    assert "stub engines 10/300/100 ms" in capsys.readouterr().out
+    turn = report["each"][0]
+    assert turn["transcript"] == "turn on the kitchen lights please"
+    assert turn["reply"].startswith("All the lights")
+    assert turn["answer_ms"] >= 380
+    # The model and the voice are not hidden by a wait of 200 ms, whatever is begun early.
+    assert 400 <= report["voice_to_voice_ms"]["min"] < 3000
+    assert {stage["stage"] for stage in report["stages"]} >= {"endpoint_wait", "llm", "tts"}

@@ -1,0 +1,102 @@
+"""LiveKit's, pipecat's and OpenAI's agents, as their registries have them, against a server."""
+
+import json
+import shutil
+import subprocess
+import venv
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.audio import AudioFrame
+from media.files import write_wav
+from tests.clients.test_openai_python import LONG, answer
+from tests.conftest import require
+from tests.engines.completions import Server, beside
+from tests.server.process import serving
+from tests.speech import say
+
+pytestmark = pytest.mark.real
+
+PROGRAMS = Path(__file__).parent / "agents"
+INSTALL_TIMEOUT_S = 600.0
+RUN_TIMEOUT_S = 90.0
+RATE_HZ = 24_000
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An interpreter with exactly the locked clients."""
+    folder = tmp_path_factory.mktemp("agents")
+    venv.create(folder, with_pip=True)
+    python = folder / "bin" / "python"
+    lock = PROGRAMS / "requirements.txt"
+    command = [str(python), "-m", "pip", "install", "-q", "--no-deps", "-r", str(lock)]
+    subprocess.run(command, check=True, timeout=INSTALL_TIMEOUT_S)
+    return python
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The program for Node.js with exactly the locked client beside it."""
+    require(shutil.which("node") and shutil.which("npm"), "Node.js with npm")
+    folder = tmp_path_factory.mktemp("agents_js")
+    shutil.copytree(PROGRAMS.parent / "agents_js", folder, dirs_exist_ok=True)
+    command = ["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"]
+    subprocess.run(command, cwd=folder, check=True, timeout=INSTALL_TIMEOUT_S)
+    return folder / "client.mjs"
+
+
+def told(folder: Path, *program: str | Path) -> Any:
+    """What the client made of a server whose model is scripted."""
+    clip = folder / "clip.wav"
+    pcm = say("turn on the kitchen light", rate_hz=RATE_HZ, lead_ms=200, tail_ms=200)
+    write_wav(clip, [AudioFrame(pcm, RATE_HZ, 0)])
+    with beside(Server(answer)) as upstream:
+        settings = {"EARSHOT_LLM__ENGINE": "openai", "EARSHOT_LLM__OPTIONS__BASE_URL": upstream.url}
+        with serving(folder, settings=settings) as server:
+            ran = subprocess.run(
+                [*program, server.url.rstrip("/"), clip],
+                cwd=folder,
+                capture_output=True,
+                text=True,
+                timeout=RUN_TIMEOUT_S,
+                check=False,
+            )
+    assert ran.returncode == 0, ran.stderr[-4000:]
+    return json.loads(ran.stdout.splitlines()[-1])
+
+
+def test_livekit(python: Path, tmp_path: Path) -> None:
+    got = told(tmp_path, python, PROGRAMS / "livekit_client.py")
+    assert got["called"] == ["set_light", {"on": True}]
+    assert got["words"] == ["One moment."]
+    assert got["samples"] > RATE_HZ / 2
+    assert got["result"] == ["It says on."]
+    assert "light" in got["heard"][0].lower()
+    assert got["spoken"] == ["One moment."]
+    assert got["counted"] == [LONG]
+    assert got["truncated"]
+    assert got["errors"] == 0
+    assert got["refused"]
+
+
+def test_pipecat(python: Path, tmp_path: Path) -> None:
+    got = told(tmp_path, python, PROGRAMS / "pipecat_client.py")
+    assert got["called"] == [{"on": True}, {"on": True}]
+    assert "One moment." in got["written"]
+    assert "It says on." in got["spoken"]
+    assert got["audio_bytes"] > RATE_HZ
+    assert got["errors"] == []
+
+
+def test_openai_agents_in_node(node: Path, tmp_path: Path) -> None:
+    got = told(tmp_path, "node", node)
+    assert got["called"] == [{"on": True}, {"on": True}]
+    assert got["calledBySpeech"] == 2
+    assert got["written"] == ["One moment.", "It says on."]
+    assert got["audioBytes"] > 2 * RATE_HZ
+    assert LONG.startswith(got["cut"])
+    assert 0 < len(got["cut"]) < len(LONG)
+    assert got["before"] == 0  # errors, until one was provoked

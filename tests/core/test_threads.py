@@ -1,0 +1,41 @@
+"""A cancelled caller waits for its thread, so that it may close what the thread used."""
+
+import asyncio
+from threading import Event
+
+import pytest
+
+from core.threads import in_thread
+
+
+def test_gives_what_the_call_gives() -> None:
+    assert asyncio.run(in_thread(max, 3, 4)) == 4
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(in_thread(lambda: 1 // 0))
+
+
+@pytest.mark.parametrize("cancels", [1, 3])
+def test_cancelling_ends_after_the_call(cancels: int) -> None:
+    began, may_end, ended = Event(), Event(), Event()
+
+    def call() -> None:
+        began.set()
+        may_end.wait()
+        ended.set()
+        raise ValueError("nobody listens")
+
+    async def scene() -> None:
+        async with asyncio.TaskGroup() as tasks:
+            caller = tasks.create_task(in_thread(call))
+            await asyncio.to_thread(began.wait)
+            for _ in range(cancels):
+                caller.cancel()
+                for _ in range(5):
+                    await asyncio.sleep(0)
+                assert not caller.done()
+            may_end.set()
+            await asyncio.wait([caller])
+        assert caller.cancelled()
+        assert ended.is_set()
+
+    asyncio.run(scene())

@@ -1,0 +1,109 @@
+"""The texts of a call's data channel, and when a recording ends."""
+
+import asyncio
+import json
+from contextlib import suppress
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.audio import ASR_RATE_HZ, AudioFrame
+from core.errors import RequestError
+from devices.willow.messages import Ping, Start, Stop, infer, pong, read_message
+from devices.willow.take import TAIL_MS, TAIL_TIMEOUT_S, Take
+from tests.loop import run_virtual
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"type":"ping","message":"hi"}', Ping("hi")),
+        ('{"type":"ping"}', Ping()),
+        ('{"type":"start"}', Start()),
+        ('{"type":"start","obj":null,"message":null,"extra":1}', Start()),
+        ('{"type":"stop","obj":{"model":"large","beam_size":5}}',
+         Stop(None, {"model": "large", "beam_size": 5})),
+    ],
+)  # fmt: skip
+def test_what_clients_send(text: str, message: object) -> None:
+    assert read_message(text) == message
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "x", "[]", "{}", '{"type":"sing"}', '{"type":"stop","obj":[]}', b"\0", '"' * 20_000,
+     "[" * 10_000, '{"type":"ping","obj":' + "[" * 9000, '{"type":1}'],
+)  # fmt: skip
+def test_what_is_not_understood_says_what_is(text: str | bytes) -> None:
+    with pytest.raises(RequestError, match=r'"ping", "start" or "stop"'):
+        read_message(text)
+
+
+@given(st.text() | st.binary())
+def test_what_is_wrong_is_said_briefly(text: str | bytes) -> None:
+    with suppress(RequestError):
+        assert isinstance(read_message(text), Ping | Start | Stop)
+        return
+    with pytest.raises(RequestError) as caught:
+        read_message(text)
+    assert len(str(caught.value)) < 300
+
+
+def test_answers_have_a_type_that_the_client_knows() -> None:
+    assert json.loads(pong("x")) == {"type": "pong", "message": "x"}
+    assert json.loads(infer("hello", "en", None)) == {
+        "type": "infer",
+        "message": "",
+        "obj": {"text": "hello", "language": "en"},
+    }
+
+
+FRAME = AudioFrame(np.ones(320, np.int16), ASR_RATE_HZ, 0)
+
+
+async def collected(take: Take) -> int:
+    """Samples."""
+    total = 0
+    async for pcm in take.pieces():
+        total += len(pcm)
+    return total
+
+
+@pytest.mark.parametrize(
+    ("late_frames", "kept_ms", "took_s"),
+    [(50, TAIL_MS, TAIL_MS / 1000), (2, 40, TAIL_TIMEOUT_S), (0, 0, TAIL_TIMEOUT_S)],
+)
+def test_a_recording_ends_with_what_was_under_way(
+    late_frames: int, kept_ms: int, took_s: float
+) -> None:
+    async def scene() -> None:
+        take = Take(max_audio_s=10)
+        async with asyncio.TaskGroup() as tasks:
+            found = tasks.create_task(collected(take))
+            for _ in range(5):
+                take.add(FRAME)
+            ending = tasks.create_task(take.tail())
+            for _ in range(late_frames):
+                await asyncio.sleep(0.02)
+                if not ending.done():
+                    take.add(FRAME)
+            assert await ending == (late_frames * 20 >= TAIL_MS)
+            take.close()
+        assert found.result() == (100 + kept_ms) * 16
+        assert not take.is_full
+
+    assert run_virtual(scene()) >= took_s
+
+
+def test_a_recording_has_a_limit() -> None:
+    async def scene() -> None:
+        take = Take(max_audio_s=0.05)
+        for _ in range(3):
+            take.add(FRAME)
+        take.close()
+        assert take.is_full
+        assert await collected(take) == 640
+
+    run_virtual(scene())

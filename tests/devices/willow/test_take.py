@@ -1,0 +1,51 @@
+"""What belongs to a sentence: its tail, which may come late, or not, or not fit."""
+
+import asyncio
+
+import numpy as np
+import pytest
+
+from core.audio import AudioFrame
+from devices.willow.take import TAIL_TIMEOUT_S, Take
+from tests.loop import run_virtual
+
+FRAME_MS = 20
+
+
+def frame() -> AudioFrame:
+    return AudioFrame(np.ones(16 * FRAME_MS, np.int16), 16_000, 0)
+
+
+@pytest.mark.parametrize(
+    ("frames", "max_audio_s", "whole", "waited_s", "heard_ms"),
+    [
+        (100, 60.0, True, 0.12, 120),
+        (3, 60.0, False, TAIL_TIMEOUT_S, 60),
+        (100, 0.1, True, 0.12, 100),
+    ],
+    ids=["comes", "microphone away", "does not fit"],
+)
+def test_a_tail_ends(
+    frames: int, max_audio_s: float, whole: bool, waited_s: float, heard_ms: int
+) -> None:
+    async def main() -> None:
+        take = Take(max_audio_s)
+        loop = asyncio.get_running_loop()
+
+        async def speak() -> None:
+            for _ in range(frames):
+                await asyncio.sleep(FRAME_MS / 1000)
+                take.add(frame())
+
+        async with asyncio.TaskGroup() as tasks:
+            speaking = tasks.create_task(speak())
+            began = loop.time()
+            assert await take.tail() == whole
+            assert loop.time() - began == pytest.approx(waited_s)
+            take.close()
+            speaking.cancel()
+        pieces = [pcm async for pcm in take.pieces()]
+        assert sum(map(len, pieces)) == 16 * heard_ms
+        assert take.is_full == (max_audio_s < 1)
+
+    run_virtual(main())

@@ -1,0 +1,30 @@
+"""From phonemes to words, where the counts agree and where they do not."""
+
+from engines.tts.alignment import Phoneme, spoken_words
+from engines.tts.voicing import SpokenWord
+
+
+def sentence(text: str, ms: float = 10) -> list[Phoneme]:
+    return [(char, ms) for char in text]
+
+
+def test_groups_of_phonemes_are_words() -> None:
+    clause = "Hi, you. No"
+    assert spoken_words(clause, [sentence("^ha, ju.$"), sentence("^no$")]) == (
+        SpokenWord(3, 10, 30),
+        SpokenWord(8, 50, 70),
+        SpokenWord(11, 100, 120),
+    )
+
+
+def test_other_counts_share_the_sound_by_letters() -> None:
+    clause = "of the — house"
+    words = spoken_words(clause, [sentence("əvðə haʊs")])
+    assert [word.end_char for word in words] == [2, 8, 14]
+    assert [word.start_ms for word in words] == [0, 18, 45]
+    assert words[-1].end_ms == 90
+
+
+def test_no_words_have_no_times() -> None:
+    assert spoken_words("...", [sentence("^.$")]) == ()
+    assert spoken_words("a b", []) == (SpokenWord(1, 0, 0), SpokenWord(3, 0, 0))

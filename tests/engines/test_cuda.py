@@ -1,0 +1,77 @@
+"""NVIDIA's libraries are found in their wheels' folders, and what is missing is named."""
+
+import ctypes
+import ctypes.util
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from engines import cuda
+from tests.conftest import require
+
+
+def _library() -> Path:
+    """Some shared library that this machine has, to stand for NVIDIA's."""
+    import _ctypes
+
+    file = Path(_ctypes.__file__)
+    require(file.suffix == ".so", "a shared library to copy")
+    return file
+
+
+@pytest.fixture
+def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An environment with an empty `nvidia` namespace, as pip makes it."""
+    (tmp_path / "nvidia" / "cublas" / "lib").mkdir(parents=True)
+    (tmp_path / "nvidia" / "cudnn" / "lib").mkdir(parents=True)
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    for name in [name for name in sys.modules if name.partition(".")[0] == "nvidia"]:
+        monkeypatch.delitem(sys.modules, name)
+    return tmp_path / "nvidia"
+
+
+def test_the_wheels_folders_are_found(wheels: Path) -> None:
+    assert list(cuda.wheel_folders()) == [wheels / "cublas" / "lib", wheels / "cudnn" / "lib"]
+
+
+def test_what_lies_there_is_loaded_for_everybody(
+    wheels: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in cuda.NEEDED:
+        shutil.copy(_library(), wheels / "cublas" / "lib" / name)
+    loaded: list[tuple[str, int]] = []
+    real = ctypes.CDLL
+
+    def load(file: str, mode: int) -> ctypes.CDLL:
+        loaded.append((file, mode))
+        return real(file, mode)
+
+    monkeypatch.setattr(ctypes, "CDLL", load)
+    assert cuda.missing() == ()
+    assert cuda.preload() == ()
+    folder = wheels / "cublas" / "lib"
+    assert loaded[:2] == [(str(folder / name), ctypes.RTLD_GLOBAL) for name in cuda.NEEDED]
+
+
+def test_what_is_missing_is_named(tmp_path: Path) -> None:
+    empty = [tmp_path]
+    absent = ["libcublasLt.so.12", "libcublas.so.12"]
+    assert list(cuda.missing(empty, lambda _: None)) == absent
+    assert list(cuda.missing(empty, lambda name: f"lib{name}.so.11")) == absent
+    assert cuda.missing(empty, lambda name: f"lib{name}.so.12") == ()
+    (tmp_path / "libcublas.so.12").write_bytes(b"no library")
+    assert cuda.missing(empty, lambda _: None) == ("libcublasLt.so.12",)
+    assert "make install EXTRAS=gpu" in cuda.how_to_get(absent)
+
+
+def test_a_broken_file_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "libcublas.so.12").write_bytes(b"no library")
+    monkeypatch.setattr(cuda, "NEEDED", ("libcublas.so.12",))
+
+    def refuse(file: str, mode: int) -> None:
+        raise OSError(f"{file}: invalid ELF header ({mode})")
+
+    monkeypatch.setattr(ctypes, "CDLL", refuse)
+    assert cuda.preload([tmp_path]) == ("libcublas.so.12",)

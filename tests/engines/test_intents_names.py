@@ -1,0 +1,13 @@
+"""What a grammar is loaded for."""
+
+from core.ports import ToolContext, ToolSpec
+from engines.llm.intents.names import names_of
+from pipeline.home import Home, default_home
+from pipeline.skills import HomeTools
+
+
+def test_tools_that_come_and_go_load_no_grammar_anew() -> None:
+    home = list(HomeTools(Home(default_home())).tools(ToolContext("conv_1", "en")))
+    schema = {"properties": {"name": {"enum": ["recipe"]}, "area": {"enum": ["desk"]}}}
+    assert names_of([*home, ToolSpec("find", "", schema)]) == names_of(home)
+    assert names_of(home[1:]) != names_of(home)

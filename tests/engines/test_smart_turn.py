@@ -1,0 +1,185 @@
+"""Smart Turn: features as Whisper's, weights from where they lie, and what they tell."""
+
+import csv
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from importlib.util import module_from_spec, spec_from_file_location
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from zipfile import ZipFile
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from faster_whisper.feature_extractor import FeatureExtractor
+
+from core.audio import ASR_RATE_HZ, AudioFrame, Pcm, silence
+from core.errors import EngineError, EngineMissing
+from engines.base import EndOfTurn
+from engines.endpoint import smart_turn
+from engines.endpoint.log_mel import log_mel
+from engines.endpoint.smart_turn import Settings, calibrated, create, find_weights
+from engines.registry import Available, available, load
+from engines.vad.silero import Settings as SileroSettings
+from engines.vad.silero import _bundled as silero_weights
+from media.files import decode_file
+from pipeline.endpointer import Edge
+from pipeline.hearing import Hearing
+from pipeline.settings import TurnDetection
+from tests.conftest import require
+from tests.shared import shared_data
+
+WHEEL = "pipecat-ai==1.14.0"
+DATA = "pipecat/audio/turn/smart_turn"
+
+
+def test_features_are_whispers() -> None:
+    noise = np.random.default_rng(5).normal(0, 0.1, 8 * ASR_RATE_HZ).astype(np.float32)
+    noise[: 5 * ASR_RATE_HZ] = 0
+    theirs = FeatureExtractor(80)(noise, padding=0)
+    assert log_mel(noise).shape == (80, 800)
+    assert np.abs(log_mel(noise) - theirs[:, :800]).max() < 1e-4
+
+
+def test_calibration_keeps_the_order_and_doubts_a_yes() -> None:
+    raw = [0.0, 0.01, 0.2, 0.5, 0.9, 0.99, 1.0]
+    values = [calibrated(one) for one in raw]
+    assert all(a < b for a, b in pairwise(values))
+    assert values[1] < 0.1
+    assert 0.6 < calibrated(0.97) < 0.75
+
+
+def test_missing_weights_are_named() -> None:
+    with pytest.raises(EngineMissing, match=r"endpoint .*no weights at /nowhere/s.onnx"):
+        load("endpoint", "smart_turn", {"path": "/nowhere/s.onnx"})
+
+
+def test_a_file_that_is_no_such_model_is_named(tmp_path: Path) -> None:
+    text = tmp_path / "text.onnx"
+    text.write_text("hello")
+    with pytest.raises(EngineError, match=r"text\.onnx is no ONNX model"):
+        create(Settings(path=str(text)))
+    assert SileroSettings().path is None
+    with pytest.raises(EngineError, match="no smart-turn-v3 model"):
+        create(Settings(path=str(silero_weights())))
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An installed pipecat that must not be imported."""
+    folder = tmp_path / DATA / "data"
+    folder.mkdir(parents=True)
+    (tmp_path / "pipecat" / "__init__.py").write_text("raise ImportError('too heavy')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    return folder
+
+
+def test_installed_weights_are_found_without_importing_anything(installed: Path) -> None:
+    nothing = Available("smart_turn", True, smart_turn.missing_weights(), needs_path=True)
+    assert "pip install pipecat-ai" in nothing.reason
+    assert nothing in available("endpoint")
+    with pytest.raises(EngineMissing, match="pip install pipecat-ai"):
+        create(Settings())
+    for name in ("smart-turn-v3.1-cpu.onnx", "smart-turn-v3.2-cpu.onnx"):
+        (installed / name).touch()
+    assert find_weights(Settings()) == installed / "smart-turn-v3.2-cpu.onnx"
+    assert Available("smart_turn", True, "") in available("endpoint")
+    assert "pipecat" not in sys.modules
+
+
+# With the real weights
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """pipecat's, unpacked: its weights and its own features."""
+    folder = tmp_path_factory.mktemp("wheel")
+    download = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", WHEEL]
+    done = subprocess.run([*download, "-d", folder], capture_output=True, check=False)
+    wheels = list(folder.glob("*.whl"))
+    require(done.returncode == 0 and wheels, f"needs the wheel of {WHEEL}")
+    with ZipFile(wheels[0]) as file:
+        file.extractall(folder, [name for name in file.namelist() if name.startswith(DATA)])
+    return folder / DATA
+
+
+@pytest.fixture(scope="module")
+def engine(wheel: Path) -> EndOfTurn:
+    return load("endpoint", "smart_turn", {"path": str(wheel / "data/smart-turn-v3.2-cpu.onnx")})
+
+
+def their_features(wheel: Path) -> Callable[[npt.NDArray[np.float32]], npt.NDArray[np.float32]]:
+    spec = spec_from_file_location("their_features", wheel / "_whisper_features.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module: Any = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    found: Callable[..., npt.NDArray[np.float32]] = module.compute_whisper_log_mel_features
+    return found
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("seconds", [1, 7.9, 8, 12])
+def test_it_hears_what_pipecat_hears(
+    engine: EndOfTurn, wheel: Path, seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pcm = np.random.default_rng(6).normal(300, 2000, round(seconds * ASR_RATE_HZ)).astype(np.int16)
+    heard: list[npt.NDArray[np.float32]] = []
+
+    def spied(samples: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        heard.append(log_mel(samples))
+        return heard[-1]
+
+    monkeypatch.setattr(smart_turn, "log_mel", spied)
+    assert engine.probability(pcm) is not None
+    last = pcm[-8 * ASR_RATE_HZ :].astype(np.float32) / 32768
+    padded = np.zeros(8 * ASR_RATE_HZ, np.float32)
+    padded[-len(last) :] = last
+    theirs = their_features(wheel)(padded)
+    assert np.abs(np.subtract(heard[0], theirs)).max() < 1e-5
+
+
+@pytest.mark.real
+def test_too_little_tells_nothing(engine: EndOfTurn) -> None:
+    assert engine.probability(np.zeros(0, np.int16)) is None
+    assert engine.probability(silence(50, ASR_RATE_HZ)) is None
+
+
+def sentences() -> Iterator[Path]:
+    """Recordings that end where a sentence does."""
+    with shared_data("speech", "transcripts.tsv").open(encoding="utf-8") as file:
+        for row in csv.reader(file, delimiter="\t"):
+            name, language, text = row[:3]
+            is_other = name.startswith(("alphanumeric", "long"))
+            is_part = "LJ0" in name and not text.endswith(".")
+            if language in ("en", "de", "fr", "es") and not is_other and not is_part:
+                yield shared_data("speech", name)
+
+
+def told_in_pauses(engine: EndOfTurn, pcm: Pcm) -> list[float]:
+    """What it says at each candidate of an utterance; the last one is its end."""
+    hearing = Hearing(load("vad", "gated", {}).open())
+    hearing.configure(TurnDetection(silence_ms=900))
+    audio = np.concatenate([silence(500, ASR_RATE_HZ), pcm, silence(1000, ASR_RATE_HZ)])
+    utterance, told = list[Pcm](), list[float]()
+    for heard in hearing.push(AudioFrame(audio, ASR_RATE_HZ, 0)):
+        utterance = [*utterance, heard.pcm] if heard.in_speech else []
+        if heard.edge and heard.edge.edge is Edge.CANDIDATE:
+            probability = engine.probability(np.concatenate(utterance))
+            assert probability is not None
+            told.append(probability)
+    return told
+
+
+@pytest.mark.real
+def test_it_tells_the_end_of_a_sentence_from_a_pause_within(engine: EndOfTurn) -> None:
+    told = [told_in_pauses(engine, decode_file(file)) for file in list(sentences())[::2]]
+    ends = np.array([one[-1] for one in told if one])
+    pauses = np.array([value for one in told for value in one[:-1]])
+    separation = float((ends[:, None] > pauses[None, :]).mean())
+    print(f"{len(ends)} ends, {len(pauses)} pauses within: AUC {separation:.3f}")
+    assert separation > 0.65
+    assert np.mean(ends < 0.3) < 0.2
+    assert np.mean(pauses < 0.3) > 0.2

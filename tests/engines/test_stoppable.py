@@ -1,0 +1,88 @@
+"""A model's run ends with its listener: the next clause does not wait for seconds of work."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from importlib.util import find_spec
+from threading import Event
+from typing import Any
+
+import numpy as np
+import pytest
+
+from core.audio import silence
+from engines.base import TtsInfo
+from engines.tts.stoppable import StoppableSession
+from engines.tts.voicing import Listener, Part, Voicing
+from tests.conftest import require
+
+RATE_HZ = 16_000
+PATIENCE_S = 30
+SIZE, NODES = 600, 4000
+"A minute of one core: whoever waits for it has not stopped it."
+
+
+def slow_model() -> StoppableSession:
+    require(find_spec("onnx") is not None, "onnx is not installed")
+    from onnx import TensorProto, helper, numpy_helper
+    from onnxruntime import InferenceSession
+
+    def value(name: str) -> Any:
+        return helper.make_tensor_value_info(name, TensorProto.FLOAT, [SIZE, SIZE])
+
+    weights = numpy_helper.from_array(np.full((SIZE, SIZE), 1 / SIZE, np.float32), "w")
+    nodes = [helper.make_node("MatMul", [f"y{i}", "w"], [f"y{i + 1}"]) for i in range(NODES)]
+    graph = helper.make_graph(nodes, "slow", [value("y0")], [value(f"y{NODES}")], [weights])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    return StoppableSession(
+        InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    )
+
+
+async def given(text: str) -> AsyncIterator[str]:
+    yield text
+
+
+def test_leaving_ends_the_run() -> None:
+    session, running, ended = slow_model(), Event(), Event()
+    voicing = Voicing(TtsInfo("slow", RATE_HZ, {"en": ("a",)}))
+
+    def synthesise(clause: str, listener: Listener) -> None:
+        with session.heard_by(listener):
+            listener.put(Part(silence(20, RATE_HZ)))
+            if clause == "slow":
+                running.set()
+                try:
+                    session.run(None, {"y0": np.ones((SIZE, SIZE), np.float32)})
+                finally:
+                    ended.set()
+
+    async def scenario() -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            async with aclosing(voicing.speak(given("slow"), synthesise, None)) as frames:
+                await anext(frames)
+                assert await asyncio.to_thread(running.wait, PATIENCE_S)
+            async with aclosing(voicing.speak(given("next"), synthesise, None)) as frames:
+                assert [frame.start async for frame in frames] == [0]
+            assert ended.is_set()
+
+    asyncio.run(scenario())
+
+
+def test_who_left_before_the_work_began_stops_it_too() -> None:
+    stopped: list[bool] = []
+
+    async def scenario() -> None:
+        listener = Listener(asyncio.get_running_loop())
+        listener.leave()
+        listener.when_gone(lambda: stopped.append(True))
+
+    asyncio.run(scenario())
+    assert stopped == [True]
+
+
+def test_what_else_a_session_has_is_the_sessions() -> None:
+    session = slow_model()
+    assert [one.name for one in session.get_inputs()] == ["y0"]
+    with pytest.raises(AttributeError, match="nothing"):
+        _ = session.nothing

@@ -1,0 +1,140 @@
+"""The engine `transformers` without its library: tool calls in text, settings, ids."""
+
+import asyncio
+import errno
+import json
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.errors import ConfigError, EngineCrashed, EngineMissing
+from engines.base import Message, ToolCall
+from engines.llm.chat import chat_messages
+from engines.llm.transformers.engine import TransformersLlm, with_short_ids
+from engines.llm.transformers.settings import Settings, read_context
+from engines.llm.transformers.tool_text import NoCall, ToolText
+from engines.registry import load
+
+ON = '{"name": "light", "arguments": {"on": 1}}'
+
+WRITTEN: list[tuple[str, str, list[tuple[str, dict[str, Any]]]]] = [
+    ("Hello.", "Hello.", []),
+    ("", "", []),
+    (f"One moment.<tool_call>{ON}</tool_call>", "One moment.", [("light", {"on": 1})]),
+    (
+        f"<tool_call>\n{ON}\n</tool_call>\n<tool_call>{ON}</tool_call>",
+        "\n",
+        [("light", {"on": 1}), ("light", {"on": 1})],
+    ),
+    (f"<tool_call>{ON}", "", [("light", {"on": 1})]),
+    ("2 < 3 <tool box", "2 < 3 <tool box", []),
+    ('{"name": "light", "parameters": {"on": 1}}', "", [("light", {"on": 1})]),
+    (f"[{ON}, {ON}]", "", [("light", {"on": 1}), ("light", {"on": 1})]),
+    ('{"name": "time"}', "", [("time", {})]),
+    ("{a set}", "{a set}", []),
+    ("[1, 2]", "[1, 2]", []),
+]
+
+
+@pytest.mark.parametrize(("written", "said", "calls"), WRITTEN)
+def test_calls_are_taken_out_of_text_in_any_split(
+    written: str, said: str, calls: list[tuple[str, dict[str, Any]]]
+) -> None:
+    for cut in range(len(written) + 1):
+        text = ToolText()
+        spoken = text.push(written[:cut]) + text.push(written[cut:])
+        rest, found = text.end()
+        assert spoken + rest == said
+        assert [(call.name, call.arguments) for call in found] == calls
+
+
+@pytest.mark.parametrize("inside", ["", "{", '{"nam": "x"}', '{"name": "x", "arguments": [1]}'])
+def test_what_is_no_call_is_not_called(inside: str) -> None:
+    with pytest.raises(NoCall):
+        ToolText().push(f"<tool_call>{inside}</tool_call>")
+
+
+def test_text_is_spoken_as_it_comes() -> None:
+    text = ToolText()
+    assert [text.push("Hel"), text.push("lo <"), text.push("3")] == ["Hel", "lo ", "<3"]
+
+
+def test_ids_are_short_and_stay_the_same() -> None:
+    calls = tuple(ToolCall(f"call_{n:030}", "light", {}) for n in range(2))
+    messages = [
+        Message("user", "a"),
+        Message("assistant", tool_calls=calls),
+        *(Message("tool", "{}", call_id=call.call_id) for call in calls),
+    ]
+    chat = with_short_ids(chat_messages(messages))
+    assert [call["id"] for call in chat[1]["tool_calls"]] == ["call00000", "call00001"]
+    assert [one["tool_call_id"] for one in chat[2:]] == ["call00000", "call00001"]
+
+
+@pytest.mark.parametrize(
+    ("config", "limit", "tokens"),
+    [
+        ({"max_position_embeddings": 4096}, None, 4096),
+        ({"max_position_embeddings": 4096}, 512, 512),
+        ({"max_position_embeddings": 256}, 512, 256),
+        ({"text_config": {"max_position_embeddings": 1024}}, None, 1024),
+        ({}, None, 2048),
+    ],
+)
+def test_the_context_is_the_models(
+    tmp_path: Path, config: dict[str, Any], limit: int | None, tokens: int
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert read_context(Settings(path=str(tmp_path), context_tokens=limit)) == tokens
+
+
+@pytest.mark.parametrize("content", [None, "{"])
+def test_a_folder_without_a_model_is_told(tmp_path: Path, content: str | None) -> None:
+    if content is not None:
+        (tmp_path / "config.json").write_text(content)
+    with pytest.raises(EngineMissing, match=str(tmp_path)):
+        read_context(Settings(path=str(tmp_path)))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({}, "path"), ({"path": ""}, "path"), ({"path": "x", "device": "gpu"}, "device")],
+)
+def test_wrong_settings_are_named(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load("llm", "transformers", options)
+
+
+def test_a_system_without_room_for_a_process_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    ours: list[socket.socket] = []
+
+    def pair() -> tuple[socket.socket, socket.socket]:
+        ours.extend(made := real())
+        return made
+
+    async def refuse(*_: Any, **__: Any) -> None:
+        raise BlockingIOError(errno.EAGAIN, "no more processes")
+
+    real = socket.socketpair
+    monkeypatch.setattr("engines.llm.transformers.child.socket.socketpair", pair)
+    monkeypatch.setattr("asyncio.create_subprocess_exec", refuse)
+
+    async def scenario() -> None:
+        llm = TransformersLlm(Settings(path=str(tmp_path)))
+        ours.clear()  # the loop has a pair of its own
+        with pytest.raises(EngineCrashed, match="no more processes"):
+            await llm.warm("en", ())
+        assert [one.fileno() for one in ours] == [-1, -1]
+
+    asyncio.run(scenario())
+
+
+def test_missing_libraries_come_with_their_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engines.llm.transformers.find_spec", lambda name: None)
+    with pytest.raises(EngineMissing, match="pip install torch"):
+        load("llm", "transformers", {"path": "x"})

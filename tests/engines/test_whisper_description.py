@@ -1,0 +1,50 @@
+"""What a folder says of its model before anything is loaded."""
+
+from json import dumps
+from pathlib import Path
+
+import pytest
+
+from core.errors import ConfigError, EngineMissing
+from engines.asr.whisper.description import FILES, describe
+from engines.asr.whisper.settings import Settings
+
+SPECIAL = ("endoftext", "startoftranscript", "en", "de", "yue", "translate", "transcribe")
+
+
+def folder(place: Path, first: int, names: tuple[str, ...] = SPECIAL) -> Settings:
+    for name in FILES:
+        (place / name).write_text("{}")
+    added = [{"id": first + i, "content": f"<|{name}|>"} for i, name in enumerate(names)]
+    (place / "tokenizer.json").write_text(dumps({"added_tokens": added, "model": {}}))
+    return Settings(model=str(place))
+
+
+@pytest.mark.parametrize(
+    ("first", "languages"),
+    [(50_257, ("en", "de", "yue")), (50_256, ("en",)), (500, ("en", "de", "yue"))],
+)
+def test_languages_are_the_tokens_before_the_tasks(
+    tmp_path: Path, first: int, languages: tuple[str, ...]
+) -> None:
+    info = describe(folder(tmp_path, first))
+    assert info.languages == languages
+    assert ("task" in info.supports, "languages" in info.supports) == (len(languages) > 1,) * 2
+    assert (info.model, info.window_ms) == (tmp_path.name, 29_500)
+
+
+def test_no_languages_are_english(tmp_path: Path) -> None:
+    names = ("endoftext", "startoftranscript", "translate", "transcribe")
+    assert describe(folder(tmp_path, 500, names)).languages == ("en",)
+
+
+def test_what_is_no_whisper_is_named(tmp_path: Path) -> None:
+    settings = folder(tmp_path, 500, ("endoftext", "startoftranscript"))
+    with pytest.raises(ConfigError, match=r"no token '<\|transcribe\|>'; is this a Whisper model"):
+        describe(settings)
+    (tmp_path / "tokenizer.json").write_text("no json")
+    with pytest.raises(ConfigError, match=r"tokenizer\.json"):
+        describe(settings)
+    (tmp_path / "model.bin").unlink()
+    with pytest.raises(EngineMissing, match=r"no model\.bin in"):
+        describe(settings)

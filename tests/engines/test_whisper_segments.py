@@ -1,0 +1,56 @@
+"""Where an answer is cut, where listening goes on, and which language is chosen: tables."""
+
+import pytest
+
+from engines.asr.whisper.language import Spoken, choose
+from engines.asr.whisper.segments import cut
+
+T = 1000
+"The first timestamp; words are below."
+
+
+@pytest.mark.parametrize(
+    ("tokens", "pieces", "next_frame", "is_complete"),
+    [
+        ([1, 2], [(1.0, 3.0, [1, 2])], 300, False),
+        ([T, 1, 2, T + 50], [(1.0, 2.0, [T, 1, 2, T + 50])], 300, True),
+        ([T, 1, T], [(1.0, 3.0, [T, 1, T])], 300, True),
+        (
+            [T, 1, T + 20, T + 25, 2, T + 50],
+            [(1.0, 1.4, [T, 1, T + 20]), (1.5, 2.0, [T + 25, 2, T + 50])],
+            300,
+            True,
+        ),
+        ([T, 1, T + 20, T + 25, 2], [(1.0, 1.4, [T, 1, T + 20])], 140, False),
+        ([T, 1, T + 20, T + 20], [(1.0, 1.4, [T, 1, T + 20])], 140, False),
+        ([], [(1.0, 3.0, [])], 300, False),
+    ],
+)
+def test_answers_are_cut_where_two_timestamps_meet(
+    tokens: list[int],
+    pieces: list[tuple[float, float, list[int]]],
+    next_frame: int,
+    is_complete: bool,
+) -> None:
+    found = cut(tokens, T, seek=100, frames=200)
+    rounded = [(round(p["start"], 3), round(p["end"], 3), p["tokens"]) for p in found.pieces]
+    assert rounded == pieces
+    assert (found.next_frame, found.is_complete) == (next_frame, is_complete)
+
+
+HEARD = [("<|en|>", 0.6), ("<|de|>", 0.3), ("<|nl|>", 0.1)]
+
+
+@pytest.mark.parametrize(
+    ("allowed", "spoken"),
+    [
+        ((), Spoken("en", 0.6)),
+        (("de", "nl"), Spoken("de", 0.75)),
+        (("nl",), Spoken("nl", 1.0)),
+        (("xx",), Spoken("en", 0.6)),
+    ],
+)
+def test_the_likeliest_language_of_those_allowed(allowed: tuple[str, ...], spoken: Spoken) -> None:
+    found = choose(HEARD, allowed)
+    assert found.language == spoken.language
+    assert found.probability == pytest.approx(spoken.probability)

@@ -1,0 +1,52 @@
+"""A vLLM that our own command installed, and a model for it; kept for the next test or run.
+
+`EARSHOT_CI_STATE` says where; CI gives an empty folder, so that the installation is tested too.
+"""
+
+import os
+import sys
+from pathlib import Path
+from subprocess import run
+
+from engines.llm.vllm.environment import python_of
+from tests.server.process import environment
+from tests.shared import ROOT
+
+STATE = Path(os.environ.get("EARSHOT_CI_STATE") or Path.home() / ".cache" / "earshot-ci")
+
+ENVIRONMENT = STATE / "engines" / "vllm"
+
+CONTEXT_TOKENS = 32_768
+"Room for an answer that nobody waits for."
+
+INSTALL_S = 1200
+
+
+def earshot(*arguments: str, timeout_s: float = 120) -> str:
+    """What the command prints; it must end well."""
+    done = run(
+        [sys.executable, "-m", "server", *arguments],
+        env=environment(STATE, EARSHOT_STATE_DIR=str(STATE)),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def installed() -> Path:
+    """The environment, made at need."""
+    earshot("engines", "install", "vllm", "--cpu", timeout_s=INSTALL_S)
+    return ENVIRONMENT
+
+
+def tiny_llama() -> Path:
+    """Written in there, for our own environment has no torch. vLLM's is not ours to import."""
+    folder = STATE / "tiny-llama"
+    script = ROOT / "tests" / "tiny_llama.py"
+    python = python_of(ENVIRONMENT)
+    run([str(python), "-I", str(script), str(folder)], check=True, capture_output=True, timeout=120)
+    return folder

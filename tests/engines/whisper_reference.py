@@ -1,0 +1,138 @@
+"""faster-whisper's own `transcribe` on exactly what our engine hears, to compare with."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from faster_whisper import WhisperModel
+from faster_whisper.feature_extractor import FeatureExtractor
+
+from core.audio import ASR_RATE_HZ, Pcm
+from engines.asr.faster_whisper import SILENCE_PEAK, FasterWhisper, Settings, create
+from engines.asr.whisper.features import LogMel, normalised
+from engines.asr.whisper.windows import FRAME_SAMPLES, MAX_ITEM_SAMPLES, WINDOW_SAMPLES
+from engines.base import AsrOptions
+from media.files import decode_file
+from tests.shared import shared_data
+
+Clip = tuple[str, Pcm]
+"A name, with where in its file it begins, and the samples."
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """The same wish to both."""
+
+    ours: AsrOptions
+    theirs: Mapping[str, Any]
+
+
+def case(
+    *,
+    language: str | None = "en",
+    beam_size: int = 1,
+    has_timestamps: bool = False,
+    prompt: str = "",
+    hotwords: str = "",
+) -> Case:
+    ours = AsrOptions(
+        language=language,
+        prompt=prompt,
+        hotwords=hotwords,
+        beam_size=beam_size,
+        temperatures=(0.0,),
+        timestamps="segment" if has_timestamps else "none",
+        padding="max",
+    )
+    theirs = {
+        "language": language,
+        "initial_prompt": prompt or None,
+        "hotwords": hotwords or None,
+        "beam_size": beam_size,
+        "temperature": 0.0,
+        "without_timestamps": not has_timestamps,
+        "condition_on_previous_text": False,
+    }
+    return Case(ours, theirs)
+
+
+CASES = {
+    "greedy": case(),
+    "beam": case(beam_size=5),
+    "timestamps": case(has_timestamps=True),
+    "beam and timestamps": case(beam_size=5, has_timestamps=True),
+    "prompt": case(prompt="turn on the lights", has_timestamps=True),
+    "hotwords": case(hotwords="kitchen, garage", prompt="good morning"),
+    "detection": case(language=None, has_timestamps=True),
+}
+
+
+def ours(folder: Path) -> FasterWhisper:
+    """Without the gates that theirs has not."""
+    return create(
+        Settings(model=str(folder), device="cpu", min_confidence=0, max_compression_ratio=1e9)
+    )
+
+
+class OurFeatures(FeatureExtractor):  # type: ignore[misc]  # the library has no types
+    """Ours, for a waveform with a window of silence behind it.
+
+    Theirs differ in the last bit with the number of threads and the length of what follows, and a
+    model that hears what it does not know wavers between two words for less.
+    """
+
+    def __call__(
+        self, waveform: npt.NDArray[np.float32], padding: int = 160, chunk_length: int | None = None
+    ) -> npt.NDArray[np.float32]:
+        pcm = (waveform[:-WINDOW_SAMPLES] * 32768).astype(np.int16)
+        return normalised(LogMel(self).powers(pcm), (len(waveform) + padding) // FRAME_SAMPLES)
+
+
+def theirs(folder: Path, *, has_our_features: bool) -> WhisperModel:
+    model = WhisperModel(str(folder), device="cpu", compute_type="int8", local_files_only=True)
+    if has_our_features:
+        model.feature_extractor = OurFeatures(model.model.n_mels)
+    return model
+
+
+def heard_by_theirs(
+    model: WhisperModel, pcm: Pcm, case: Case, *, silence: int = WINDOW_SAMPLES
+) -> tuple[str, str]:
+    """Text and language. Silence follows as samples, as when Whisper was trained; what they make of
+    it after the clip's end does not count. With `silence` 0 they pad in their own way."""
+    samples = np.concatenate([pcm, np.zeros(silence, np.int16)]).astype(np.float32) / 32768
+    segments, info = model.transcribe(samples, **case.theirs)
+    texts = []
+    for segment in segments:
+        if segment.seek >= len(pcm) // FRAME_SAMPLES:
+            break
+        texts.append(segment.text)
+    return "".join(texts).strip(), info.language
+
+
+def recordings() -> list[Path]:
+    """Everything that was recorded."""
+    root = shared_data()
+    return [
+        file
+        for folder in ("commands", "speech", "noise", "music", "vad")
+        for file in sorted((root / folder).rglob("*"))
+        if file.suffix in {".wav", ".flac", ".mp3", ".ogg", ".opus"}
+    ]
+
+
+def parts(file: Path) -> Iterator[Clip]:
+    """What fits one window each, but digital silence, which we do not ask a model about."""
+    pcm = decode_file(file)
+    for start in range(0, len(pcm), MAX_ITEM_SAMPLES):
+        part = pcm[start : start + MAX_ITEM_SAMPLES]
+        if np.abs(part.astype(np.int32)).max() >= SILENCE_PEAK:
+            yield f"{file.relative_to(shared_data())}@{start // ASR_RATE_HZ}", part
+
+
+def clips() -> Iterator[Clip]:
+    for file in recordings():
+        yield from parts(file)

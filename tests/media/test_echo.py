@@ -1,0 +1,195 @@
+"""Our own voice does not come back: what passes, what is cancelled, what is judged hopeless."""
+
+import time
+
+import numpy as np
+import pytest
+
+from bench.echo_scenes import Scene, echo, microphone
+from core.audio import ASR_RATE_HZ, Pcm, silence
+from media.echo import Echo, HalfDuplex, Untouched, open_echo
+from media.echo_canceller import EchoCanceller, Path
+from media.echo_mode import EchoMode
+from media.pcm import dbfs
+
+FRAME = 320
+SECOND = ASR_RATE_HZ
+
+
+def syllables(seconds: float, seed: int = 1) -> Pcm:
+    """Noise that swells and fades four times a second, as speech does."""
+    random = np.random.default_rng(seed)
+    time_s = np.arange(round(seconds * ASR_RATE_HZ)) / ASR_RATE_HZ
+    swell = np.maximum(0.02, np.sin(2 * np.pi * 2 * time_s)) ** 2
+    pcm: Pcm = (random.normal(0, 4000, len(time_s)) * swell).astype(np.int16)
+    return pcm
+
+
+def cleaned(echoes: Echo, far: Pcm, near: Pcm, frame: int = FRAME) -> Pcm:
+    """Both in real time; nothing is sent where `far` has no more samples."""
+    out: list[Pcm] = []
+    for at in range(0, len(near), frame):
+        if len(sent := far[at : at + frame]):
+            echoes.play(sent, at)
+        out.append(echoes.clean(near[at : at + frame], at))
+    return np.concatenate(out)
+
+
+@pytest.mark.parametrize("make", [EchoCanceller, HalfDuplex, Untouched])
+@pytest.mark.parametrize("frame", [320, 480, 333])
+def test_audio_passes_bit_for_bit_when_nothing_is_played(make: type[Echo], frame: int) -> None:
+    near = syllables(2)
+    np.testing.assert_array_equal(cleaned(make(), silence(0, 16_000), near, frame), near)
+    np.testing.assert_array_equal(cleaned(make(), silence(2000, 16_000), near, frame), near)
+
+
+@pytest.mark.parametrize("make", [EchoCanceller, HalfDuplex])
+def test_audio_passes_again_some_time_after_an_answer(make: type[Echo]) -> None:
+    far, near = syllables(1), syllables(4, seed=2)
+    out = cleaned(make(), far, near)
+    assert not np.array_equal(out[:SECOND], near[:SECOND])
+    np.testing.assert_array_equal(out[round(2.3 * SECOND) :], near[round(2.3 * SECOND) :])
+
+
+@pytest.mark.parametrize("delay_ms", [0, 120, 400, 700, 1500])
+def test_an_echo_is_found_and_cancelled(delay_ms: int) -> None:
+    far = syllables(9)
+    heard = microphone(echo(far, Scene(delay_ms=delay_ms, level_db=-6)))
+    canceller = EchoCanceller()
+    out = cleaned(canceller, far, heard)
+    assert canceller.path is Path.CANCELLED
+    assert canceller.delay_ms == pytest.approx(delay_ms, abs=1)
+    assert dbfs(heard[-2 * SECOND :]) - dbfs(out[-2 * SECOND :]) > 25
+    assert canceller.erle_db > 20
+
+
+def test_a_delay_that_shrinks_is_followed() -> None:
+    far = syllables(12)
+    heard = microphone(echo(far, Scene(delay_ms=200, jump_ms=-120)))
+    canceller = EchoCanceller()
+    out = cleaned(canceller, far, heard)
+    assert canceller.delay_ms == pytest.approx(80, abs=1)
+    assert canceller.path is Path.CANCELLED
+    assert dbfs(heard[-2 * SECOND :]) - dbfs(out[-2 * SECOND :]) > 25
+
+
+@pytest.mark.parametrize("frame", [160, 320, 333, 960])
+def test_pieces_of_any_length_are_cancelled(frame: int) -> None:
+    far = syllables(4)
+    heard = microphone(echo(far, Scene()))
+    out = cleaned(EchoCanceller(), far, heard, frame)
+    assert len(out) == len(heard)
+    assert dbfs(heard[-SECOND:]) - dbfs(out[-SECOND:]) > 20
+
+
+def test_a_microphone_that_comes_in_bursts_is_cancelled() -> None:
+    """Up to 100 ms at a time: the position at which a frame is sent says little."""
+    far, random = syllables(6), np.random.default_rng(2)
+    heard = microphone(echo(far, Scene(delay_ms=60)))
+    canceller, out, arrived = EchoCanceller(), [silence(0, ASR_RATE_HZ)], 0
+    for at in range(0, len(far), FRAME):
+        canceller.play(far[at : at + FRAME], arrived)
+        if random.random() < 0.3 or at - arrived >= 4 * FRAME:
+            burst = range(arrived, at + FRAME, FRAME)
+            out += [canceller.clean(heard[begin : begin + FRAME], begin) for begin in burst]
+            arrived = at + FRAME
+    cleaned_pcm = np.concatenate(out)
+    late = slice(len(cleaned_pcm) - 2 * SECOND, len(cleaned_pcm))
+    assert dbfs(heard[late]) - dbfs(cleaned_pcm[late]) > 25
+
+
+def test_the_reference_is_taken_at_the_playouts_rate() -> None:
+    far = syllables(4)
+    heard = microphone(echo(far, Scene(delay_ms=60)))
+    canceller = EchoCanceller(48_000)
+    out = cleaned_at_48_khz(canceller, far, heard)
+    assert dbfs(heard[-SECOND:]) - dbfs(out[-SECOND:]) > 20
+
+
+def cleaned_at_48_khz(canceller: EchoCanceller, far: Pcm, near: Pcm) -> Pcm:
+    places = np.arange(3 * len(far)) / 3
+    fine = np.interp(places, np.arange(len(far)), far).astype(np.int16)
+    out: list[Pcm] = []
+    for at in range(0, len(near), FRAME):
+        canceller.play(fine[3 * at : 3 * (at + FRAME)], at)
+        out.append(canceller.clean(near[at : at + FRAME], at))
+    return np.concatenate(out)
+
+
+def test_headphones_are_left_alone() -> None:
+    far, near = syllables(6), syllables(6, seed=2)
+    canceller = EchoCanceller()
+    out = cleaned(canceller, far, near)
+    assert canceller.path is Path.NONE
+    assert canceller.delay_ms is None
+    assert not canceller.is_sounding(5 * SECOND)
+    np.testing.assert_array_equal(out[3 * SECOND :], near[3 * SECOND :])
+
+
+def test_a_person_is_heard_over_an_echo_as_loud() -> None:
+    far = syllables(8)
+    person = np.random.default_rng(5).normal(0, 3000, SECOND).astype(np.int16)
+    heard = microphone(echo(far, Scene(level_db=0)), person, 5 * SECOND)
+    out = cleaned(EchoCanceller(), far, heard)
+    assert dbfs(out[5 * SECOND : 6 * SECOND]) > dbfs(out[4 * SECOND : 5 * SECOND]) + 20
+
+
+class Deaf(EchoCanceller):
+    """Its library does nothing until it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.works = False
+        library = self._canceller.process
+        self._canceller.process = (  # type: ignore[method-assign]
+            lambda near, far: library(near, far) if self.works else near
+        )
+
+
+def test_what_cannot_be_cancelled_is_not_heard_until_it_can() -> None:
+    far = syllables(12)
+    heard = microphone(echo(far, Scene()))
+    canceller, half = Deaf(), 6 * SECOND
+    first = cleaned(canceller, far[:half], heard[:half])
+    assert canceller.path is Path.LEAKING
+    assert not first[-2 * SECOND :].any()
+    canceller.works = True
+    for at in range(half, 2 * half, FRAME):
+        canceller.play(far[at : at + FRAME], at)
+        canceller.clean(heard[at : at + FRAME], at)
+    assert canceller.path is Path.CANCELLED  # type: ignore[comparison-overlap]
+
+
+def test_half_duplex_hears_nothing_of_an_answer_and_all_after_it() -> None:
+    far, near = syllables(1), syllables(3, seed=2)
+    half_duplex = HalfDuplex()
+    out = cleaned(half_duplex, far, near)
+    assert not out[: round(1.68 * SECOND)].any()
+    np.testing.assert_array_equal(out[round(1.72 * SECOND) :], near[round(1.72 * SECOND) :])
+    assert half_duplex.is_sounding(round(1.6 * SECOND))
+    assert not half_duplex.is_sounding(round(1.8 * SECOND))
+
+
+def test_half_duplex_waits_for_no_sound_that_was_cut() -> None:
+    half_duplex = HalfDuplex(is_paced=False)
+    half_duplex.play(syllables(10), 0)
+    assert half_duplex.is_sounding(9 * SECOND)
+    half_duplex.cut(SECOND)
+    assert half_duplex.is_sounding(SECOND)
+    assert not half_duplex.is_sounding(9 * SECOND)
+
+
+@pytest.mark.parametrize(
+    ("mode", "kind"),
+    [("off", Untouched), ("cancel", EchoCanceller), ("half_duplex", HalfDuplex)],
+)
+def test_a_session_gets_what_it_asked_for(mode: EchoMode, kind: type[Echo]) -> None:
+    assert type(open_echo(mode, 48_000, is_paced=True)) is kind
+
+
+def test_it_costs_little() -> None:
+    far = syllables(4)
+    heard = microphone(echo(far, Scene()))
+    begun = time.process_time()
+    cleaned(EchoCanceller(), far, heard)
+    assert time.process_time() - begun < 0.03 * 4

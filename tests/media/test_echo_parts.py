@@ -1,0 +1,124 @@
+"""The reference's timeline, the delay that is found in it, and the gate behind the canceller."""
+
+import numpy as np
+import pytest
+
+from core.audio import ASR_RATE_HZ, Pcm
+from media.echo_delay import FAR, NEAR, match
+from media.echo_gate import CLOSED, ResidualGate
+from media.echo_reference import KEPT, MAX_AHEAD, NEW_STRETCH, Reference
+from media.pcm import dbfs
+
+FRAME = 320
+
+
+def noise(samples: int, level: float = 3000, seed: int = 1) -> Pcm:
+    return np.random.default_rng(seed).normal(0, level, samples).astype(np.int16)
+
+
+def paced(*, is_paced: bool = True) -> Reference:
+    return Reference(ASR_RATE_HZ, is_paced=is_paced)
+
+
+def test_frames_lie_one_behind_the_other_whatever_the_clock_said() -> None:
+    reference, sound = paced(), noise(50 * FRAME)
+    random = np.random.default_rng(3)
+    for at in range(0, len(sound), FRAME):
+        late = int(random.integers(0, 900)) if at else 0
+        reference.write(sound[at : at + FRAME], 1000 + at + late)
+    np.testing.assert_array_equal(reference.read(1000, 1000 + len(sound)), sound)
+
+
+def test_a_new_answer_lies_where_it_was_sent_and_the_pause_is_silent() -> None:
+    reference, first, second = paced(), noise(FRAME), noise(FRAME, seed=2)
+    reference.write(first, 0)
+    at = FRAME + NEW_STRETCH
+    reference.write(second, at)
+    np.testing.assert_array_equal(reference.read(0, FRAME), first)
+    assert not reference.read(FRAME, at).any()
+    np.testing.assert_array_equal(reference.read(at, at + FRAME), second)
+    assert reference.sounds(0, 1)
+    assert not reference.sounds(FRAME, at)
+
+
+@pytest.mark.parametrize("step", [-2, 2])
+def test_drift_is_followed(step: int) -> None:
+    """6000 ppm, so that it shows in 10 s."""
+    reference, sound = paced(), noise(FRAME)
+    for number in range(500):
+        reference.write(sound, number * (FRAME + step))
+    end = 500 * (FRAME + step)
+    assert reference.sounds(end - FRAME, end)
+    assert not reference.sounds(end + 2 * FRAME, end + 100 * FRAME)
+
+
+def test_sound_handed_over_at_once_lies_ahead_and_is_bounded() -> None:
+    reference = paced(is_paced=False)
+    for _ in range(100):
+        reference.write(noise(ASR_RATE_HZ), 0)
+    assert reference.sounds(59 * ASR_RATE_HZ, 60 * ASR_RATE_HZ)
+    assert not reference.sounds(MAX_AHEAD, 2 * MAX_AHEAD)
+    reference.cut(ASR_RATE_HZ)
+    assert not reference.read(ASR_RATE_HZ, 2 * ASR_RATE_HZ).any()
+    assert reference.read(0, ASR_RATE_HZ).any()
+
+
+def test_memory_is_bounded_over_an_hour() -> None:
+    reference, sound = paced(), noise(ASR_RATE_HZ)
+    for second in range(3600):
+        reference.write(sound, second * ASR_RATE_HZ)
+    assert len(reference._pcm) <= 4 * KEPT
+    assert len(reference._sounds) == 1
+    np.testing.assert_array_equal(reference.read(3599 * ASR_RATE_HZ, 3600 * ASR_RATE_HZ), sound)
+
+
+def dull(pcm: Pcm) -> Pcm:
+    """Most of its energy below 200 Hz, as in a voice."""
+    filtered = np.convolve(pcm, 0.3 * 0.93 ** np.arange(200))[: len(pcm)]
+    return np.clip(filtered, -32768, 32767).astype(np.int16)
+
+
+@pytest.mark.parametrize("delay", [0, 160, 6400, 24_000])
+@pytest.mark.parametrize("level", [3000, 100])
+def test_the_delay_of_an_echo_under_a_voice_is_found(delay: int, level: float) -> None:
+    far = dull(noise(FAR))
+    echo = far[FAR - NEAR - delay : FAR - delay] * (level / 3000)
+    near = (echo + dull(noise(NEAR, 300, seed=2))).astype(np.int16)
+    found = match(far, near)
+    assert found.sharpness > 15
+    assert found.delay == delay
+
+
+def test_two_voices_do_not_match() -> None:
+    found = [
+        match(dull(noise(FAR, seed=s)), dull(noise(NEAR, seed=100 + s))).sharpness
+        for s in range(50)
+    ]
+    assert max(found) < 9
+
+
+def test_silence_matches_nothing() -> None:
+    assert match(np.zeros(FAR, np.int16), noise(NEAR)).sharpness == 0
+    assert match(noise(FAR), np.zeros(NEAR, np.int16)).sharpness == 0
+
+
+def test_crumbs_of_an_echo_are_turned_down_and_voices_are_not() -> None:
+    gate = ResidualGate()
+    for _ in range(10):
+        gate.push(noise(FRAME, 3000), noise(FRAME, 10))
+    crumb = noise(FRAME, 300)
+    gate.push(crumb, crumb)
+    assert dbfs(gate.push(crumb, crumb)) == pytest.approx(
+        dbfs(crumb) + 20 * np.log10(CLOSED), abs=1
+    )
+    voice = noise(FRAME, 3500)
+    gate.push(voice, voice)
+    assert gate.push(voice, voice) is voice
+    assert gate.push(crumb, crumb) is crumb  # the quiet end of a word
+
+
+def test_a_gate_that_met_no_echo_changes_nothing() -> None:
+    gate = ResidualGate()
+    for level in (3000, 10, 500, 1):
+        pcm = noise(FRAME, level)
+        assert gate.push(pcm, pcm) is pcm

@@ -1,0 +1,115 @@
+"""Our eSpeak voice in rooms made of numbers, through our own ear: nobody is answered but people.
+
+What each scene asks is what `python -m bench.echo` measures on many more.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bench.echo import answers, people
+from bench.echo_scenes import Scene
+from bench.echo_talk import Person, Start, interruption, talk
+from bench.words import spoken_words, word_errors
+from core.audio import ASR_RATE_HZ, Pcm, samples_to_ms
+from engines.base import AsrItem, VadEngine
+from engines.registry import load
+from media.echo import Echo, HalfDuplex, Untouched
+from media.echo_canceller import EchoCanceller
+from tests.shared import ROOT, shared_data
+
+CONVERGED = 2 * ASR_RATE_HZ
+"From the first sound of the session on: what is heard before may be an echo."
+LATE_MS = 150
+"By this much an echo may delay the moment at which most people are heard,"
+VERY_LATE_MS = 1000
+"and anybody."
+PEOPLE = 6
+
+
+@pytest.fixture(scope="module")
+def vad() -> VadEngine:
+    return load("vad", "gated", {})
+
+
+@pytest.fixture(scope="module")
+def far() -> Pcm:
+    return answers()
+
+
+def own_voice(echoes: Echo, far: Pcm, scene: Scene, vad: VadEngine) -> list[Start]:
+    """Starts of speech where nobody spoke."""
+    one = talk(echoes, far, scene, vad)
+    return [start for start in one.starts if start.at >= one.first_sound + CONVERGED]
+
+
+@pytest.mark.parametrize("level_db", [-20, -10, 0])
+@pytest.mark.parametrize("delay_ms", [0, 40, 120, 300])
+def test_nobody_is_answered_their_own_voice(
+    delay_ms: float, level_db: float, far: Pcm, vad: VadEngine
+) -> None:
+    scene = Scene(delay_ms=delay_ms, level_db=level_db)
+    assert not own_voice(EchoCanceller(), far, scene, vad)
+
+
+HARD = {
+    "at once": Scene(delay_ms=0, level_db=-10, t60_s=0.4, seed=8),
+    "large room": Scene(t60_s=0.6),
+    "overdriven": Scene(level_db=0, clip=4),
+    "drift": Scene(drift_ppm=50),
+    "jump": Scene(jump_ms=80),
+    "shrinking": Scene(delay_ms=200, jump_ms=-40),
+    "late": Scene(delay_ms=700),
+}
+
+
+def test_rooms_that_are_hard(far: Pcm, vad: VadEngine) -> None:
+    """A jump of the delay may let one answer hear itself, and which one hangs on what is said."""
+    heard = [name for name, scene in HARD.items() if own_voice(EchoCanceller(), far, scene, vad)]
+    assert len(heard) <= 1, heard
+
+
+def test_half_duplex_hears_no_echo(far: Pcm, vad: VadEngine) -> None:
+    assert not own_voice(HalfDuplex(), far, Scene(delay_ms=300, t60_s=0.6), vad)
+
+
+def test_without_any_of_it_the_assistant_hears_itself(far: Pcm, vad: VadEngine) -> None:
+    assert len(own_voice(Untouched(), far, Scene(level_db=-20), vad)) > 0
+
+
+def interruptions(level_db: float, far: Pcm, vad: VadEngine) -> list[tuple[str, Start | None, int]]:
+    """What was said, what was found, and by how many samples later than with headphones."""
+    found: list[tuple[str, Start | None, int]] = []
+    for person, said in people(shared_data("commands").parent, PEOPLE):
+        alone = start_of(person, Untouched(), None, far, vad)
+        assert alone is not None
+        scene = Scene(level_db=level_db)
+        over = start_of(person, EchoCanceller(), scene, far, vad)
+        found.append((said, over, over.known - alone.known if over else 0))
+    return found
+
+
+def start_of(
+    person: Person, echoes: Echo, scene: Scene | None, far: Pcm, vad: VadEngine
+) -> Start | None:
+    return interruption(talk(echoes, far, scene, vad, person).starts, person)
+
+
+@pytest.mark.parametrize("level_db", [-20, -10])
+def test_a_person_interrupts_and_is_understood(level_db: float, far: Pcm, vad: VadEngine) -> None:
+    folder = Path(ROOT, "tests", "fixtures", "whisper-nano")
+    nano = load("asr", "faster_whisper", {"model": str(folder), "cpu_threads": 1})
+    wrong = total = 0
+    found = interruptions(level_db, far, vad)
+    late_ms = sorted(samples_to_ms(late, ASR_RATE_HZ) for _, _, late in found)
+    assert late_ms[len(late_ms) // 2] <= LATE_MS
+    assert late_ms[-1] <= VERY_LATE_MS
+    for said, start, _ in found:
+        assert start is not None
+        words = spoken_words(said)
+        text = nano.decode([AsrItem(said, np.concatenate(start.said), is_final=True)])[0].text
+        wrong += word_errors(words, spoken_words(text))
+        total += len(words)
+    nano.close()
+    assert wrong <= total / 2

@@ -1,0 +1,112 @@
+"""The client's side, a process in its own namespace: plain aiortc, told of TURN by the server.
+
+`caller.py '{"url": ..., "transport": "udp", ...}'` prints what became of it as one JSON line; with
+`"stays": true` it goes on until it is killed.
+"""
+
+import asyncio
+import json
+import re
+import sys
+from typing import Any
+
+from aiohttp import ClientSession
+from aiortc import RTCIceServer
+
+from tests.media.signals import peak_hz, tone
+from tests.network.station import CALLER_HZ, SERVER_HZ
+from tests.raw_peer import RATE_HZ, RawPeer
+from tests.signaling.whip_client import beeps, first
+
+SDP = {"Content-Type": "application/sdp"}
+
+
+async def call(http: ClientSession, wishes: dict[str, Any]) -> dict[str, Any]:
+    """Sound and texts, both ways, by what `GET /earshot/ice` says."""
+    async with http.get("/earshot/ice") as response:
+        servers = (await response.json())["iceServers"]
+    raw = RawPeer(tone(CALLER_HZ, 60 * RATE_HZ, RATE_HZ), servers=chosen(servers, wishes))
+    channel = raw.channel("oai-events")
+    async with http.post("/call", data=await raw.offer(), headers=SDP) as response:
+        await raw.accept(await response.text())
+    if not await connects(raw, wishes):
+        return {"connected": False}
+    await raw.hears(lambda pcm: abs(peak_hz(pcm, RATE_HZ) - SERVER_HZ) < 15)
+    heard = ""
+    while not heard.startswith("heard"):
+        channel.send("hello")
+        heard = await raw.texts.get()
+    said = {"connected": True, "pair": pair(raw), "text": heard}
+    if wishes.get("stays"):
+        print(json.dumps(said), flush=True)
+        await asyncio.Event().wait()
+    await raw.close()
+    return said
+
+
+async def publish(http: ClientSession, wishes: dict[str, Any]) -> dict[str, Any]:
+    """WHIP, by what the `Link` headers of its answer to OPTIONS or POST say: here a first POST."""
+    first_try = RawPeer(beeps(100), "sendonly")
+    async with http.post("/whip", data=await first_try.offer(), headers=SDP) as response:
+        servers = [linked(link) for link in response.headers.getall("Link")]
+        location = response.headers["Location"]
+    await http.delete(location)
+    await first_try.close()
+    raw = RawPeer(beeps(600, 20_000), "sendonly", chosen(servers, wishes))
+    async with http.post("/whip", data=await raw.offer(), headers=SDP) as response:
+        location = response.headers["Location"]
+        await raw.accept(await response.text())
+    if not await connects(raw, wishes):
+        return {"connected": False}
+    async with http.get(f"{location}/events") as response:
+        said = (await first(response, "completed")).data["transcript"]
+    await http.delete(location)
+    await raw.close()
+    return {"connected": True, "text": said}
+
+
+async def connects(raw: RawPeer, wishes: dict[str, Any]) -> bool:
+    try:
+        async with asyncio.timeout(wishes["patience_s"]):
+            await raw.connected.wait()
+    except TimeoutError:
+        await raw.close()
+        return False
+    return True
+
+
+def chosen(servers: list[dict[str, Any]], wishes: dict[str, Any]) -> list[RTCIceServer]:
+    """aiortc uses one TURN URL only: the one over the transport of the test."""
+    return [
+        RTCIceServer(url, server["username"], wishes.get("credential") or server["credential"])
+        for server in servers
+        for url in server["urls"]
+        if url.endswith(wishes["transport"])
+    ]
+
+
+def linked(header: str) -> dict[str, Any]:
+    """One `Link` (RFC 9725, 4.6)."""
+    assert 'rel="ice-server"' in header
+    url = header[1 : header.index(">")]
+    found = dict(re.findall(r'; ([a-z-]+)="([^"]*)"', header))
+    assert found["credential-type"] == "password"
+    return {"urls": [url], "username": found["username"], "credential": found["credential"]}
+
+
+def pair(raw: RawPeer) -> list[str]:
+    """Types of the candidates in use, ours first."""
+    connection = raw.pc.getSenders()[0].transport.transport.iceGatherer._connection
+    used = connection._nominated[1]
+    return [used.local_candidate.type, used.remote_candidate.type]
+
+
+async def main(wishes: dict[str, Any]) -> None:
+    bearer = {"Authorization": f"Bearer {wishes['key']}"}
+    do = publish if wishes.get("publishes") else call
+    async with ClientSession(wishes["url"], headers=bearer) as http:
+        print(json.dumps(await do(http, wishes)), flush=True)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(json.loads(sys.argv[1])))

@@ -1,0 +1,153 @@
+"""Calls through a real coturn, between two networks that pass no UDP to each other."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import require
+from tests.network.coturn import PORT, SECRET, Coturn, coturn
+from tests.network.namespaces import (
+    ROUTER,
+    SERVER,
+    Networks,
+    block_udp,
+    dropped_packets,
+    inside,
+    missing,
+    networks,
+    unplug,
+)
+from tests.shared import ROOT
+
+pytestmark = pytest.mark.real
+
+KEY = "right-key-0123456789"
+URLS = [f"turn:{ROUTER}:{PORT}?transport=udp", f"turn:{ROUTER}:{PORT}?transport=tcp"]
+TIMEOUT_S = 60
+
+
+@pytest.fixture
+def made() -> Iterator[Networks]:
+    lacks = missing()
+    require(not lacks, lacks)
+    with networks() as made:
+        yield made
+
+
+@pytest.fixture
+def turn(made: Networks, tmp_path: Path) -> Iterator[Coturn]:
+    with coturn(made, tmp_path) as turn:
+        yield turn
+
+
+class Station:
+    """The server's process."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        self.process = process
+        self.sockets = self.next()["sockets"]
+
+    def next(self) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        said: dict[str, Any] = json.loads(line) if line else {}
+        assert said, "the station ended"
+        return said
+
+
+def start(namespace: str, module: str, wishes: dict[str, Any]) -> "subprocess.Popen[str]":
+    command = inside(namespace, sys.executable, "-m", f"tests.network.{module}", json.dumps(wishes))
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+
+
+@contextmanager
+def station(made: Networks, **wishes: Any) -> Iterator[Station]:
+    given = {"host": SERVER, "key": KEY, "turn": URLS, "secret": SECRET, "relays": False}
+    process = start(made.server, "station", {**given, "patience_s": 10, **wishes})
+    try:
+        yield Station(process)
+    finally:
+        process.kill()
+        process.wait(TIMEOUT_S)
+
+
+def caller(made: Networks, **wishes: Any) -> "subprocess.Popen[str]":
+    given = {"url": f"http://{SERVER}:8080", "key": KEY, "transport": "udp", "patience_s": 15}
+    return start(made.caller, "caller", {**given, **wishes})
+
+
+def told(made: Networks, **wishes: Any) -> dict[str, Any]:
+    """What became of a caller."""
+    process = caller(made, **wishes)
+    try:
+        out, _ = process.communicate(timeout=TIMEOUT_S)
+    finally:
+        process.kill()
+    assert process.returncode == 0
+    result: dict[str, Any] = json.loads(out)
+    return result
+
+
+def test_sound_and_texts_go_both_ways_through_the_relay(made: Networks, turn: Coturn) -> None:
+    with station(made) as server:
+        said = told(made)
+        assert said["connected"]
+        assert said["text"] == "heard hello"
+        assert said["pair"][0] == "relay"
+        ended = server.next()
+        assert ended["ended"] == "remote_closed"
+        assert ended["sockets"] == server.sockets
+    assert dropped_packets(made) > 0  # the direct way was tried, and is none
+    (user,) = turn.users()
+    expires_s, _, name = user.partition(":")
+    assert expires_s.isdecimal()
+    assert name.startswith("ice_")
+
+
+def test_where_udp_to_the_relay_is_blocked_too_both_sides_use_tcp(
+    made: Networks, turn: Coturn
+) -> None:
+    """The server is told of both ways, and shows nobody its address."""
+    block_udp(made)
+    with station(made, relays=True) as server:
+        said = told(made, transport="tcp")
+        assert (said["text"], said["pair"]) == ("heard hello", ["relay", "relay"])
+        ended = server.next()
+        assert (ended["ended"], ended["sockets"]) == ("remote_closed", server.sockets)
+    assert len(turn.users()) == 2
+
+
+def test_whip_through_the_relay(made: Networks, turn: Coturn) -> None:
+    with station(made):
+        assert told(made, publishes=True) == {"connected": True, "text": "one"}
+    assert any(":whip_" in user for user in turn.users())
+
+
+def test_a_wrong_credential_relays_nothing(made: Networks, turn: Coturn) -> None:
+    with station(made, patience_s=3) as server:
+        assert told(made, credential="wrong", patience_s=5) == {"connected": False}
+        ended = server.next()
+        assert ended["ended"] == "connect_timeout"
+        assert ended["sockets"] == server.sockets
+    assert turn.users() == set()
+
+
+def test_a_caller_that_loses_its_network_is_let_go(made: Networks, turn: Coturn) -> None:
+    with station(made) as server:
+        process = caller(made, stays=True)
+        try:
+            assert process.stdout is not None
+            assert json.loads(process.stdout.readline())["connected"]
+            unplug(made)
+            ended = server.next()
+            assert ended["ended"] == "connection_lost"
+            assert ended["sockets"] == server.sockets
+        finally:
+            process.kill()
+            process.wait(TIMEOUT_S)

@@ -1,0 +1,120 @@
+"""What MCP servers say, in our words: bounded, and without anything a model's API refuses."""
+
+import logging
+from typing import Any
+
+import pytest
+from mcp_types import CallToolResult, Tool
+
+from core.errors import ConfigError
+from core.ports import ToolOutcome
+from pipeline.mcp.settings import McpServer
+from pipeline.mcp.translate import MAX_TOOLS, outcome, specs
+
+SERVER = McpServer(command="kitchen", env={"KEY": "hush-hush"}, timeout_s=7)
+
+
+def tool(name: str, **fields: Any) -> Tool:
+    return Tool.model_validate({"name": name, "inputSchema": {"type": "object"}, **fields})
+
+
+def test_a_tool_keeps_what_a_model_needs() -> None:
+    schema = {"type": "object", "properties": {"dish": {"type": "string"}}, "required": ["dish"]}
+    (spec,), names = specs(
+        "kitchen",
+        SERVER,
+        [tool("oven.bake", description="Bakes.", inputSchema=schema)],
+    )
+    assert (spec.name, spec.description, spec.parameters) == ("oven_bake", "Bakes.", schema)
+    assert (spec.is_read_only, spec.timeout_s) == (False, 7)
+    assert spec.fallback_name == "kitchen_oven_bake"
+    assert names == {"oven_bake": "oven.bake"}
+
+
+@pytest.mark.parametrize(
+    ("annotations", "is_read_only"),
+    [
+        (None, False),
+        ({}, False),
+        ({"readOnlyHint": False}, False),
+        ({"readOnlyHint": True}, True),
+        ({"idempotentHint": True}, False),
+    ],
+)
+def test_only_what_says_that_it_only_reads_is_read_only(
+    annotations: dict[str, Any] | None, is_read_only: bool
+) -> None:
+    (spec,), _ = specs("kitchen", SERVER, [tool("a", annotations=annotations)])
+    assert spec.is_read_only is is_read_only
+
+
+def test_a_server_cannot_flood_a_model(caplog: pytest.LogCaptureFixture) -> None:
+    large = tool("large", inputSchema={"type": "object", "description": "x" * 10_000})
+    wordy = tool("n" * 200, description="d" * 10_000)
+    many = [tool(f"t{number}") for number in range(MAX_TOOLS)]
+    with caplog.at_level(logging.WARNING):
+        found, _ = specs("kitchen", SERVER, [large, wordy, *many])
+    assert len(found) == MAX_TOOLS - 1
+    assert (len(found[0].name), len(found[0].description)) == (64, 1000)
+    assert len(caplog.records) == 2
+
+
+def test_the_operator_chooses_tools() -> None:
+    some = McpServer(command="kitchen", tools=("b", "nowhere"))
+    found, _ = specs("kitchen", some, [tool("a"), tool("b")])
+    assert [spec.name for spec in found] == ["b"]
+
+
+def test_names_that_become_the_same_are_one() -> None:
+    found, names = specs("kitchen", SERVER, [tool("a.b"), tool("a/b"), tool("")])
+    assert ([spec.name for spec in found], names) == (["a_b"], {"a_b": "a.b"})
+
+
+TEXT = {"type": "text", "text": "a cake"}
+IMAGE = {"type": "image", "data": "", "mimeType": "image/png"}
+LINK = {"type": "resource_link", "uri": "file:///cake", "name": "cake"}
+RESOURCE = {"type": "resource", "resource": {"uri": "file:///cake", "text": "sweet"}}
+
+
+@pytest.mark.parametrize(
+    ("result", "told"),
+    [
+        ({"content": []}, ToolOutcome({"text": ""})),
+        ({"content": [TEXT, TEXT]}, ToolOutcome({"text": "a cake\na cake"})),
+        ({"content": [TEXT], "structuredContent": {"x": 1}}, ToolOutcome({"x": 1})),
+        ({"content": [IMAGE, IMAGE]}, ToolOutcome({"left_out": "2 image"})),
+        ({"content": [LINK, RESOURCE]}, ToolOutcome({"text": "file:///cake\nsweet"})),
+        (
+            {"content": [TEXT], "isError": True},
+            ToolOutcome({"message": "a cake"}, error="tool_failed"),
+        ),
+        (
+            {"content": [], "isError": True},
+            ToolOutcome({"message": "it failed"}, error="tool_failed"),
+        ),
+    ],
+)
+def test_results(result: dict[str, Any], told: ToolOutcome) -> None:
+    assert outcome(CallToolResult.model_validate(result)) == told
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({}, "either command or url"),
+        ({"command": "a", "url": "http://b"}, "either command or url"),
+        ({"url": "ftp://b"}, "starts with http"),
+        ({"url": "http://user:password@b"}, "use headers"),
+        ({"url": "http://b", "args": ("c",)}, "go with command"),
+        ({"command": "a", "headers": {"b": "c"}}, "go with url"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(fields: dict[str, Any], why: str) -> None:
+    with pytest.raises(ConfigError, match=why) as refused:
+        McpServer(**fields)
+    assert "password" not in str(refused.value).replace("user and password", "")
+
+
+def test_secrets_are_not_shown() -> None:
+    assert "hush" not in repr(SERVER)
+    assert SERVER.masked("error: hush-hush is wrong") == "error: ******** is wrong"

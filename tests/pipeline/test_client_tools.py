@@ -1,0 +1,346 @@
+"""Tools that the client runs: handed out after the turn is confirmed, and continued."""
+
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from core.errors import Conflict, RequestError
+from core.events import (
+    ItemDeleted,
+    ItemRetrieved,
+    OutputItemAdded,
+    OutputItemDone,
+    ResponseCreated,
+    ResponseDone,
+    SessionEvent,
+    SpeechStopped,
+    Usage,
+)
+from core.items import (
+    FunctionCallItem,
+    FunctionOutputItem,
+    Item,
+    ItemReference,
+    MessageItem,
+    TextPart,
+)
+from core.ports import ToolSpec
+from engines.base import AS_CONFIGURED, LlmOptions, Message, TextDelta, ToolCall
+from pipeline.history import NO_RESULT
+from pipeline.session import Session
+from pipeline.settings import NamedTool, ResponseRequest, SessionSettings, ToolChoice
+from tests.pipeline.fakes import EchoLlm, World, speak
+from tests.pipeline.test_session import of, run_session
+
+LIGHT = ToolSpec("set_light", "Switches.", {"type": "object", "properties": {}})
+TEXT = SessionSettings(modality="text", client_tools=(LIGHT,))
+ON = ToolCall("0", "set_light", {"on": True})
+OFF = ToolCall("0", "set_light", {"on": False})
+SUM = ToolCall("1", "add", {"a": 2, "b": 2})
+
+
+@dataclass
+class ScriptedLlm(EchoLlm):
+    """One list of deltas for each round; then it says what it saw last."""
+
+    rounds: list[list[TextDelta | ToolCall | Usage]] = field(default_factory=list)
+    offered: list[list[str]] = field(default_factory=list)
+    options: list[LlmOptions] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    async def reply(  # type: ignore[override]
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[ToolSpec],
+        *,
+        language: str,
+        options: LlmOptions = AS_CONFIGURED,
+    ) -> AsyncGenerator[TextDelta | ToolCall | Usage, None]:
+        self.asked.append(list(messages))
+        self.offered.append([tool.name for tool in tools])
+        self.options.append(options)
+        last = messages[-1].text if messages else "nothing"
+        for delta in self.rounds.pop(0) if self.rounds else [TextDelta(last)]:
+            yield delta
+
+
+def world(*rounds: list[TextDelta | ToolCall | Usage]) -> tuple[World, ScriptedLlm]:
+    llm = ScriptedLlm(rounds=list(rounds))
+    return World(llm=llm), llm
+
+
+def said(text: str, item_id: str = "item_u") -> MessageItem:
+    return MessageItem(item_id, "user", (TextPart(text),))
+
+
+async def done(session: Session) -> None:
+    await session.settled()
+
+
+def outputs(events: list[SessionEvent]) -> list[list[str]]:
+    """What each response came to."""
+    return [list(map(_output, end.output)) for end in of(ResponseDone, events)]
+
+
+def _output(item: Item) -> str:
+    assert not isinstance(item, FunctionOutputItem)
+    return item.name if isinstance(item, FunctionCallItem) else item.text
+
+
+def test_calls_are_handed_out_after_the_words_and_the_result_continues() -> None:
+    there, llm = world([TextDelta("One moment."), ON, OFF])
+
+    async def scene(session: Session) -> None:
+        session.add_item(said("light on"))
+        session.create_response(ResponseRequest())
+        await done(session)
+        history = there.conversations.get(session.conversation_id).history
+        calls = [item for item in history.items if isinstance(item, FunctionCallItem)]
+        session.add_item(FunctionOutputItem("item_o", calls[0].call_id, '{"ok":true}'))
+        session.create_response(ResponseRequest())
+        await done(session)
+
+    events = run_session(there, scene, TEXT)
+    assert outputs(events) == [["One moment.", "set_light", "set_light"], [NO_RESULT]]
+    assert [end.status for end in of(ResponseDone, events)] == ["completed", "completed"]
+    calls = [done.item for done in of(OutputItemDone, events)[1:3]]
+    assert all(isinstance(c, FunctionCallItem) and c.status == "completed" for c in calls)
+    assert len({c.call_id for c in calls if isinstance(c, FunctionCallItem)}) == 2  # ids are ours
+    begun = of(OutputItemAdded, events)[1]
+    assert isinstance(begun.item, FunctionCallItem)
+    assert (begun.item.arguments, begun.item.status, begun.output_index) == ("", "in_progress", 1)
+    roles = [message.role for message in llm.asked[-1]]
+    assert roles == ["user", "assistant", "assistant", "tool", "assistant", "tool"]
+    assert [m.text for m in llm.asked[-1] if m.role == "tool"] == ['{"ok":true}', NO_RESULT]
+
+
+def test_the_servers_tools_of_the_same_round_run_first() -> None:
+    there, llm = world([SUM, ON])
+
+    async def scene(session: Session) -> None:
+        session.add_item(said("both"))
+        session.create_response(ResponseRequest())
+        await done(session)
+
+    events = run_session(there, scene, TEXT)
+    assert outputs(events) == [["set_light"]]
+    assert llm.offered == [["add", "set_light"]]
+    assert len(llm.asked) == 1  # the response ended with the client's call
+
+
+def test_a_call_waits_for_the_end_of_the_turn() -> None:
+    there, llm = world([ON])
+    thought: list[int] = []
+
+    async def scene(session: Session) -> None:
+        await speak(session, (0, 200), (1000, 600), (0, 300))
+        thought.append(len(llm.asked))
+        await speak(session, (0, 2000))
+
+    events = run_session(there, scene, SessionSettings(client_tools=(LIGHT,)))
+    assert thought == [1]  # the model had called it already
+    kinds = [type(event) for event in events]
+    assert kinds.index(SpeechStopped) < kinds.index(OutputItemAdded)
+    assert outputs(events) == [["set_light"]]
+
+
+def test_a_call_of_a_turn_that_went_on_is_never_handed_out() -> None:
+    there, _ = world([ON])
+
+    async def scene(session: Session) -> None:
+        await speak(session, (0, 200), (1000, 600), (0, 300), (2000, 400), (0, 3000))
+
+    events = run_session(there, scene, SessionSettings(client_tools=(LIGHT,)))
+    assert outputs(events) == [["one two"]]
+    assert not any(
+        isinstance(added.item, FunctionCallItem) for added in of(OutputItemAdded, events)
+    )
+
+
+@pytest.mark.parametrize(
+    ("choice", "offered", "must_call"),
+    [
+        ("auto", ["add", "set_light"], False),
+        ("none", [], False),
+        ("required", ["add", "set_light"], True),
+        (NamedTool("set_light"), ["set_light"], True),
+    ],
+)
+def test_the_choice_decides_what_is_offered(
+    choice: ToolChoice, offered: list[str], must_call: bool
+) -> None:
+    there, llm = world()
+
+    async def scene(session: Session) -> None:
+        session.add_item(said("hello"))
+        session.create_response(ResponseRequest(tool_choice=choice))
+        await done(session)
+
+    run_session(there, scene, TEXT)
+    assert (llm.offered, llm.options[0].must_call) == ([offered], must_call)
+
+
+def test_a_forced_call_is_forced_once() -> None:
+    there, llm = world([SUM])
+
+    async def scene(session: Session) -> None:
+        session.add_item(said("2 + 2"))
+        session.create_response(ResponseRequest(tool_choice=NamedTool("add")))
+        await done(session)
+
+    run_session(there, scene, TEXT)
+    assert [options.must_call for options in llm.options] == [True, False]
+    assert llm.offered == [["add"], ["add", "set_light"]]
+
+
+def test_a_choice_of_nothing_fails_the_response() -> None:
+    there, _ = world()
+
+    async def scene(session: Session) -> None:
+        session.create_response(ResponseRequest(tool_choice=NamedTool("lift")))
+        await done(session)
+
+    [end] = of(ResponseDone, run_session(there, scene, TEXT))
+    assert (end.status, end.error_code) == ("failed", "no_such_tool")
+
+
+def test_an_answer_beside_the_conversation_leaves_no_trace() -> None:
+    there, llm = world([TextDelta("spam")])
+    notes = {"topic": "classify"}
+    apart = ResponseRequest(
+        in_conversation=False,
+        metadata=notes,
+        input=(said("this?", "item_x"), ItemReference("item_u")),
+        instructions="Classify.",
+        client_tools=(),
+        max_output_tokens=9,
+    )
+
+    async def scene(session: Session) -> None:
+        session.add_item(said("hello"))
+        session.create_response(ResponseRequest())
+        session.create_response(apart)  # beside the one that runs
+        session.create_response(replace_input(apart))
+        await done(session)
+        with pytest.raises(RequestError, match="no item"):
+            session.create_response(ResponseRequest(input=(ItemReference("gone"),)))
+        items = there.conversations.get(session.conversation_id).history.items
+        assert [item.text for item in items if isinstance(item, MessageItem)] == ["hello", "spam"]
+
+    def replace_input(request: ResponseRequest) -> ResponseRequest:
+        return ResponseRequest(in_conversation=False, input=(), metadata=request.metadata)
+
+    events = run_session(there, scene, TEXT)
+    first, second, third = of(ResponseCreated, events)
+    assert (first.terms.in_conversation, first.terms.metadata) == (True, None)
+    assert (second.terms.in_conversation, second.terms.metadata) == (False, notes)
+    assert second.terms.max_output_tokens == 9
+    assert third.terms == of(ResponseDone, events)[2].terms
+    assert [(m.role, m.text) for m in llm.asked[1]] == [
+        ("system", "Classify."),
+        ("user", "this?"),
+        ("user", "hello"),
+    ]
+    assert llm.offered[1] == ["add"]
+
+
+def test_only_so_many_answers_wait_beside_the_conversation() -> None:
+    there, _ = world()
+
+    async def scene(session: Session) -> None:
+        apart = ResponseRequest(in_conversation=False, input=())
+        for _ in range(8):
+            session.create_response(apart)
+        with pytest.raises(Conflict) as caught:
+            session.create_response(apart)
+        assert caught.value.code == "too_many_active_responses"
+        await done(session)
+
+    assert len(of(ResponseDone, run_session(there, scene, TEXT))) == 8
+
+
+def test_an_answer_cut_by_its_limit_says_so() -> None:
+    there, _ = world([TextDelta("and so"), Usage(10, 5)])
+
+    async def scene(session: Session) -> None:
+        session.create_response(ResponseRequest(max_output_tokens=5))
+        await done(session)
+
+    [end] = of(ResponseDone, run_session(there, scene, TEXT))
+    assert (end.status, end.reason) == ("incomplete", "max_output_tokens")
+    assert (end.usage, end.output[0].status) == (Usage(10, 5), "incomplete")  # type: ignore[union-attr]
+
+
+def test_items_are_shown_and_deleted() -> None:
+    there, llm = world([SUM])
+
+    async def scene(session: Session) -> None:
+        session.add_item(said("secret", "item_a"))
+        session.add_item(said("hello", "item_b"), "root")
+        session.retrieve_item("item_a")
+        session.delete_item("item_a")
+        with pytest.raises(RequestError) as caught:
+            session.delete_item("item_a")
+        assert caught.value.code == "item_not_found"
+        session.create_response(ResponseRequest())
+        await done(session)
+        history = there.conversations.get(session.conversation_id).history
+        own = next(item.id for item in history.items if isinstance(item, FunctionCallItem))
+        with pytest.raises(RequestError):  # the server's own call is nobody's business
+            session.retrieve_item(own)
+
+    events = run_session(there, scene, TEXT)
+    assert of(ItemRetrieved, events)[0].item == said("secret", "item_a")
+    assert of(ItemDeleted, events) == [ItemDeleted("item_a")]
+    assert [m.text for m in llm.asked[0]] == ["hello"]
+
+
+def test_an_answer_that_was_deleted_can_still_be_interrupted() -> None:
+    there = World()
+
+    async def scene(session: Session) -> None:
+        await speak(session, (0, 200), (1000, 600), (0, 1500))
+        history = there.conversations.get(session.conversation_id).history
+        session.delete_item(history.items[-1].id)
+        await speak(session, (2000, 1500), (0, 2000))
+
+    events = run_session(there, scene)
+    assert of(ResponseDone, events)[-1].status == "completed"
+
+
+def test_a_result_needs_its_call() -> None:
+    async def scene(session: Session) -> None:
+        with pytest.raises(RequestError) as caught:
+            session.add_item(FunctionOutputItem("item_o", "call_lost", "{}"))
+        assert (caught.value.code, caught.value.param) == ("item_not_found", "item.call_id")
+        session.add_item(FunctionCallItem("item_c", "call_lost", "f", "{}"))
+        session.add_item(FunctionOutputItem("item_o", "call_lost", "{}"))
+
+    run_session(World(), scene, TEXT)
+
+
+def test_what_was_cut_does_not_come_back() -> None:
+    there = World()
+    texts: list[str] = []
+
+    async def scene(session: Session) -> None:
+        session.add_item(said("one two three four five six"))
+        session.create_response(ResponseRequest())
+        await done(session)
+        history = there.conversations.get(session.conversation_id).history
+        answer = history.items[-1]
+        for end_ms in (400, 900):
+            session.truncate(answer.id, end_ms)
+            now = history.find(answer.id)
+            assert isinstance(now, MessageItem)
+            texts.append(now.text)
+        session.delete_item(answer.id)
+        with pytest.raises(RequestError) as caught:
+            session.truncate(answer.id, 0)
+        assert caught.value.code == "item_not_found"
+
+    run_session(there, scene, paced_by="client")
+    assert texts[0] == texts[1] != ""

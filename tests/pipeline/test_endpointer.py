@@ -1,0 +1,198 @@
+"""Whatever a VAD says and whenever evidence comes: edges keep their order, and no wait is cut."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core.audio import ASR_RATE_HZ, AudioFrame, ms_to_samples
+from pipeline.audible import Sound
+from pipeline.end_of_turn import WAITS, wait_ms
+from pipeline.endpointer import MAX_HANG_MS, ONSET_MS, START_MS, Edge, Endpointer, SpeechEdge
+from pipeline.hearing import Hearing
+from pipeline.settings import TurnDetection
+from tests.pipeline.fakes import LoudVad
+
+FRAME = 320
+FOLLOWS: dict[Edge, set[Edge | None]] = {
+    Edge.STARTED: {None, Edge.ENDED},
+    Edge.CANDIDATE: {Edge.STARTED, Edge.RESUMED},
+    Edge.RESUMED: {Edge.CANDIDATE},
+    Edge.ENDED: {Edge.STARTED, Edge.CANDIDATE, Edge.RESUMED},
+}
+
+
+@dataclass(frozen=True)
+class Step:
+    """One frame, and what happens just before it."""
+
+    probability: float
+    quiet_ms: int | None
+    "How long before the VAD's end of speech it was quiet; None: nobody can tell."
+    is_audible: bool
+    expect_ms: int | None
+    reset: bool
+
+
+def runs(one: st.SearchStrategy[Step]) -> st.SearchStrategy[list[Step]]:
+    """Frames come in runs of the same kind, as speech does."""
+    run = st.tuples(one, st.integers(1, 30)).map(lambda r: [r[0]] * r[1])
+    return st.lists(run, max_size=25).map(lambda found: [step for run in found for step in run])
+
+
+STEPS = runs(
+    st.builds(
+        Step,
+        st.sampled_from([0.0, 0.4, 0.6, 1.0]),
+        st.none() | st.integers(-100, 500),
+        st.booleans(),
+        st.none() | st.integers(0, 900),
+        st.integers(0, 60).map(lambda n: n == 0),
+    )
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(STEPS, st.integers(100, 900))
+def test_edges_keep_their_order_and_no_wait_is_cut(steps: list[Step], silence_ms: int) -> None:
+    endpointer = Endpointer(silence_ms=silence_ms)
+    last: Edge | None = None
+    wait, position = silence_ms, 0
+    for step in steps:
+        if step.reset:
+            endpointer.reset()
+            last, wait = None, silence_ms
+        if step.expect_ms is not None:
+            endpointer.expect(step.expect_ms)
+            if last is Edge.CANDIDATE:
+                wait = step.expect_ms
+        edge = endpointer.push(step.probability, FRAME, sound_of(step, endpointer))
+        position += FRAME
+        if edge is None:
+            continue
+        assert last in FOLLOWS[edge.edge]
+        assert 0 <= edge.at <= edge.until <= position
+        silence = position - edge.at
+        if edge.edge is Edge.ENDED:
+            assert silence >= ms_to_samples(wait, ASR_RATE_HZ)
+        if edge.edge in (Edge.ENDED, Edge.CANDIDATE):
+            assert edge.until - edge.at <= ms_to_samples(MAX_HANG_MS, ASR_RATE_HZ)
+            assert step.probability < 0.5
+        else:
+            wait = silence_ms
+        last = edge.edge
+
+
+def sound_of(step: Step, endpointer: Endpointer) -> Sound | None:
+    if step.quiet_ms is None:
+        return None
+    quiet = ms_to_samples(step.quiet_ms, ASR_RATE_HZ)
+    return Sound(endpointer.speech_end - quiet, step.is_audible)
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    st.lists(st.tuples(st.booleans(), st.integers(1, 40)), max_size=12),
+    st.dictionaries(st.integers(0, 400), st.none() | st.floats(0, 1), max_size=6),
+    st.integers(100, 900),
+)
+def test_no_sample_of_speech_is_lost_whatever_is_expected(
+    script: list[tuple[bool, int]], evidence: dict[int, float | None], chunk: int
+) -> None:
+    hearing = Hearing(LoudVad())
+    hearing.configure(TurnDetection(kind="semantic_vad", prefix_padding_ms=0))
+    random = np.random.default_rng(4)
+    parts = [
+        random.integers(500, 5000, frames * FRAME) * (1 if is_loud else 0)
+        for is_loud, frames in [*script, (False, 1)]
+    ]
+    audio = np.concatenate(parts).astype(np.int16)
+    taken = np.zeros(len(audio), np.int64)
+    for number, at in enumerate(range(0, len(audio), chunk)):
+        if number in evidence:
+            hearing.expect(evidence[number])
+        for heard in hearing.push(AudioFrame(audio[at : at + chunk], ASR_RATE_HZ, at)):
+            if heard.in_speech:
+                place = slice(hearing.samples - len(heard.pcm), hearing.samples)
+                assert np.array_equal(heard.pcm, audio[place])
+                taken[place] += 1
+    assert taken.max() <= 1  # nothing is heard twice
+    for at, part in zip(np.cumsum([0, *map(len, parts)]), parts, strict=False):
+        if part.any() and len(part) >= ms_to_samples(START_MS, ASR_RATE_HZ):
+            assert taken[at : at + len(part)].all()
+
+
+def say(endpointer: Endpointer, pattern: str, sound: Sound | None = None) -> list[SpeechEdge]:
+    """`s` is 20 ms of speech, `.` of silence."""
+    pushed = [endpointer.push(float(char == "s"), FRAME, sound) for char in pattern]
+    return [edge for edge in pushed if edge]
+
+
+def test_silence_counts_from_the_last_sound_and_the_candidate_comes_at_once() -> None:
+    endpointer = Endpointer(silence_ms=200)
+    say(endpointer, "s" * 20)
+    sound = Sound(16 * FRAME, is_now=False)
+    candidate, ended = say(endpointer, "." * 6, sound)
+    assert candidate == SpeechEdge(Edge.CANDIDATE, 16 * FRAME, 20 * FRAME)
+    assert ended == SpeechEdge(Edge.ENDED, 16 * FRAME, 20 * FRAME)
+
+
+def test_a_sound_as_the_wait_ends_is_given_time_to_become_a_word() -> None:
+    endpointer = Endpointer(silence_ms=200)
+    say(endpointer, "s" * 20 + "." * 9)
+    sounding = Sound(20 * FRAME, is_now=True)
+    assert say(endpointer, "..", sounding) == []
+    assert [edge.edge for edge in say(endpointer, "s")] == [Edge.RESUMED]
+    endpointer = Endpointer(silence_ms=200)
+    say(endpointer, "s" * 20 + "." * 9)
+    assert say(endpointer, "." * (ONSET_MS // 20), sounding) == []
+    assert [edge.edge for edge in say(endpointer, ".", sounding)] == [Edge.ENDED]
+
+
+def test_evidence_changes_the_wait_of_this_pause_only() -> None:
+    endpointer = Endpointer(silence_ms=400)
+    (_, candidate) = say(endpointer, "sss" + "." * 10)
+    endpointer.expect(120, candidate.at)
+    assert [edge.edge for edge in say(endpointer, ".")] == [Edge.ENDED]  # it was longer already
+    edges = say(endpointer, "sss" + "." * 5)
+    endpointer.expect(120, candidate.at)  # of the pause before: too late
+    assert say(endpointer, "." * 14) == []
+    assert [edge.edge for edge in say(endpointer, ".")] == [Edge.ENDED]
+    edges = say(endpointer, "sss" + "." * 5)
+    endpointer.expect(800, edges[-1].at)
+    assert [edge.edge for edge in say(endpointer, "." * 30 + "s")] == [Edge.RESUMED]
+    assert [edge.edge for edge in say(endpointer, "." * 20)] == [Edge.CANDIDATE, Edge.ENDED]
+
+
+@pytest.mark.parametrize("probability", [None, 0.0, 0.5, 1.0])
+def test_server_vad_waits_exactly_as_asked_whatever_is_expected(probability: float | None) -> None:
+    assert ended_after_ms(TurnDetection(silence_ms=340), probability) == 340
+
+
+@pytest.mark.parametrize(("probability", "wait"), [(None, 450), (0.0, 600), (0.5, 450), (1.0, 120)])
+def test_semantic_vad_waits_by_what_is_expected(probability: float | None, wait: float) -> None:
+    assert wait_ms("auto", probability) == wait
+    frames_ms = -(-wait // 20) * 20
+    assert ended_after_ms(TurnDetection(kind="semantic_vad"), probability) == frames_ms
+
+
+def ended_after_ms(detection: TurnDetection, probability: float | None) -> float:
+    """Silence from the last loud sample to ENDED, evidence given at the candidate."""
+    hearing = Hearing(LoudVad())
+    hearing.configure(detection)
+    noise = np.random.default_rng(3).normal(0, 3000, 50 * FRAME)
+    audio = np.concatenate([noise.astype(np.int16), np.zeros(100 * FRAME, np.int16)])
+    for at in range(0, len(audio), FRAME):
+        for heard in hearing.push(AudioFrame(audio[at : at + FRAME], ASR_RATE_HZ, at)):
+            if heard.edge and heard.edge.edge is Edge.CANDIDATE:
+                hearing.expect(probability, heard.edge.at)
+            if heard.edge and heard.edge.edge is Edge.ENDED:
+                return (hearing.samples - 50 * FRAME) / 16
+    pytest.fail("it never ended")
+
+
+def test_every_eagerness_has_its_range() -> None:
+    for waits in WAITS.values():
+        assert waits.unfinished > waits.unknown > waits.finished

@@ -1,0 +1,167 @@
+"""A question and its answer without a session, in virtual time."""
+
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+
+import pytest
+
+from core.errors import Conflict, EngineError, NotFound, Overloaded
+from core.items import FunctionCallItem, FunctionOutputItem, MessageItem
+from pipeline.exchange import Exchanges, Question
+from pipeline.settings import Profile, SessionSettings
+from pipeline.text_language import TextLanguage
+from tests.loop import run_virtual
+from tests.pipeline.fakes import World
+
+
+class Usual(TextLanguage):
+    """German where it says `Licht`."""
+
+    async def of(self, text: str, usual: str, known: object = ()) -> str:
+        return "de" if "Licht" in text else usual
+
+
+def exchanges(world: World, **more: int) -> Exchanges:
+    return Exchanges(
+        world.surroundings(),
+        world.conversations,
+        Usual(),
+        usual=SessionSettings(instructions="Be brief.", max_output_tokens=50),
+        **more,
+    )
+
+
+async def ask(to: Exchanges, question: Question) -> str:
+    async with to.open(question) as exchange:
+        return await exchange.text()
+
+
+def run(scene: Callable[[World, Exchanges], Awaitable[None]], **more: int) -> World:
+    world = World()
+
+    async def main() -> None:
+        asked = exchanges(world, **more)
+        await scene(world, asked)
+        assert asked.count == 0
+
+    run_virtual(main())
+    return world
+
+
+def test_a_question_alone_is_answered_and_forgotten() -> None:
+    async def scene(world: World, asked: Exchanges) -> None:
+        assert await ask(asked, Question("one")) == "you said one."
+        assert await ask(asked, Question("two")) == "you said two."
+        assert [m.text for m in world.llm.asked[1]] == ["Be brief.", "two"]
+
+    run(scene)
+
+
+def test_a_conversation_remembers() -> None:
+    async def scene(world: World, asked: Exchanges) -> None:
+        await ask(asked, Question("one", "kitchen"))
+        await ask(asked, Question("two", "kitchen"))
+        texts = [m.text.strip() for m in world.llm.asked[1]]
+        assert texts == ["Be brief.", "one", "you said one.", "two"]
+        items = world.conversations.get("kitchen").history.items
+        assert [i.role for i in items if isinstance(i, MessageItem)] == ["user", "assistant"] * 2
+        assert {i.status for i in items if isinstance(i, MessageItem)} == {"completed"}
+
+    run(scene)
+
+
+def test_tools_run_and_stay_in_the_history() -> None:
+    async def scene(world: World, asked: Exchanges) -> None:
+        assert await ask(asked, Question("four", "kitchen")) == "you said it is 4."
+        kinds = [type(item) for item in world.conversations.get("kitchen").history.items]
+        assert kinds == [MessageItem, FunctionCallItem, FunctionOutputItem, MessageItem]
+
+    run(scene)
+
+
+def test_languages() -> None:
+    async def scene(world: World, asked: Exchanges) -> None:
+        for question in (
+            Question("one"),
+            Question("Licht"),
+            Question("one", language="de"),
+            Question("Licht", "kitchen"),
+            Question("one", "kitchen"),
+        ):
+            await ask(asked, question)
+        assert world.llm.languages_asked == ["en", "de", "de", "de", "de"]
+        world.conversations.get("hall").profile = Profile.of(
+            SessionSettings(language="de", instructions="Be long.", voice="tief", speed=1.5)
+        )
+        async with asked.open(Question("one", "hall")) as exchange:
+            plan = exchange.plan
+            assert (plan.language, plan.instructions) == ("de", "Be long.")
+            assert (plan.voice, plan.speed) == ("tief", 1.5)
+
+    run(scene)
+
+
+def test_options() -> None:
+    async def scene(_: World, asked: Exchanges) -> None:
+        async with asked.open(Question("one")) as exchange:
+            assert exchange.plan.options.max_output_tokens == 50
+            assert exchange.plan.options.temperature is None
+        wished = Question("one", temperature=0.0, max_output_tokens=7)
+        async with asked.open(wished) as exchange:
+            assert exchange.plan.options.temperature == 0.0
+            assert exchange.plan.options.max_output_tokens == 7
+
+    run(scene)
+
+
+def test_who_leaves_cancels_the_answer_and_what_was_given_stays() -> None:
+    async def scene(world: World, asked: Exchanges) -> None:
+        question = Question("one two three", "kitchen")
+        async with asked.open(question) as exchange, aclosing(exchange.texts()) as texts:
+            assert [await anext(texts), await anext(texts)] == ["you ", "said "]
+        assert world.llm.closed_early == 1
+
+    world = run(scene)
+    _, answer = world.conversations.get("kitchen").history.items
+    assert isinstance(answer, MessageItem)
+    assert (answer.text, answer.status) == ("you said ", "incomplete")
+
+
+def test_a_model_that_fails() -> None:
+    async def scene(world: World, asked: Exchanges) -> None:
+        world.llm.fails = True
+        with pytest.raises(EngineError):
+            await ask(asked, Question("one", "kitchen"))
+        world.llm.fails = False
+        assert await ask(asked, Question("two", "kitchen")) == "you said two."
+
+    run(scene)
+
+
+def test_a_conversation_answers_one_question_at_a_time() -> None:
+    async def scene(_: World, asked: Exchanges) -> None:
+        async with asked.open(Question("one", "kitchen")):
+            with pytest.raises(Conflict) as refused:
+                await ask(asked, Question("two", "kitchen"))
+            assert refused.value.code == "conversation_already_has_active_response"
+            assert await ask(asked, Question("two", "hall")) == "you said two."
+
+    run(scene)
+
+
+def test_there_is_a_bound() -> None:
+    async def scene(_: World, asked: Exchanges) -> None:
+        async with asked.open(Question("one")), asked.open(Question("two")):
+            with pytest.raises(Overloaded):
+                await ask(asked, Question("three"))
+        assert await ask(asked, Question("three")) == "you said three."
+
+    run(scene, max_parallel=2)
+
+
+def test_an_unknown_model_is_named() -> None:
+    async def scene(_: World, asked: Exchanges) -> None:
+        with pytest.raises(NotFound):
+            await ask(asked, Question("one", model="parrot"))
+
+    run(scene)

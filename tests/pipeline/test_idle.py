@@ -1,0 +1,94 @@
+"""A silent user: after the answer's sound and the timeout the assistant goes on."""
+
+import pytest
+
+from core.events import (
+    InputCommitted,
+    ItemDone,
+    PlayoutStopped,
+    ResponseCreated,
+    TimeoutTriggered,
+)
+from core.items import MessageItem, TextPart
+from pipeline.idle import SILENCE
+from pipeline.playout import PacedBy
+from pipeline.session import Session
+from pipeline.settings import ResponseRequest, SessionSettings, TurnDetection
+from tests.pipeline.fakes import World, speak
+from tests.pipeline.test_session import of, run_session
+
+PATIENCE_MS = 5000
+PATIENT = SessionSettings(turn_detection=TurnDetection(idle_timeout_ms=PATIENCE_MS))
+
+
+@pytest.mark.parametrize("paced_by", ["server", "client"])
+def test_after_the_sound_and_a_silence_it_goes_on(paced_by: PacedBy) -> None:
+    world = World()
+    asked: list[int] = []
+
+    async def scene(session: Session) -> None:
+        await speak(session, (0, 200), (1000, 600), (0, 600))  # answered with a second of sound
+        await speak(session, (0, 1000 + PATIENCE_MS - 400))
+        asked.append(len(world.llm.asked))
+        await speak(session, (0, 1000))
+
+    events = run_session(world, scene, PATIENT, paced_by)
+    [triggered] = of(TimeoutTriggered, events)
+    assert asked == [1]
+    assert [message.text for message in world.llm.asked[1]][-1] == SILENCE
+    assert triggered.audio_end_ms - triggered.audio_start_ms == PATIENCE_MS
+    at = events.index(triggered)
+    names = [type(event).__name__ for event in events[at + 1 : at + 5]]
+    assert names == ["InputCommitted", "ItemAdded", "ItemDone", "ResponseCreated"]
+    item = of(ItemDone, events)[-1].item
+    assert isinstance(item, MessageItem)
+    assert (item.id, item.text) == (triggered.item_id, "")
+    assert of(InputCommitted, events)[-1].item_id == triggered.item_id
+
+
+def test_who_speaks_is_not_reminded() -> None:
+    world = World()
+
+    async def scene(session: Session) -> None:
+        await speak(session, (0, 200), (1000, 600), (0, 600), (0, 4000), (2000, 6000), (0, 4000))
+
+    events = run_session(world, scene, PATIENT)
+    assert of(TimeoutTriggered, events) == []
+    assert len(of(ResponseCreated, events)) == 2
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        SessionSettings(),
+        SessionSettings(turn_detection=None),
+        SessionSettings(
+            turn_detection=TurnDetection(idle_timeout_ms=PATIENCE_MS, create_response=False)
+        ),
+    ],
+)
+def test_nobody_is_reminded_who_did_not_ask(settings: SessionSettings) -> None:
+    async def scene(session: Session) -> None:
+        session.add_item(MessageItem("item_u", "user", (TextPart("hi"),)))
+        session.create_response(ResponseRequest())
+        await speak(session, (0, 10_000))
+
+    events = run_session(World(), scene, settings)
+    assert of(TimeoutTriggered, events) == []
+    assert len(of(PlayoutStopped, events)) == 1
+
+
+def test_before_the_first_answer_nothing_is_due() -> None:
+    async def scene(session: Session) -> None:
+        await speak(session, (0, 10_000))
+
+    assert of(TimeoutTriggered, run_session(World(), scene, PATIENT)) == []
+
+
+def test_it_goes_on_as_long_as_nobody_speaks() -> None:
+    async def scene(session: Session) -> None:
+        session.add_item(MessageItem("item_u", "user", (TextPart("hi"),)))
+        session.create_response(ResponseRequest())
+        await speak(session, (0, 3 * PATIENCE_MS + 4000))
+
+    assert len(of(TimeoutTriggered, run_session(World(), scene, PATIENT))) == 3

@@ -1,0 +1,287 @@
+"""What speech over an answer is taken for: the judgement, and a session that lives by it."""
+
+import asyncio
+from itertools import pairwise
+from typing import Literal
+
+import pytest
+
+from core.events import (
+    PlayoutCleared,
+    PlayoutStopped,
+    ResponseCreated,
+    ResponseDone,
+    Transcribed,
+    TurnTraced,
+)
+from pipeline.interruption import DECIDE_MS, Overlap, Verdict, is_backchannel, judge
+from pipeline.session import Session
+from pipeline.settings import ResponseRequest, SessionSettings, TurnDetection
+from tests.pipeline.fakes import EchoLlm, LevelAsr, ToneTts, World, speak
+from tests.pipeline.test_session import of, run_session
+
+SILENCE, ONE, TWO, UH_HUH, NOISE = 0, 1000, 2000, 6000, 5000
+Policy = Literal["on", "patient"]
+
+
+@pytest.mark.parametrize(
+    ("words", "language", "is_question", "expected"),
+    [
+        ("Uh-huh.", "en", False, True),
+        ("Okay, okay.", "en", False, True),
+        ("yes", "en", False, True),
+        ("yes", "en", True, False),
+        ("Mm-hmm", "en", True, True),
+        ("No.", "en", False, False),
+        ("okay stop", "en", False, False),
+        ("turn it off", "en", False, False),
+        ("Genau!", "de", False, True),
+        ("d'accord", "fr", False, True),
+        ("ya veo", "es", False, True),
+        ("uh-huh", "xx", False, False),
+        ("", "en", False, True),
+        ("yeah yeah yeah yeah turn on", "en", False, False),
+    ],
+)
+def test_backchannels(words: str, language: str, is_question: bool, expected: bool) -> None:
+    assert is_backchannel(words, language, is_question=is_question) is expected
+
+
+@pytest.mark.parametrize(
+    ("words", "late", "silent", "wordless", "final", "on", "patient"),
+    [
+        ("", False, False, False, False, Verdict.WAIT, Verdict.WAIT),
+        ("", True, False, False, False, Verdict.CANCEL, Verdict.RESUME),
+        ("", True, True, False, False, Verdict.RESUME, Verdict.RESUME),
+        ("", True, False, True, False, Verdict.RESUME, Verdict.RESUME),
+        ("", False, True, True, True, Verdict.RESUME, Verdict.RESUME),
+        ("uh-huh", False, False, False, False, Verdict.WAIT, Verdict.WAIT),
+        ("uh-huh", True, False, False, False, Verdict.RESUME, Verdict.RESUME),
+        ("uh-huh", False, True, False, True, Verdict.RESUME, Verdict.RESUME),
+        ("lights", False, False, False, False, Verdict.CANCEL, Verdict.WAIT),
+        ("lights", True, False, False, False, Verdict.CANCEL, Verdict.RESUME),
+        ("lights", False, True, False, True, Verdict.CANCEL, Verdict.RESUME),
+        ("the lights", False, False, False, False, Verdict.CANCEL, Verdict.CANCEL),
+        ("stop", False, False, False, False, Verdict.CANCEL, Verdict.CANCEL),
+    ],
+)
+def test_judgement(
+    words: str,
+    late: bool,
+    silent: bool,
+    wordless: bool,
+    final: bool,
+    on: Verdict,
+    patient: Verdict,
+) -> None:
+    overlap = Overlap(words, late, silent, wordless, final)
+    assert judge(overlap, "on", "en", is_question=False) is on
+    assert judge(overlap, "patient", "en", is_question=False) is patient
+
+
+def talkative(delay_s: float = 0.05) -> World:
+    """Answers with some five seconds of sound."""
+    ending = ", and this, and that, and then some more, and again, and that was all of it"
+    world = World(asr=LevelAsr(delay_s), llm=EchoLlm(ending=ending))
+    world.tts.clause_ms = 4000
+    return world
+
+
+async def heard_ms(session: Session, *script: tuple[int, int]) -> list[int]:
+    """Speaks, and returns after how many ms of the script a frame of the answer came."""
+    came, at_ms = [], 0
+    for level, duration_ms in script:
+        for _ in range(duration_ms // 20):
+            before = session._playout.writer
+            played = before.played if before else 0
+            await speak(session, (level, 20))
+            after = session._playout.writer
+            at_ms += 20
+            if after is not None and after is before and after.played > played:
+                came.append(at_ms)
+    return came
+
+
+def test_a_backchannel_pauses_the_answer_and_lets_it_go_on_where_it_stopped() -> None:
+    world, came = talkative(), []
+
+    async def scenario(session: Session) -> None:
+        await speak(session, (ONE, 600), (SILENCE, 1200))
+        came.extend(await heard_ms(session, (UH_HUH, 400), (SILENCE, 9000)))
+
+    events = run_session(world, scenario)
+    gaps = [after - before for before, after in pairwise(came)]
+    assert sum(gap > 20 for gap in gaps) == 1, "one pause, and no other gap"
+    assert 100 <= max(gaps) <= DECIDE_MS + 40
+    assert of(PlayoutCleared, events) == []
+    assert len(of(PlayoutStopped, events)) == 1
+    assert len(of(ResponseCreated, events)) == 1, "nobody answers an uh-huh"
+    assert [e.transcript for e in of(Transcribed, events)] == ["one", "uh-huh"]
+    assert [t.status for t in of(TurnTraced, events)] == ["answered", "transcribed"]
+    assert world.metrics.counts["earshot_barge_in:resumed"] == 1
+
+
+def test_noise_over_an_answer_does_not_end_it() -> None:
+    world = talkative()
+
+    async def scenario(session: Session) -> None:
+        await speak(session, (ONE, 600), (SILENCE, 1200), (NOISE, 1500), (SILENCE, 9000))
+
+    events = run_session(world, scenario)
+    assert of(PlayoutCleared, events) == []
+    assert [done.status for done in of(ResponseDone, events)] == ["completed"]
+
+
+def test_the_answer_falls_silent_within_a_frame_of_the_decision_and_ends_on_words() -> None:
+    world, came = talkative(), []
+    world.llm.word_s = 0.3
+
+    async def scenario(session: Session) -> None:
+        await speak(session, (ONE, 600), (SILENCE, 1200))
+        came.extend(await heard_ms(session, (TWO, 1200)))
+        await speak(session, (SILENCE, 20_000))
+
+    events = run_session(world, scenario)
+    assert came[-1] <= 160 + 20, "the endpointer wants 160 ms of speech over an answer"
+    assert len(of(PlayoutCleared, events)) == 1
+    assert [done.status for done in of(ResponseDone, events)] == ["cancelled", "completed"]
+    assert world.llm.closed_early + world.tts.closed_early >= 1, "cancelled upstream, not muted"
+    assert world.metrics.counts["earshot_barge_in:interruption"] == 1
+
+
+def test_words_that_come_late_still_interrupt_who_is_patient() -> None:
+    world = talkative(delay_s=0.6)
+
+    async def scenario(session: Session) -> None:
+        await speak(session, (ONE, 600), (SILENCE, 2200))
+        await speak(session, (ONE, 800), (TWO, 800), (SILENCE, 9000))
+
+    events = run_session(world, scenario, SessionSettings(barge_in="patient"))
+    first, second = of(ResponseDone, events)
+    assert (first.status, second.status) == ("cancelled", "completed")
+    assert of(Transcribed, events)[-1].transcript == "one two"
+
+
+def test_one_word_does_not_interrupt_who_is_patient() -> None:
+    async def scenario(session: Session) -> None:
+        await speak(session, (ONE, 600), (SILENCE, 1200), (TWO, 600), (SILENCE, 9000))
+
+    events = run_session(talkative(), scenario, SessionSettings(barge_in="patient"))
+    assert [done.status for done in of(ResponseDone, events)] == ["completed"]
+
+
+def test_a_session_may_not_be_interrupted() -> None:
+    settings = SessionSettings(turn_detection=TurnDetection(interrupt_response=False))
+
+    async def scenario(session: Session) -> None:
+        await speak(session, (ONE, 600), (SILENCE, 1200), (TWO, 600), (SILENCE, 30_000))
+
+    events = run_session(talkative(), scenario, settings)
+    assert of(PlayoutCleared, events) == []
+    assert [done.status for done in of(ResponseDone, events)] == ["completed", "completed"]
+
+
+def test_a_sentence_that_was_cut_is_answered_once_as_a_whole() -> None:
+    """The second half comes before a word of the answer is heard: nothing of it is said."""
+    world = World(llm=EchoLlm(word_s=0.5))
+
+    async def scenario(session: Session) -> None:
+        await speak(session, (ONE, 600), (SILENCE, 600), (TWO, 900), (SILENCE, 9000))
+
+    events = run_session(world, scenario)
+    first, second = of(ResponseDone, events)
+    assert (first.status, second.status) == ("cancelled", "completed")
+    said = [m.text for m in world.llm.asked[-1] if m.role == "user"]
+    assert said == ["one", "two"]
+    assert not [m for m in world.llm.asked[-1] if m.role == "assistant"]
+
+
+def test_speech_that_is_cleared_lets_the_answer_go_on() -> None:
+    async def scenario(session: Session) -> None:
+        await speak(session, (ONE, 600), (SILENCE, 1200), (TWO, 300))
+        session.clear_input()
+        await speak(session, (SILENCE, 9000))
+        assert not session._responding._barge_in.is_open
+        await asyncio.wait_for(session.settled(), 1)
+
+    events = run_session(talkative(), scenario)
+    assert [done.status for done in of(ResponseDone, events)] == ["completed"]
+
+
+async def until_the_answer_is_nearly_over(session: Session) -> None:
+    while (writer := session._playout.writer) is None or writer.total_ms - writer.heard_ms > 200:
+        await speak(session, (SILENCE, 20))
+
+
+def test_a_backchannel_is_none_although_somebody_spoke_again_before_it_was_known() -> None:
+    async def scenario(session: Session) -> None:
+        await speak(session, (ONE, 600), (SILENCE, 2200))
+        await speak(session, (UH_HUH, 300), (SILENCE, 600), (NOISE, 300), (SILENCE, 20_000))
+
+    events = run_session(talkative(delay_s=1.0), scenario)
+    assert [e.transcript for e in of(Transcribed, events)] == ["one", "uh-huh", ""]
+    assert [done.status for done in of(ResponseDone, events)] == ["completed"]
+
+
+def test_a_backchannel_that_outlasts_the_answer_leaves_no_draft_behind() -> None:
+    world = World(asr=LevelAsr(0.3), tts=ToneTts(1500))
+
+    async def scenario(session: Session) -> None:
+        await speak(session, (ONE, 600), (SILENCE, 1200))
+        await until_the_answer_is_nearly_over(session)
+        await speak(session, (UH_HUH, 400), (SILENCE, 3000))
+        assert world.drafts.live == 0
+
+    events = run_session(world, scenario)
+    assert len(of(ResponseCreated, events)) == 1
+    assert world.metrics.counts["earshot_speculation:dropped"] == 1
+
+
+def test_a_word_over_the_very_end_is_answered_when_the_answer_is_over() -> None:
+    async def scenario(session: Session) -> None:
+        await speak(session, (ONE, 600), (SILENCE, 1200))
+        await until_the_answer_is_nearly_over(session)
+        await speak(session, (TWO, 600), (SILENCE, 3000))
+
+    patient = SessionSettings(barge_in="patient")
+    events = run_session(World(tts=ToneTts(1500)), scenario, patient)
+    assert [done.status for done in of(ResponseDone, events)] == ["completed", "completed"]
+
+
+def test_one_word_answers_a_question_that_a_patient_session_still_asks() -> None:
+    world = talkative()
+    world.llm.ending += "?"
+
+    async def scenario(session: Session) -> None:
+        await speak(session, (ONE, 600), (SILENCE, 1200), (TWO, 600), (SILENCE, 30_000))
+
+    events = run_session(world, scenario, SessionSettings(barge_in="patient"))
+    assert [done.status for done in of(ResponseDone, events)] == ["cancelled", "completed"]
+    assert len(of(PlayoutCleared, events)) == 1
+
+
+def test_a_short_word_beside_a_response_out_of_band_is_no_backchannel_to_it() -> None:
+    world = World()
+    world.llm.word_s = 2.0
+
+    async def scenario(session: Session) -> None:
+        await speak(session, (SILENCE, 200))
+        session.create_response(ResponseRequest(modality="text", in_conversation=False))
+        await speak(session, (UH_HUH, 600), (SILENCE, 30_000))
+
+    events = run_session(world, scenario)
+    assert [done.status for done in of(ResponseDone, events)] == ["completed", "completed"]
+
+
+def test_what_was_said_over_an_answer_that_goes_on_gets_one_answer() -> None:
+    world = talkative()
+    settings = SessionSettings(turn_detection=TurnDetection(interrupt_response=False))
+
+    async def scenario(session: Session) -> None:
+        await speak(session, (ONE, 600), (SILENCE, 1200))
+        await speak(session, (TWO, 600), (SILENCE, 900), (ONE, 600), (SILENCE, 30_000))
+
+    events = run_session(world, scenario, settings)
+    assert [done.status for done in of(ResponseDone, events)] == ["completed", "completed"]
+    assert [m.text for m in world.llm.asked[-1] if m.role == "user"] == ["one", "two", "one"]
+    assert world.llm.asked[-1][-1].role == "user", "nobody answers an answer"

@@ -1,0 +1,151 @@
+"""Texts to sound files, in virtual time; the files themselves are tested with the doors."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+import numpy as np
+import pytest
+
+from core.errors import EngineError, NotFound, Overloaded, RequestError
+from engines.base import TtsInfo
+from pipeline.engines import EngineSet
+from pipeline.reading import Manner, Reader, clauses, whole
+from tests.loop import run_virtual
+from tests.pipeline.fakes import LoudVads, ToneTts
+
+ENGLISH = Manner("en")
+
+
+def reader(tts: ToneTts, **more: int) -> Reader:
+    return Reader(EngineSet(LoudVads(), {}, {}, {"default": tts, "tone": tts}), **more)
+
+
+async def clauses_of(text: str, language: str = "en") -> list[str]:
+    return [clause async for clause in clauses(whole(text), language)]
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("Hello there. It is 3.5 degrees.", ["Hello there.", "It is 3.5 degrees."]),
+        ("**Bold** words, and [a link](https://x.example/y).", ["Bold words,", "and a link."]),
+        ("```\nx = 1\n```", []),
+        ("  \n ", []),
+        ("", []),
+    ],
+)
+def test_clauses_are_read_as_in_a_conversation(text: str, read: list[str]) -> None:
+    assert run_and_get(clauses_of(text)) == read
+
+
+def test_a_long_text_is_whole() -> None:
+    text = " ".join(f"This is sentence number {number} of many." for number in range(100))
+    assert " ".join(run_and_get(clauses_of(text))) == text
+
+
+def run_and_get(work: object) -> list[str]:
+    got: list[str] = []
+
+    async def main() -> None:
+        assert asyncio.iscoroutine(work)
+        got.extend(await work)
+
+    run_virtual(main())
+    return got
+
+
+def test_sound_comes_clause_by_clause() -> None:
+    async def main() -> None:
+        sound = reader(ToneTts()).file(whole("Hello there. And you?"), ENGLISH, "pcm", 16_000)
+        assert sound.content_type == "audio/pcm"
+        chunks = [chunk async for chunk in sound.chunks()]
+        assert len(chunks) > 10
+        assert len(np.frombuffer(b"".join(chunks), "<i2")) == 2 * 16_000
+        assert sound.audio_ms == 2000
+
+    run_virtual(main())
+
+
+def test_nothing_to_say_is_no_file() -> None:
+    async def main() -> None:
+        for kind in ("wav", "mp3", "pcm"):
+            sound = reader(ToneTts()).file(whole(" "), ENGLISH, kind, 16_000)
+            assert [chunk async for chunk in sound.chunks()] == []
+
+    run_virtual(main())
+
+
+def test_closing_it_stops_the_voice_and_whoever_writes() -> None:
+    tts, closed = ToneTts(), []
+
+    async def endless() -> AsyncGenerator[str, None]:
+        try:
+            while True:
+                await asyncio.sleep(0.01)
+                yield "Another whole sentence. "
+        finally:
+            closed.append(True)
+
+    async def main() -> None:
+        one = reader(tts)
+        async with aclosing(one.file(endless(), ENGLISH, "pcm", 16_000).chunks()) as chunks:
+            await anext(chunks)
+            assert one.count == 1
+        assert (one.count, tts.closed_early, closed) == (0, 1, [True])
+
+    run_virtual(main())
+
+
+def test_there_is_a_bound_and_a_failure_frees_its_place() -> None:
+    async def main() -> None:
+        tts = ToneTts()
+        one = reader(tts, max_parallel=1)
+
+        def sound() -> AsyncGenerator[bytes, None]:
+            return one.file(whole("Hello."), ENGLISH, "pcm", 16_000).chunks()
+
+        async with aclosing(sound()) as first:
+            await anext(first)
+            with pytest.raises(Overloaded) as refused:
+                await anext(sound())
+            assert (refused.value.code, refused.value.retry_after_s) == ("engine_busy", 1)
+        tts.fails = True
+        with pytest.raises(EngineError):
+            await anext(sound())
+        assert one.count == 0
+
+    run_virtual(main())
+
+
+class GermanTts(ToneTts):
+    """Speaks nothing but German."""
+
+    info = TtsInfo("german", 24_000, {"de": ("klar",)})
+
+
+def test_who_speaks() -> None:
+    tone, german = ToneTts(1000), GermanTts(500)
+    every = {"default": german, "german": german, "tone": tone}
+    one = Reader(EngineSet(LoudVads(), {}, {}, every))
+    for name in ("default", "tts-1", "gpt-4o-mini-tts"):
+        assert one.voices(name) == every
+    assert one.voices("tone") == {"tone": tone}
+    with pytest.raises(NotFound, match="default, german, tone"):
+        one.voices("parrot")
+
+    async def main() -> None:
+        for manner, audio_ms in (
+            (Manner("de"), 500),
+            (Manner("en"), 1000),
+            (Manner("de", engine="tone"), 1000),
+            (Manner("de", "tief"), 1000),
+        ):
+            sound = one.file(whole("Hello."), manner, "pcm", 16_000)
+            assert b"".join([chunk async for chunk in sound.chunks()])
+            assert sound.audio_ms == audio_ms
+
+    run_virtual(main())
+    with pytest.raises(RequestError) as refused:
+        one.file(whole("Hello."), Manner("en", engine="german"), "pcm", 16_000)
+    assert refused.value.code == "unsupported_language"

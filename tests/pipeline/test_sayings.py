@@ -1,0 +1,192 @@
+"""What the user hears when something is slow or fails, and what a voice is given to read."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from core.audio import AudioFrame
+from core.events import OutputItemDone, OutputText, PlayoutStarted, ResponseDone, SessionEvent
+from core.items import MessageItem
+from core.ports import ToolContext, ToolOutcome, ToolSpec
+from engines.base import AS_CONFIGURED, LlmOptions, Message, TextDelta, ToolCall, WordMark
+from pipeline.session import Session
+from pipeline.settings import ResponseRequest, SessionSettings
+from tests.pipeline.fakes import EchoLlm, ToneTts, World, speak
+from tests.pipeline.test_interruption import talkative
+from tests.pipeline.test_session import of, run_session
+
+SILENCE, ONE, TWO = 0, 1000, 2000
+
+
+class AsksTool(EchoLlm):
+    """Calls the tool, then says `afterwards`."""
+
+    def __init__(self, afterwards: str = "It is done.") -> None:
+        super().__init__()
+        self.afterwards = afterwards
+
+    async def reply(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[ToolSpec],
+        *,
+        language: str,
+        options: LlmOptions = AS_CONFIGURED,
+    ) -> AsyncGenerator[TextDelta | ToolCall, None]:
+        self.asked.append(list(messages))
+        if messages[-1].role != "tool":
+            yield ToolCall("call_1", "slow", {})
+        elif self.afterwards:
+            yield TextDelta(self.afterwards)
+
+
+class SlowTool:
+    def __init__(self, takes_s: float, error: str | None = None) -> None:
+        self.takes_s, self.error = takes_s, error
+
+    def tools(self, context: ToolContext) -> Sequence[ToolSpec]:
+        return [ToolSpec("slow", "Takes its time.", {"type": "object"})]
+
+    async def call(
+        self, name: str, arguments: Mapping[str, Any], context: ToolContext
+    ) -> ToolOutcome:
+        await asyncio.sleep(self.takes_s)
+        return ToolOutcome({}, error=self.error)
+
+
+async def one_turn(session: Session) -> None:
+    await speak(session, (SILENCE, 200), (ONE, 600), (SILENCE, 9000))
+
+
+def said(events: list[SessionEvent]) -> str:
+    return "".join(event.delta for event in of(OutputText, events))
+
+
+@pytest.mark.parametrize(
+    ("takes_s", "expected"),
+    [
+        (0.2, "It is done."),
+        (3.0, "One moment, please. It is done."),
+        (8.0, "One moment, please. It is taking a little longer. It is done."),
+    ],
+)
+def test_a_slow_tool_is_not_met_with_silence(takes_s: float, expected: str) -> None:
+    world = World(llm=AsksTool())
+    world.providers = [SlowTool(takes_s)]
+    events = run_session(world, one_turn)
+    assert said(events) == expected
+    (done,) = of(ResponseDone, events)
+    assert done.status == "completed"
+
+
+@pytest.mark.parametrize(
+    ("afterwards", "expected"),
+    [("", "Sorry, that did not work."), ("No luck today.", "No luck today.")],
+)
+def test_a_tool_that_fails_is_told_by_the_model_or_by_us(afterwards: str, expected: str) -> None:
+    world = World(llm=AsksTool(afterwards))
+    world.providers = [SlowTool(0.1, error="no_such_lamp")]
+    assert said(run_session(world, one_turn)) == expected
+
+
+def test_a_model_that_fails_is_heard_to_fail() -> None:
+    world = World()
+    world.llm.fails = True
+    events = run_session(world, one_turn)
+    (done,) = of(ResponseDone, events)
+    assert (done.status, done.error_code) == ("failed", "engine_failed")
+    assert said(events) == "Sorry, that did not work."
+    assert len(of(PlayoutStarted, events)) == 1
+
+
+def test_a_model_that_fails_in_writing_gives_an_error_and_no_excuse() -> None:
+    world = World()
+    world.llm.fails = True
+
+    async def scenario(session: Session) -> None:
+        session.create_response(ResponseRequest())
+        await asyncio.sleep(2)
+
+    events = run_session(world, scenario, SessionSettings(modality="text"))
+    assert said(events) == ""
+    assert [done.status for done in of(ResponseDone, events)] == ["failed"]
+
+
+class WordTts(ToneTts):
+    """Says of every word that it takes 200 ms; notes what it was given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read: list[str] = []
+
+    async def speak(
+        self,
+        text: AsyncIterable[str],
+        *,
+        language: str,
+        voice: str | None = None,
+        speed: float = 1,
+        on_word: Callable[[WordMark], None] | None = None,
+    ) -> AsyncGenerator[AudioFrame, None]:
+        async def noted() -> AsyncIterable[str]:
+            chunk = 0
+            async for clause in text:
+                start_ms, end_char = float(self.clause_ms * chunk), 0
+                for number, word in enumerate(clause.split()):
+                    end_char = clause.index(word, end_char) + len(word)
+                    begin = start_ms + 200 * number
+                    if on_word is not None:
+                        on_word(WordMark(chunk, end_char, begin, begin + 200))
+                self.read.append(clause)
+                chunk += 1
+                yield clause
+
+        async for frame in super().speak(noted(), language=language, voice=voice, speed=speed):
+            yield frame
+
+
+class Says(EchoLlm):
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.text = text
+
+    async def reply(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[ToolSpec],
+        *,
+        language: str,
+        options: LlmOptions = AS_CONFIGURED,
+    ) -> AsyncGenerator[TextDelta | ToolCall, None]:
+        yield TextDelta(self.text)
+
+
+def test_a_voice_reads_what_is_speakable_and_the_transcript_keeps_what_was_written() -> None:
+    world = World(llm=Says("It is **20 °C** outside 😀, see [the map](https://example.com/x)."))
+    world.tts = WordTts()
+    events = run_session(world, one_turn)
+    (item,) = [event.item for event in of(OutputItemDone, events)]
+    assert isinstance(item, MessageItem)
+    assert item.text == "It is **20 °C** outside 😀, see [the map](https://example.com/x)."
+    read = " ".join(world.tts.read)
+    assert "20 degrees Celsius" in read
+    assert not set("*[]°😀") & set(read)
+
+
+def test_what_was_heard_is_cut_where_the_voice_says_its_words_were() -> None:
+    world = talkative()
+    world.llm = Says("One **two** three four five six seven eight nine ten.")
+    tts = world.tts = WordTts()
+    tts.clause_ms = 3000
+
+    async def scenario(session: Session) -> None:
+        await speak(session, (ONE, 600), (SILENCE, 1500), (TWO, 1200), (SILENCE, 4000))
+
+    run_session(world, scenario)
+    (conversation,) = world.conversations._known.values()
+    messages = conversation.history.messages("")
+    heard = next(message.text for message in messages if message.role == "assistant")
+    assert heard.startswith("One **two** three")
+    assert "ten" not in heard

@@ -1,0 +1,70 @@
+"""A thousand turns of one session, in virtual time: nothing that it keeps grows with them."""
+
+import asyncio
+import gc
+
+from pipeline.session import Session
+from pipeline.sessions import Sessions
+from pipeline.settings import SessionSettings, TurnDetection
+from tests.loop import run_virtual
+from tests.pipeline.fakes import LevelAsr, ToneTts, World, speak
+
+SILENCE, ONE, TWO, FOUR, NOISE, UH_HUH = 0, 1000, 2000, 4000, 5000, 6000
+TURNS = 1000
+WARM = 400
+"Turns after which what is bounded is full: a history of 400 items, 32 answers, caches."
+
+KINDS = (
+    ((ONE, 300), (SILENCE, 500)),
+    ((ONE, 200), (SILENCE, 100), (TWO, 200), (SILENCE, 500)),  # a draft is dropped
+    ((FOUR, 300), (SILENCE, 500)),  # a tool is called
+    ((ONE, 300), (SILENCE, 360), (UH_HUH, 200), (SILENCE, 500)),  # the answer goes on
+    ((ONE, 300), (SILENCE, 360), (TWO, 300), (SILENCE, 500)),  # the answer is interrupted
+    ((NOISE, 300), (SILENCE, 500)),
+)
+
+
+async def _drain(session: Session) -> None:
+    async for _ in session.events:
+        pass
+
+
+def _forget(world: World) -> None:
+    """What the fakes remember of what they were asked."""
+    for remembered in (world.asr.asked, world.asr.decoded, world.asr.forgotten, world.asr.hurried):
+        remembered.clear()
+    world.llm.asked.clear()
+    world.llm.languages_asked.clear()
+    world.metrics.observed.clear()
+
+
+def test_a_thousand_turns_leave_nothing_behind() -> None:
+    world = World(asr=LevelAsr(0.02), tts=ToneTts(500))
+    world.llm.word_s = 0.01
+    settings = SessionSettings(turn_detection=TurnDetection(silence_ms=200))
+    objects: dict[int, int] = {}
+    tasks_left: dict[int, set[str]] = {}
+
+    async def main() -> None:
+        sessions = Sessions(world.surroundings(), world.conversations, max_sessions=1)
+        opened = sessions.open(settings, paced_by="server")
+        async with asyncio.TaskGroup() as tasks, opened as session:
+            tasks.create_task(_drain(session), name="drain")
+            for turn in range(1, TURNS + 1):
+                await speak(session, *KINDS[turn % len(KINDS)])
+                if turn in (WARM, TURNS):
+                    await speak(session, (SILENCE, 3000))
+                    assert world.drafts.live == 0
+                    _forget(world)
+                    gc.collect()
+                    objects[turn] = len(gc.get_objects())
+                    tasks_left[turn] = {task.get_name() for task in asyncio.all_tasks()}
+
+    run_virtual(main())
+    count = world.metrics.counts
+    assert count["earshot_turns"] >= TURNS
+    assert count["earshot_speculation:resumed"] >= TURNS / 10
+    assert count["earshot_barge_in:resumed"] >= TURNS / 10
+    assert count["earshot_barge_in:interruption"] >= TURNS / 10
+    assert tasks_left[WARM] == tasks_left[TURNS]
+    assert objects[TURNS] - objects[WARM] < 300, "less than one per two turns"

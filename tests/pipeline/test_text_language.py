@@ -1,0 +1,60 @@
+"""Short texts, as people say them to an assistant; with the real model."""
+
+import asyncio
+
+import pytest
+
+from engines.tts.espeak_library import espeak_library
+from pipeline.text_language import WIDESPREAD, TextLanguage
+
+LANGUAGES = TextLanguage()
+"One for all tests: loading takes a second."
+
+
+def of(text: str, usual: str = "en", known: tuple[str, ...] = ()) -> str:
+    return asyncio.run(LANGUAGES.of(text, usual, known))
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [
+        ("Turn on the light.", "en"),
+        ("It is 21 degrees.", "en"),
+        ("I bought Müller milk in Berlin and it was wunderbar.", "en"),
+        ("Das Licht ist an.", "de"),
+        ("Ich weiß es nicht.", "de"),
+        ("Bonjour, comment ça va?", "fr"),
+        ("La cocina está lista.", "es"),
+        ("Buongiorno a tutti", "it"),
+        ("Dzień dobry", "pl"),
+        ("Привет, как дела?", "ru"),
+        ("今天天气怎么样", "zh"),
+        ("こんにちは", "ja"),
+    ],
+)
+def test_a_sentence_says_its_language(text: str, language: str) -> None:
+    assert of(text) == language
+    assert of(text, language) == language
+
+
+@pytest.mark.parametrize("usual", ["en", "de", "fr"])
+@pytest.mark.parametrize("text", ["OK", "No.", "Willow", "21", "", "...", "😀"])
+def test_what_could_be_any_is_the_usual_one(text: str, usual: str) -> None:
+    assert of(text, usual) == usual
+
+
+def test_only_known_ones_are_found() -> None:
+    assert of("Das Licht ist an.", "en", ("en", "de")) == "de"
+    assert of("Das Licht ist an.", "en", ("en", "fr")) == "en"
+
+
+def test_a_language_that_is_not_told_from_others_stays() -> None:
+    assert of("Das Licht ist an.", "br") == "br"
+
+
+def test_a_long_text_takes_no_longer() -> None:
+    assert of("Das Licht ist an. " * 100_000) == "de"
+
+
+def test_all_of_them_are_spoken() -> None:
+    assert set(espeak_library().voices) >= WIDESPREAD

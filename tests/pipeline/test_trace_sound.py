@@ -1,0 +1,93 @@
+"""What a trace holds of a session's sound and settings, and what it keeps to itself."""
+
+import json
+from base64 import b64decode
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import pytest
+
+from core.audio import ASR_RATE_HZ, AudioFrame
+from core.events import SpeechStarted, Transcribed
+from pipeline import trace
+from pipeline.settings import SessionSettings
+from pipeline.trace import Trace
+
+SETTINGS = SessionSettings(instructions="be brief", keywords=("Ada",), language="en")
+
+
+@dataclass
+class Kept:
+    records: list[Mapping[str, Any]] = field(default_factory=list[Mapping[str, Any]])
+
+    def write(self, record: Mapping[str, Any]) -> None:
+        json.dumps(record)
+        self.records.append(record)
+
+    def names(self) -> list[str]:
+        return [record["event"] for record in self.records]
+
+
+class Still:
+    def now(self) -> float:
+        return 7.0
+
+    def wall(self) -> datetime:
+        return datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def traced(*, words: bool = False, sound: bool = False) -> tuple[Trace, Kept]:
+    kept = Kept()
+    return Trace(kept, "sess_1", Still(), words=words, sound=sound), kept
+
+
+def feed(into: Trace, samples: int) -> None:
+    for start in range(0, samples, 320):
+        pcm = np.arange(start, min(start + 320, samples), dtype=np.int16)
+        into.hear(AudioFrame(pcm, ASR_RATE_HZ, start))
+
+
+def test_sound_comes_back_whole_and_stands_where_it_was_heard() -> None:
+    one, kept = traced(sound=True)
+    feed(one, 16_000 + 640)
+    one.write(SpeechStarted("item", 3))
+    feed(one, 320)
+    one.close()
+    assert kept.names() == ["InputAudio", "InputAudio", "SpeechStarted", "InputAudio"]
+    chunks = [record for record in kept.records if record["event"] == "InputAudio"]
+    assert [chunk["start"] for chunk in chunks] == [0, 16_000, 16_640]
+    pcm = np.concatenate([np.frombuffer(b64decode(chunk["pcm"]), "<i2") for chunk in chunks])
+    assert np.array_equal(pcm[:16_640], np.arange(16_640))
+    assert np.array_equal(pcm[16_640:], np.arange(320))
+
+
+def test_without_being_asked_for_there_is_no_sound_and_no_word() -> None:
+    one, kept = traced()
+    one.configured(SETTINGS)
+    feed(one, 32_000)
+    one.write(Transcribed("item", "a secret", 1.0, "en"))
+    one.close()
+    assert kept.names() == ["Configured", "Transcribed"]
+    assert kept.records[0]["settings"]["language"] == "en"
+    told = json.dumps(kept.records)
+    assert not any(word in told for word in ("secret", "brief", "Ada"))
+
+
+@pytest.mark.parametrize("asked_for", [{"words": True}, {"sound": True}])
+def test_settings_are_whole_where_words_or_sound_are(asked_for: dict[str, bool]) -> None:
+    one, kept = traced(**asked_for)
+    one.configured(SETTINGS)
+    assert kept.records[0]["settings"]["instructions"] == "be brief"
+    assert kept.records[0]["began_at"] == "2026-01-01T00:00:00+00:00"
+
+
+def test_sound_is_bounded_and_its_end_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trace, "MAX_SOUND_MS", 100)
+    one, kept = traced(sound=True)
+    feed(one, 16_000)
+    one.close()
+    assert kept.names() == ["InputAudio", "InputAudioOmitted"]
+    assert kept.records[1]["start"] == 1600

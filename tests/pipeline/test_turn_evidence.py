@@ -1,0 +1,79 @@
+"""How long a session waits for the rest of a sentence, by what is known of it so far."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from core.audio import Pcm
+from core.errors import EngineError
+from core.events import TurnTraced
+from core.ports import ToolSpec
+from engines.base import Message
+from pipeline.end_of_turn import WAITS, wait_ms
+from pipeline.session import Session
+from pipeline.settings import SessionSettings, TurnDetection
+from pipeline.turn_evidence import NOT_UNDERSTOOD, UNDERSTOOD
+from tests.pipeline.fakes import EchoLlm, World, speak
+from tests.pipeline.test_session import of, run_session
+
+SILENCE, ONE = 0, 1000
+
+
+class Strict(EchoLlm):
+    """Knows only what it was taught."""
+
+    def __init__(self, *, knows: bool | None) -> None:
+        super().__init__()
+        self.knows = knows
+        self.judged: list[str] = []
+
+    async def understands(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec], *, language: str
+    ) -> bool:
+        self.judged.append(messages[-1].text)
+        if self.knows is None:
+            raise EngineError("llm", self.name, "fails on purpose")
+        return self.knows
+
+
+class Sounds:
+    """An `EndOfTurn` that is sure."""
+
+    name = "sounds"
+
+    def __init__(self, probability: float) -> None:
+        self.said = probability
+
+    def probability(self, pcm: Pcm) -> float | None:
+        return self.said
+
+
+def waited_ms(world: World) -> float:
+    async def scenario(session: Session) -> None:
+        await speak(session, (SILENCE, 200), (ONE, 600), (SILENCE, 3000))
+
+    settings = SessionSettings(turn_detection=TurnDetection(kind="semantic_vad"))
+    (turn,) = of(TurnTraced, run_session(world, scenario, settings))
+    return turn.marks["endpoint"]
+
+
+def test_without_any_evidence_it_waits_as_usual() -> None:
+    assert waited_ms(World()) == pytest.approx(WAITS["auto"].unknown, abs=20)
+
+
+@pytest.mark.parametrize(("knows", "evidence"), [(True, UNDERSTOOD), (False, NOT_UNDERSTOOD)])
+def test_what_the_assistant_would_act_on_is_sooner_over(knows: bool, evidence: float) -> None:
+    llm = Strict(knows=knows)
+    assert waited_ms(World(llm=llm)) == pytest.approx(wait_ms("auto", evidence), abs=20)
+    assert llm.judged == ["one"]
+
+
+def test_a_model_that_cannot_tell_changes_nothing() -> None:
+    world = World(llm=Strict(knows=None))
+    assert waited_ms(world) == pytest.approx(WAITS["auto"].unknown, abs=20)
+
+
+def test_witnesses_can_outvote_each_other() -> None:
+    world = World(llm=Strict(knows=False))
+    world.endpoint = Sounds(0.95)
+    assert waited_ms(world) < wait_ms("auto", NOT_UNDERSTOOD)

@@ -1,0 +1,74 @@
+"""Who says an answer in its language."""
+
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping
+
+import pytest
+
+from core.audio import AudioFrame
+from core.errors import RequestError
+from engines.base import Tts, TtsInfo, WordMark
+from pipeline.voices import choose_voice
+
+
+class Voice:
+    def __init__(self, name: str, voices: Mapping[str, tuple[str, ...]]) -> None:
+        self.info = TtsInfo(name, 16_000, voices)
+
+    async def speak(
+        self,
+        text: AsyncIterable[str],
+        *,
+        language: str,
+        voice: str | None = None,
+        speed: float = 1,
+        on_word: Callable[[WordMark], None] | None = None,
+    ) -> AsyncGenerator[AudioFrame, None]:
+        silence: tuple[AudioFrame, ...] = ()
+        for frame in silence:
+            yield frame
+
+
+PIPER = Voice("piper", {"en": ("amy", "joe"), "fr": ("siwis",)})
+ESPEAK = Voice("espeak", {"en": ("en-us", "en-gb"), "de": ("de",), "fr": ("fr-fr",)})
+KOKORO = Voice("kokoro", {"en": ("heart",)})
+ENGINES: Mapping[str, Tts] = {"kokoro": KOKORO, "default": PIPER, "piper": PIPER, "espeak": ESPEAK}
+
+
+@pytest.mark.parametrize(
+    ("language", "wish", "engine", "voice"),
+    [
+        ("en", None, "piper", "amy"),
+        ("en", "default", "piper", "amy"),
+        ("fr", None, "piper", "siwis"),
+        ("de", None, "espeak", "de"),
+        ("en", "joe", "piper", "joe"),
+        ("en", "heart", "kokoro", "heart"),
+        ("en", "en-gb", "espeak", "en-gb"),
+        ("en", "en-gb+f3", "espeak", "en-gb+f3"),
+        ("fr", "en-gb", "espeak", "fr-fr"),
+        ("fr", "joe", "piper", "siwis"),
+        ("fr", "heart", "piper", "siwis"),
+        ("de", "heart", "espeak", "de"),
+        ("en", "espeak", "espeak", "en-us"),
+        ("en", "espeak:en-gb", "espeak", "en-gb"),
+        ("de", "piper:joe", "espeak", "de"),
+    ],
+)
+def test_the_nearest_voice_that_speaks_the_language(
+    language: str, wish: str | None, engine: str, voice: str
+) -> None:
+    chosen = choose_voice(ENGINES, language, wish)
+    assert (chosen.engine, chosen.voice) == (engine, voice)
+    assert chosen.tts.info.name == engine
+
+
+@pytest.mark.parametrize("wish", ["nobody", "piper:en-gb", "nobody:joe", ""])
+def test_an_unknown_voice_is_refused_with_those_there_are(wish: str) -> None:
+    with pytest.raises(RequestError, match="there are: default, piper, kokoro, espeak") as caught:
+        choose_voice(ENGINES, "en", wish)
+    assert caught.value.code == "voice_not_found"
+
+
+def test_a_language_that_nobody_speaks() -> None:
+    with pytest.raises(RequestError, match="no voice speaks 'xx'; these are spoken: de, en, fr"):
+        choose_voice(ENGINES, "xx")

@@ -1,0 +1,69 @@
+"""Which machines get CUDA's libraries: the install script with a driver and a Python that only say
+what they are asked."""
+
+import os
+from pathlib import Path
+from subprocess import run
+
+import pytest
+
+from tests.shared import ROOT
+
+LISTED = "echo 'GPU 0: NVIDIA L4 (UUID: GPU-1)'"
+
+
+def _program(file: Path, script: str) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"#!/bin/sh\n{script}\n")
+    file.chmod(0o755)
+
+
+def _installed(folder: Path, driver: str | None, **settings: str) -> str:
+    """What pip is asked for; empty when it is not asked at all."""
+    asked = folder / "asked"
+    asked.unlink(missing_ok=True)
+    _program(folder / "venv" / "bin" / "python", f'echo "$@" >>{asked}')
+    tools = folder / "tools"
+    (tools / "nvidia-smi").unlink(missing_ok=True)
+    if driver is not None:
+        _program(tools / "nvidia-smi", driver)
+    kept = {name: value for name, value in os.environ.items() if name not in ("GPU", "EXTRAS")}
+    run(
+        [ROOT / "scripts" / "install.sh"],
+        env={
+            **kept,
+            "PATH": f"{tools}:{os.environ['PATH']}",
+            "VENV": str(folder / "venv"),
+            **settings,
+        },
+        check=True,
+        capture_output=True,
+        timeout=60,
+    )
+    lines = asked.read_text().splitlines() if asked.exists() else []
+    return next((line.rpartition(" ")[2] for line in lines if "--editable" in line), "")
+
+
+@pytest.mark.parametrize(
+    ("driver", "settings", "requirement"),
+    [
+        (LISTED, {}, ".[gpu]"),
+        (LISTED, {"EXTRAS": "dev"}, ".[dev,gpu]"),
+        (LISTED, {"GPU": "0"}, "."),
+        ("echo 'No devices were found'; exit 6", {}, "."),
+        ("echo 'NVIDIA-SMI has failed' >&2; exit 9", {}, "."),
+        ("exit 1", {"GPU": "1"}, ".[gpu]"),
+    ],
+)
+def test_the_libraries_come_where_a_gpu_is(
+    driver: str, settings: dict[str, str], requirement: str, tmp_path: Path
+) -> None:
+    assert _installed(tmp_path, driver, **settings) == requirement
+
+
+def test_a_gpu_that_comes_later_gets_them_and_nothing_is_done_twice(tmp_path: Path) -> None:
+    assert _installed(tmp_path, "exit 1") == "."
+    assert _installed(tmp_path, "exit 1") == ""
+    assert _installed(tmp_path, LISTED) == ".[gpu]"
+    assert _installed(tmp_path, LISTED) == ""
+    assert _installed(tmp_path, "exit 1") == ""  # what is there stays

@@ -1,0 +1,256 @@
+"""`earshot models` as a user starts it: what it prints, and what it ends with."""
+
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from resource import RUSAGE_CHILDREN, getrusage
+from subprocess import PIPE, Popen, run
+from sys import executable
+
+import pytest
+from msgspec.json import decode
+
+from server.exits import Exit
+from server.models.command import REACH_S
+from server.models.installed import partial_folder
+from tests.server.models.fake_hub import FakeHub, serving, weights_file, whisper_files
+from tests.shared import ROOT
+
+NANO = ROOT / "tests" / "fixtures" / "whisper-nano"
+
+COMMAND = [executable, "-m", "server", "models"]
+
+AUTO = ("pull", "auto", "--best-effort")
+"What `make run` says."
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeHub]:
+    files = whisper_files()
+    names = ["tiny", "base", "small"]
+    with serving(FakeHub({f"Systran/faster-whisper-{name}": files for name in names})) as fake:
+        yield fake
+
+
+def environment_of(models: Path, hub: str) -> dict[str, str]:
+    return {
+        "EARSHOT_MODELS_DIR": str(models),
+        "HF_ENDPOINT": hub,
+        "HOME": str(models.parent),
+        "NO_PROXY": "*",
+        "PATH": "",  # no nvidia-smi: `auto` is the same everywhere
+    }
+
+
+def earshot(models: Path, hub: str, *arguments: str, **environment: str) -> tuple[int, str, str]:
+    done = run(
+        [*COMMAND, *arguments],
+        env=environment_of(models, hub) | environment,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    return done.returncode, done.stdout, done.stderr
+
+
+def last_line(models: Path, hub: str, *arguments: str, **environment: str) -> str:
+    code, out, err = earshot(models, hub, *arguments, **environment)
+    assert code == 0, err
+    return out.strip().splitlines()[-1]
+
+
+def test_make_run_fetches_once(tmp_path: Path, fake: FakeHub) -> None:
+    line = last_line(tmp_path / "models", fake.url, *AUTO)
+    (folder,) = (tmp_path / "models").iterdir()
+    assert line == f"Speech recognition: fetched {folder}."
+    line = last_line(tmp_path / "models", "http://127.0.0.1:9", *AUTO)
+    assert line == f"Speech recognition: {folder} is there, nothing to fetch."
+
+
+def test_half_a_model_is_no_model(tmp_path: Path, fake: FakeHub) -> None:
+    for files in fake.repositories.values():
+        files.pop("config.json", None)
+    line = last_line(tmp_path, fake.url, *AUTO)
+    assert "not fetched" in line
+    assert "has no config.json" in line
+    assert not list(tmp_path.glob("faster*"))
+
+
+def test_refused_connection_is_one_line(tmp_path: Path) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))  # bound but not listening: connecting is refused
+        hub = f"http://127.0.0.1:{unused.getsockname()[1]}"
+        line = last_line(tmp_path, hub, *AUTO)
+        assert "refused" in line
+        assert "works without" in line
+        code, _, err = earshot(tmp_path, hub, "pull", "tiny")
+    assert code == Exit.CONNECTION_FAILED
+    assert "refused" in err
+
+
+def test_silent_hub_costs_only_the_timeout(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        started = time.monotonic()
+        line = last_line(tmp_path, f"http://127.0.0.1:{silent.getsockname()[1]}", *AUTO)
+    assert "not fetched" in line
+    assert time.monotonic() - started < REACH_S + 3  # for starting Python on a busy machine
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {"EARSHOT_PORT": "x"},
+        {"HF_ENDPOINT": "nonsense"},
+        {"HF_HUB_OFFLINE": "1"},
+        {"EARSHOT_MODELS_DIR": "/proc/nowhere"},
+    ],
+)
+def test_nothing_keeps_make_run_from_starting(
+    environment: dict[str, str], tmp_path: Path, fake: FakeHub
+) -> None:
+    assert "not fetched" in last_line(tmp_path, fake.url, *AUTO, **environment)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("pull", "smal"), Exit.USAGE, "'smal'; near it: small, small.en"),
+        (("pull", "medium"), Exit.CANNOT_RUN, "has no Systran/faster-whisper-medium"),
+        (("pull", "tiny", "--offline"), Exit.CONNECTION_FAILED, "offline: "),
+        (("pull", "tiny", "--timeout", "0"), Exit.USAGE, "expected seconds in (0, 3600]"),
+        (("rm", "tiny"), Exit.CANNOT_RUN, "there is no model 'tiny'"),
+        (("rm", "../models"), Exit.CANNOT_RUN, "there is no model '../models'"),
+        (("doctor", "tiny"), Exit.CANNOT_RUN, "there is no model 'tiny'"),
+        (("convert", "tiny", "../x"), Exit.CANNOT_RUN, "'../x' is no name for a model"),
+        (("convert", str(NANO), "x"), Exit.CANNOT_RUN, "is CTranslate2's already"),
+        (("convert", "/proc", "x"), Exit.CANNOT_RUN, "/proc holds no checkpoint"),
+        (("polish",), Exit.USAGE, "invalid choice: 'polish'"),
+    ],
+)
+def test_exit_codes(
+    arguments: tuple[str, ...], code: Exit, said: str, tmp_path: Path, fake: FakeHub
+) -> None:
+    ended, _, err = earshot(tmp_path, fake.url, *arguments)
+    assert ended == code
+    assert said in err
+
+
+def test_converting_without_torch_says_how_to_get_it(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "config.json").write_bytes(b"{}")
+    (tmp_path / "mine" / "model.safetensors").write_bytes(b"")
+    (tmp_path / "torch.py").write_text("import no_such_library")
+    wanted = ("convert", "mine", "mine-int8", "--python", executable)
+    code, _, err = earshot(tmp_path, "", *wanted, PYTHONPATH=str(tmp_path))
+    assert code == Exit.CANNOT_RUN
+    assert (
+        "No module named 'no_such_library'; install them with pip install 'earshot[torch]'" in err
+    )
+    assert not (tmp_path / "mine-int8").exists()
+    assert earshot(tmp_path, "", *wanted[:-1], "/nowhere/python")[0] == Exit.CANNOT_RUN
+
+
+def test_ctrl_c_leaves_a_part_that_goes_on(tmp_path: Path, fake: FakeHub) -> None:
+    fake.stalls_at = 100_000
+    pulling = Popen(
+        [*COMMAND, "pull", "tiny"],
+        env=environment_of(tmp_path, fake.url),
+        cwd=ROOT,
+        stdout=PIPE,
+        stderr=PIPE,
+        text=True,
+    )
+    assert pulling.stderr is not None
+    assert "% of" in pulling.stderr.readline()  # a third of it has come
+    pulling.send_signal(signal.SIGINT)
+    _, err = pulling.communicate(timeout=30)
+    assert pulling.returncode == Exit.INTERRUPTED, err
+    (part,) = partial_folder(tmp_path, "faster-whisper-tiny").glob("model.bin.*.part")
+    reached = part.stat().st_size
+    assert 0 < reached <= 100_000
+    assert "half fetched" in earshot(tmp_path, fake.url, "list")[1]
+    fake.stalls_at = None
+    fake.asked.clear()
+    assert "fetched" in last_line(tmp_path, fake.url, "pull", "tiny")
+    assert fake.ranges("model.bin") == [f"bytes={reached}-"]
+    assert (tmp_path / "faster-whisper-tiny" / "model.bin").read_bytes() == weights_file()
+
+
+def test_the_token_is_never_shown(tmp_path: Path, fake: FakeHub) -> None:
+    fake.token = "hf_right"
+    for token, code in (("hf_wrong", Exit.CANNOT_RUN), ("hf_right", Exit.OK)):
+        ended, out, err = earshot(tmp_path, fake.url, "pull", "tiny", HF_TOKEN=token)
+        assert ended == code
+        assert token not in out + err
+
+
+def test_list_remove_and_doctor(tmp_path: Path, fake: FakeHub) -> None:
+    nano = tmp_path / "home-commands"
+    nano.mkdir()
+    for file in NANO.iterdir():
+        (nano / file.name).write_bytes(file.read_bytes())
+    earshot(tmp_path, fake.url, "pull", "tiny")
+    _, out, _ = earshot(tmp_path, fake.url, "list")
+    assert "home-commands  8 MB  float16  English" in out
+    assert "To pull: tiny.en, base" in out
+    _, out, _ = earshot(tmp_path, fake.url, "list", "--json")
+    listed = decode(out)
+    assert [(one["name"], one["is_default"]) for one in listed["installed"]] == [
+        ("home-commands", True),
+        ("tiny", False),
+    ]
+    assert {one["name"]: one["is_installed"] for one in listed["known"]}["tiny"]
+
+    code, out, _ = earshot(tmp_path, fake.url, "doctor", "home-commands")
+    assert code == 0
+    assert "nobody noted its checksums" in out
+    assert "decodes 1 s of noise" in out
+    assert "knows en" in out
+
+    code, out, _ = earshot(tmp_path, fake.url, "doctor", "tiny")  # random bytes do not load
+    assert code == Exit.CANNOT_RUN
+    assert "checksums match, from Systran" in out
+    assert "FAIL" in out.splitlines()[-1]
+    (tmp_path / "faster-whisper-tiny" / "tokenizer.json").write_bytes(b"{ }")
+    code, out, _ = earshot(tmp_path, fake.url, "doctor")
+    assert code == Exit.CANNOT_RUN
+    assert "tiny: tokenizer.json changed since it came; `earshot models rm faster-" in out
+
+    code, _, err = earshot(tmp_path, fake.url, "rm", "tiny")
+    assert code == Exit.USAGE
+    assert "--yes" in err
+    assert last_line(tmp_path, fake.url, "rm", "tiny", "--yes").startswith("removed ")
+    assert [path.name for path in tmp_path.iterdir()] == ["home-commands"]
+
+
+def test_removing_a_link_leaves_what_it_points_to(tmp_path: Path) -> None:
+    models = tmp_path / "models"
+    models.mkdir()
+    (models / "linked").symlink_to(NANO)
+    last_line(models, "", "rm", "linked", "--yes")
+    assert list(models.iterdir()) == []
+    assert (NANO / "model.bin").exists()
+
+
+def _children_cpu_s() -> float:
+    """Of the processes that have ended: by the clock, a busy machine would be measured."""
+    used = getrusage(RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def test_list_is_quick(tmp_path: Path) -> None:
+    took_s = []
+    for _ in range(3):
+        began_s = _children_cpu_s()
+        earshot(tmp_path, "", "list")
+        took_s.append(_children_cpu_s() - began_s)
+    assert min(took_s) < 0.7, "0.4 on an idle machine; one library more is 0.1 to 0.3"
+    code = "import sys, server.models.command; print(*sys.modules)"
+    done = run([executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    heavy = {"aiohttp", "aiortc", "ctranslate2", "faster_whisper", "huggingface_hub", "onnxruntime"}
+    assert heavy & set(done.stdout.split()) == set()

@@ -1,0 +1,216 @@
+"""What needs no hub: which model fits, what a file says about itself, how progress looks."""
+
+import io
+import shutil
+import struct
+from pathlib import Path
+
+import pytest
+
+from server.models.automatic import automatic
+from server.models.errors import ModelsError
+from server.models.hub import Hub
+from server.models.installed import find_installed, installed
+from server.models.progress import Progress
+from server.models.record import FILE, read_record
+from server.models.sources import checkpoint_of, source_of
+from serving.catalogue import find
+from serving.ct2_file import Unreadable, WeightsFile, read_weights_file
+from serving.hardware import Gpu, Hardware
+from tests.server.models.fake_hub import weights_file
+
+
+@pytest.mark.parametrize(
+    ("cores", "memory_gb", "vram_gb", "name"),
+    [
+        (2, 3.7, 0, "tiny"),
+        (2, 64, 0, "tiny"),
+        (4, 7.7, 0, "base"),
+        (16, 3, 0, "tiny"),
+        (8, 15, 0, "small"),
+        (4, 16, 8, "large-v3-turbo"),
+        (16, 128, 140, "large-v3-turbo"),
+    ],
+)
+def test_auto_fits_the_machine(cores: int, memory_gb: float, vram_gb: float, name: str) -> None:
+    gpus = (Gpu("GPU", vram_gb, vram_gb, "8.9"),) if vram_gb else ()
+    assert automatic(Hardware(cores, memory_gb, gpus)).name == name
+
+
+@pytest.mark.parametrize(
+    ("wanted", "repository", "folder"),
+    [
+        ("turbo", "mobiuslabsgmbh/faster-whisper-large-v3-turbo", "faster-whisper-large-v3-turbo"),
+        ("openai/whisper-tiny", "Systran/faster-whisper-tiny", "faster-whisper-tiny"),
+        ("a-b/c.d", "a-b/c.d", "a-b--c.d"),
+        ("https://hub/Systran/faster-whisper-tiny", "Systran/faster-whisper-tiny",
+         "faster-whisper-tiny"),
+        ("https://hub/openai/whisper-tiny", "openai/whisper-tiny", "openai--whisper-tiny"),
+        ("https://hub/o/r/tree/v2", "o/r", "o--r"),
+    ],
+)  # fmt: skip
+def test_what_can_be_said(wanted: str, repository: str, folder: str) -> None:
+    source = source_of(wanted)
+    assert (source.repository, source.folder) == (repository, folder)
+    assert source.endpoint == ("https://hub" if "://" in wanted else "")
+    assert source.revision == ("v2" if wanted.endswith("v2") else "main")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "https://hub",
+        "https://hub/x",
+        "https://hub/../..",
+        "https://hub/.hidden/r",
+        "ftp://hub/o/r",
+        "file:///a/b",
+    ],
+)
+def test_addresses_that_are_no_page(wrong: str) -> None:
+    with pytest.raises(ModelsError, match="expected https://HUB/ORGANISATION/REPOSITORY"):
+        source_of(wrong)
+
+
+def test_a_password_in_an_address_is_refused_and_not_repeated() -> None:
+    with pytest.raises(ModelsError, match="a token goes into HF_TOKEN") as caught:
+        Hub(endpoint="https://user:secret@hub")
+    assert "secret" not in str(caught.value)
+
+
+def test_checkpoints_of_known_models() -> None:
+    assert checkpoint_of(find("wis-tiny")).repository == "openai/whisper-tiny"
+    entry = find("large-v2-multi-hans")
+    assert checkpoint_of(entry).repository == entry.repository
+
+
+def test_a_weights_file_tells_itself(tmp_path: Path) -> None:
+    file = tmp_path / "model.bin"
+    whole = weights_file(1000)
+    file.write_bytes(whole)
+    assert read_weights_file(file) == WeightsFile("WhisperSpec", "float16")
+    for cut in range(len(whole) - 4):  # at its end is the list of aliases
+        file.write_bytes(whole[:cut])
+        with pytest.raises(Unreadable):
+            read_weights_file(file)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"PK\x03\x04 a zip, as torch saves",
+        b"\xff" * 100,
+        struct.pack("<IH", 6, 60_000) + b"x" * 99,
+        weights_file().replace(struct.pack("<II", 3, 1), struct.pack("<II", 3, 2**31)),
+    ],
+)
+def test_foreign_files_are_told(content: bytes, tmp_path: Path) -> None:
+    file = tmp_path / "model.bin"
+    file.write_bytes(content)
+    with pytest.raises(Unreadable, match=r"model\.bin is no CTranslate2 model"):
+        read_weights_file(file)
+    with pytest.raises(Unreadable, match="No such file"):
+        read_weights_file(tmp_path / "nothing")
+
+
+def test_installed_kinds(tmp_path: Path) -> None:
+    assert installed(tmp_path / "nowhere") == ()
+    for folder, files in {
+        "faster-whisper-tiny": {"config.json": b'{"lang_ids": [1]}', "tokenizer.json": b"{}",
+                                "model.bin": weights_file()},
+        "ours": {"config.json": b'{"lang_ids": [1, 2]}', "tokenizer.json": b"{}",
+                 "model.bin": weights_file()},
+        "marian": {"config.json": b"{}", "tokenizer.json": b"{}",
+                   "model.bin": weights_file(spec="MarianSpec")},
+        "no-tokenizer": {"config.json": b"{}", "model.bin": weights_file()},
+        "openai--whisper-tiny": {"model.safetensors": b"w"},
+        "fine-tune": {"pytorch_model-00001-of-00002.bin": b"w"},
+        ".faster-whisper-base.partial": {"model.bin.abc.part": b"w"},
+        ".git": {"model.bin": b"w"},
+        "voices": {"a.onnx": b"w"},
+    }.items():  # fmt: skip
+        (tmp_path / folder).mkdir()
+        for name, data in files.items():
+            (tmp_path / folder / name).write_bytes(data)
+    (tmp_path / "README").write_text("no folder")
+    found = {one.path.name: (one.name, one.kind, one.languages) for one in installed(tmp_path)}
+    assert found == {
+        "faster-whisper-tiny": ("tiny", "model", "99 languages"),
+        "ours": ("ours", "model", "2 languages"),
+        "marian": ("marian", "broken", ""),
+        "no-tokenizer": ("no-tokenizer", "broken", ""),
+        "openai--whisper-tiny": ("openai--whisper-tiny", "checkpoint", ""),
+        "fine-tune": ("fine-tune", "checkpoint", ""),
+        ".faster-whisper-base.partial": ("base", "partial", ""),
+    }
+    assert find_installed(tmp_path, "Systran/faster-whisper-tiny").name == "tiny"
+    assert find_installed(tmp_path, "base").kind == "partial"
+    with pytest.raises(ModelsError, match=r"no model 'turbo' in .*; there is: marian, "):
+        find_installed(tmp_path, "turbo")
+
+
+@pytest.mark.parametrize(("file", "content"), [("config.json", b"[]"), ("model.bin", b"")])
+def test_a_broken_model_names_the_file(file: str, content: bytes, tmp_path: Path) -> None:
+    whole = {"config.json": b"{}", "tokenizer.json": b"{}", "model.bin": weights_file()}
+    (tmp_path / "ours").mkdir()
+    for name, data in (whole | {file: content}).items():
+        (tmp_path / "ours" / name).write_bytes(data)
+    (one,) = installed(tmp_path)
+    assert one.kind == "broken"
+    assert file in one.problem
+
+
+def test_a_name_of_several_means_the_folder_and_then_the_best(tmp_path: Path) -> None:
+    """`rm` removes what is found here."""
+    whole = {"config.json": b"{}", "tokenizer.json": b"{}", "model.bin": weights_file()}
+    for folder, files in {
+        ".faster-whisper-tiny.partial": {"a.part": b"w"},
+        "Systran--faster-whisper-tiny": {"model.bin": b"broken"},
+        "faster-whisper-tiny": whole,
+        "tiny": {"a.pt": b"w"},
+    }.items():
+        (tmp_path / folder).mkdir()
+        for name, data in files.items():
+            (tmp_path / folder / name).write_bytes(data)
+    for expected in ("tiny", "faster-whisper-tiny", "Systran--faster-whisper-tiny"):
+        assert find_installed(tmp_path, "tiny").path.name == expected
+        shutil.rmtree(tmp_path / expected)
+    assert find_installed(tmp_path, "tiny").kind == "partial"
+
+
+def test_a_damaged_record_is_told(tmp_path: Path) -> None:
+    assert read_record(tmp_path) is None
+    (tmp_path / FILE).write_bytes(b"{")
+    with pytest.raises(ModelsError, match=r"source\.json"):
+        read_record(tmp_path)
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_on_a_terminal_is_a_bar() -> None:
+    out, times = _Terminal(), iter([0, 0, 1, 1, 1, 1.1, 2, 2, 2, 2])
+    progress = Progress(out, lambda: next(times))
+    progress.start(4_000_000, 0)
+    progress.add(1_000_000)
+    progress.add(1)  # too soon to draw again
+    progress.add(999_999)
+    drawn = out.getvalue().split("\r\x1b[K")[1:]
+    assert drawn == [
+        "[######..................]  25% of 4 MB, 1.0 MB/s, 0:03 left",
+        "[############............]  50% of 4 MB, 1.0 MB/s, 0:02 left",
+    ]
+
+
+def test_progress_elsewhere_is_a_few_lines() -> None:
+    out = io.StringIO()
+    progress = Progress(out, lambda: 0.0)
+    progress.start(1_000_000, 300_000)
+    for _ in range(70):
+        progress.add(10_000)
+    progress.finish()
+    lines = [line.split(",")[0].strip() for line in out.getvalue().splitlines()]
+    assert lines == ["300 kB are there already", "50% of 1 MB", "75% of 1 MB", "100% of 1 MB"]

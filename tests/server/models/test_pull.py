@@ -1,0 +1,318 @@
+"""A download is whole, right and where it should be, or it is not there, and goes on later."""
+
+import io
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from server.models.errors import HubUnreachable, ModelsError, Offline
+from server.models.fetch import fetch
+from server.models.hub import Hub
+from server.models.installed import find_installed, partial_folder
+from server.models.progress import Progress
+from server.models.pull import Pulled, pull
+from server.models.record import read_record, write_record
+from server.models.sources import checkpoint_of, source_of
+from serving.catalogue import ModelUnknown, find
+from tests.server.models.fake_hub import TINY, FakeHub, serving, weights_file, whisper_files
+
+FOLDER = "faster-whisper-tiny"
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeHub]:
+    with serving(FakeHub({TINY: whisper_files()})) as fake:
+        yield fake
+
+
+def _pull(
+    models: Path, hub: Hub | None, wanted: str = "tiny", revision: str | None = None
+) -> Pulled:
+    return pull(source_of(wanted), models, hub, Progress(io.StringIO()), revision)
+
+
+def _is_nothing(models: Path) -> bool:
+    return not (models / FOLDER).exists()
+
+
+def _parts(models: Path) -> list[Path]:
+    return list(partial_folder(models, FOLDER).glob("*.part"))
+
+
+def test_fetches_once(tmp_path: Path, fake: FakeHub) -> None:
+    pulled = _pull(tmp_path, fake.hub())
+    assert pulled == Pulled(tmp_path / FOLDER, "ct2", True)
+    files = {path.name: path.read_bytes() for path in pulled.folder.iterdir()}
+    record = read_record(pulled.folder)
+    assert record is not None
+    assert (record.source, record.revision) == (TINY, fake.commit)
+    assert set(files) == {*record.files, "source.json"}
+    assert set(record.files) == set(whisper_files()) - {"README.md"}
+    assert all(files[name] == data for name, data in whisper_files().items() if name in files)
+    assert [path.name for path in tmp_path.iterdir()] == [FOLDER]
+    assert _pull(tmp_path, None) == Pulled(tmp_path / FOLDER, "ct2", False)
+    assert {path.rpartition("/")[0] for path, _, _ in fake.asked[1:]} == {
+        f"/{TINY}/resolve/{fake.commit}"  # the commit, not the branch
+    }
+
+
+def test_goes_on_where_a_connection_broke(tmp_path: Path, fake: FakeHub) -> None:
+    fake.cuts = [1000, 50_000, 0, 9, 0, 0, 8, 0, 0, 7]  # never without progress four times
+    _pull(tmp_path, fake.hub())
+    assert (tmp_path / FOLDER / "model.bin").read_bytes() == weights_file()
+    reached = [0, 1000, 51_000, 51_000, 51_009, 51_009, 51_009, 51_017, 51_017, 51_017, 51_024]
+    assert fake.ranges("model.bin") == [f"bytes={n}-" if n else "" for n in reached]
+
+
+def test_goes_on_in_another_process(tmp_path: Path, fake: FakeHub) -> None:
+    fake.cuts = [1000, 0, 0, 0, 0]
+    with pytest.raises(HubUnreachable, match="ended after 1000 of"):
+        _pull(tmp_path, fake.hub())
+    assert _is_nothing(tmp_path)
+    assert [part.stat().st_size for part in _parts(tmp_path)] == [1000]
+    fake.cuts, fake.asked = [], []
+    _pull(tmp_path, fake.hub())
+    assert (tmp_path / FOLDER / "model.bin").read_bytes() == weights_file()
+    assert fake.ranges("model.bin") == ["bytes=1000-"]
+    assert fake.ranges("config.json") == []  # it was there
+
+
+def test_what_changed_meanwhile_is_not_mixed(tmp_path: Path, fake: FakeHub) -> None:
+    fake.cuts = [1000, 0, 0, 0, 0]
+    with pytest.raises(HubUnreachable):
+        _pull(tmp_path, fake.hub())
+    newer = weights_file(200_000)
+    fake.cuts, fake.asked, fake.commit = [], [], "d" * 40
+    fake.repositories[TINY]["model.bin"] = newer
+    fake.repositories[TINY]["config.json"] = b"{ }"
+    folder = _pull(tmp_path, fake.hub()).folder
+    assert (folder / "model.bin").read_bytes() == newer
+    assert (folder / "config.json").read_bytes() == b"{ }"
+    assert fake.ranges("model.bin") == [""]
+    assert not list(folder.glob("*.part"))
+
+
+@pytest.mark.parametrize("name", ["model.bin", "tokenizer.json"])
+def test_a_damaged_file_is_thrown_away(name: str, tmp_path: Path, fake: FakeHub) -> None:
+    good = fake.repositories[TINY][name]
+    fake.damaged[name] = bytes([good[0] ^ 1]) + good[1:]
+    with pytest.raises(ModelsError, match=rf"{name} came damaged: (sha256|git hash) "):
+        _pull(tmp_path, fake.hub())
+    assert _is_nothing(tmp_path)
+    assert not _parts(tmp_path)
+    fake.damaged.clear()
+    assert _pull(tmp_path, fake.hub()).is_new
+
+
+def test_ranges_ignored(tmp_path: Path, fake: FakeHub) -> None:
+    fake.cuts, fake.has_ranges = [1000], False
+    _pull(tmp_path, fake.hub())
+    assert (tmp_path / FOLDER / "model.bin").read_bytes() == weights_file()
+    assert fake.ranges("model.bin") == ["", "bytes=1000-"]
+
+
+def test_a_hub_without_checksums(tmp_path: Path, fake: FakeHub) -> None:
+    fake.cuts, fake.has_checksums = [1000], False
+    _pull(tmp_path, fake.hub())
+    assert (tmp_path / FOLDER / "model.bin").read_bytes() == weights_file()
+
+
+def test_errors_that_pass_are_tried_again(tmp_path: Path, fake: FakeHub) -> None:
+    fake.statuses = [500, 429]
+    assert fake.hub().files(TINY)
+    fake.statuses = [503]
+    waits: list[float] = []
+    _pull(tmp_path, fake.hub(sleep=waits.append))
+    assert waits == [1.0]
+
+
+@pytest.mark.parametrize(
+    ("statuses", "kind", "message"),
+    [
+        ([500] * 9, HubUnreachable, "HTTP status 500 for Systran/faster-whisper-tiny at main"),
+        ([404], ModelsError, "has no Systran/faster-whisper-tiny at main"),
+        ([403], ModelsError, "needs a token: set HF_TOKEN"),
+        ([418], ModelsError, "HTTP status 418"),
+    ],
+)
+def test_refusals_say_why(
+    statuses: list[int], kind: type[ModelsError], message: str, tmp_path: Path, fake: FakeHub
+) -> None:
+    fake.statuses = statuses
+    with pytest.raises(kind, match=message):
+        _pull(tmp_path, fake.hub())
+    assert _is_nothing(tmp_path)
+
+
+def test_the_token_is_sent_to_the_hub_only(tmp_path: Path, fake: FakeHub) -> None:
+    fake.token, fake.redirects = "hf_secret", True
+    with pytest.raises(ModelsError, match="set HF_TOKEN"):
+        _pull(tmp_path, fake.hub())
+    with pytest.raises(ModelsError, match="HF_TOKEN is refused") as caught:
+        _pull(tmp_path, fake.hub(token="hf_wrong"))
+    assert "hf_wrong" not in str(caught.value) + repr(fake.hub(token="hf_wrong"))
+    fake.asked.clear()
+    _pull(tmp_path, fake.hub(token="hf_secret"))
+    sent = {path.startswith("/elsewhere/"): token for path, _, token in fake.asked}
+    assert sent == {False: "Bearer hf_secret", True: ""}
+
+
+def test_another_hubs_page_does_not_get_the_token(tmp_path: Path, fake: FakeHub) -> None:
+    hub = Hub(endpoint="http://127.0.0.1:9", token="hf_secret", sleep=lambda _: None)
+    assert _pull(tmp_path, hub, f"{fake.url}/{TINY}/tree/v1").folder.name == FOLDER
+    assert {token for _, _, token in fake.asked} == {""}
+    assert fake.asked[0][0].endswith("/revision/v1")
+
+
+def test_a_silent_connection_is_given_up(tmp_path: Path, fake: FakeHub) -> None:
+    fake.stalls_at = 1000
+    with pytest.raises(HubUnreachable, match=r"model\.bin: no byte for 0\.2 s"):
+        _pull(tmp_path, fake.hub(stall_s=0.2))
+    assert [part.stat().st_size for part in _parts(tmp_path)] == [1000]
+
+
+def test_a_model_that_lacks_something(tmp_path: Path, fake: FakeHub) -> None:
+    del fake.repositories[TINY]["config.json"]
+    with pytest.raises(ModelsError, match=r"faster-whisper-tiny has no config\.json"):
+        _pull(tmp_path, fake.hub())
+    fake.repositories[TINY] = {"a.txt": b"a"}
+    with pytest.raises(ModelsError, match=r"holds no model: .*; it holds a\.txt"):
+        _pull(tmp_path, fake.hub())
+    fake.repositories[TINY] = whisper_files() | {"model.bin": weights_file(spec="MarianSpec")}
+    with pytest.raises(ModelsError, match="is a MarianSpec, not a Whisper"):
+        _pull(tmp_path, fake.hub())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_tokenizer_comes_from_the_origin(tmp_path: Path, fake: FakeHub) -> None:
+    del fake.repositories[TINY]["tokenizer.json"]
+    fake.repositories["openai/whisper-tiny"] = {"tokenizer.json": b'{"a": 1}'}
+    folder = _pull(tmp_path, fake.hub()).folder
+    assert (folder / "tokenizer.json").read_bytes() == b'{"a": 1}'
+
+
+def test_checkpoints(tmp_path: Path, fake: FakeHub) -> None:
+    beside = {"config.json": b"{}", "generation_config.json": b"{}", "tokenizer.json": b"{}"}
+    sharded = {
+        "model.safetensors": b"w" * 99,
+        "model.fp32-00001-of-00002.safetensors": b"x",
+        "pytorch_model.bin": b"y",
+    }
+    fake.repositories["openai/whisper-large-v2"] = beside | sharded
+    pulled = pull(checkpoint_of(find("large-v2")), tmp_path, fake.hub(), Progress(io.StringIO()))
+    assert (pulled.kind, pulled.folder.name) == ("checkpoint", "openai--whisper-large-v2")
+    names = {path.name for path in pulled.folder.iterdir()}
+    assert names == {*beside, "model.safetensors", "source.json"}
+
+    entry = find("large-v2-multi-hans")
+    fake.repositories[entry.repository] = {entry.file: b"p" * 99, "v1.2/other.pt": b"q"}
+    pulled = _pull(tmp_path, fake.hub(), "large-v2-multi-hans")
+    assert pulled.kind == "checkpoint"
+    names = {path.name for path in pulled.folder.iterdir()}
+    weights = entry.file.rpartition("/")[2]
+    assert names == {weights, "generation_config.json", "tokenizer.json", "source.json"}
+    assert not _pull(tmp_path, None, "large-v2-multi-hans").is_new
+
+
+def test_any_repository(tmp_path: Path, fake: FakeHub) -> None:
+    fake.repositories["somebody/whisper-ours"] = whisper_files()
+    assert _pull(tmp_path, fake.hub(), "somebody/whisper-ours").folder == (
+        tmp_path / "somebody--whisper-ours"
+    )
+    for wrong in ("../etc/passwd", "a/../b", "no such", ""):
+        with pytest.raises(ModelUnknown):
+            _pull(tmp_path, fake.hub(), wrong)
+
+
+def test_another_revision_replaces(tmp_path: Path, fake: FakeHub) -> None:
+    folder = _pull(tmp_path, fake.hub()).folder
+    assert not _pull(tmp_path, fake.hub(), revision="v1").is_new  # the same commit
+    fake.commit = "e" * 40
+    fake.repositories[TINY]["vocabulary.txt"] = b"c\n"
+    assert _pull(tmp_path, fake.hub(), revision="v2").is_new
+    assert (folder / "vocabulary.txt").read_bytes() == b"c\n"
+    assert [path.name for path in tmp_path.iterdir()] == [FOLDER]
+
+
+def test_the_revision_of_a_page_counts_too(tmp_path: Path, fake: FakeHub) -> None:
+    _pull(tmp_path, fake.hub())
+    fake.commit = "e" * 40
+    assert not _pull(tmp_path, fake.hub(), f"{fake.url}/{TINY}/tree/main").is_new
+    assert _pull(tmp_path, fake.hub(), f"{fake.url}/{TINY}/tree/v2").is_new
+
+
+def test_an_incomplete_folder_is_replaced(tmp_path: Path, fake: FakeHub) -> None:
+    (tmp_path / FOLDER).mkdir()
+    (tmp_path / FOLDER / "model.bin").write_bytes(b"half")
+    assert _pull(tmp_path, fake.hub()).is_new
+    assert find_installed(tmp_path, "tiny").kind == "model"
+
+
+def test_a_broken_model_is_replaced(tmp_path: Path, fake: FakeHub) -> None:
+    folder = _pull(tmp_path, fake.hub()).folder
+    (folder / "model.bin").write_bytes(b"")
+    assert find_installed(tmp_path, "tiny").kind == "broken"
+    assert _pull(tmp_path, fake.hub()).is_new
+    assert find_installed(tmp_path, "tiny").kind == "model"
+    assert [path.name for path in tmp_path.iterdir()] == [FOLDER]
+
+
+def test_a_broken_link_to_a_model_is_replaced(tmp_path: Path, fake: FakeHub) -> None:
+    elsewhere, models = tmp_path / "elsewhere", tmp_path / "models"
+    for folder in (elsewhere, models):
+        folder.mkdir()
+    (elsewhere / "model.bin").write_bytes(b"")
+    (models / FOLDER).symlink_to(elsewhere)
+    assert _pull(models, fake.hub()).is_new
+    assert [path.name for path in models.iterdir()] == [FOLDER]
+    assert (elsewhere / "model.bin").exists()
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.bin"])
+def test_a_file_longer_than_listed_is_given_up(name: str, tmp_path: Path, fake: FakeHub) -> None:
+    fake.damaged[name] = b"<html>Log in to this network</html>" * 20_000
+    with pytest.raises(ModelsError, match=rf"{name} came damaged: [0-9]+ bytes instead of"):
+        _pull(tmp_path, fake.hub())
+    assert not _parts(tmp_path)
+    assert len(fake.ranges(name)) == 1
+
+
+def test_a_full_disk_is_told_before(
+    tmp_path: Path, fake: FakeHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=64 * 2**20))
+    with pytest.raises(ModelsError, match=r"no room in .*: 0 MB are needed and 67 MB are free"):
+        _pull(tmp_path, fake.hub())
+    assert fake.ranges("model.bin") == []
+
+
+@pytest.mark.parametrize("stage", ["fetch", "write_record"])
+def test_one_at_a_time(
+    stage: str, tmp_path: Path, fake: FakeHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also while the one is only counting its checksums: then the other finds everything there."""
+    refused: list[str] = []
+    real: dict[str, Callable[..., None]] = {"fetch": fetch, "write_record": write_record}
+
+    def meanwhile(*args: Any) -> None:
+        with pytest.raises(ModelsError) as caught:
+            _pull(tmp_path, fake.hub())
+        refused.append(str(caught.value))
+        real[stage](*args)
+
+    monkeypatch.setattr(f"server.models.pull.{stage}", meanwhile)
+    assert _pull(tmp_path, fake.hub()).is_new
+    assert refused == ["tiny is being fetched by another process"]
+    assert [path.name for path in tmp_path.iterdir()] == [FOLDER]
+
+
+def test_offline_names_what_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(Offline, match=r"faster-whisper-tiny is not there, and Systran/"):
+        _pull(tmp_path, None)
+    partial_folder(tmp_path, FOLDER).mkdir()
+    with pytest.raises(Offline, match="is only partly there"):
+        _pull(tmp_path, None)

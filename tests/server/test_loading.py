@@ -1,0 +1,125 @@
+"""What becomes of engines between their choice and the server's end."""
+
+import asyncio
+import gc
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+
+from bench.stubs.tts import Settings, create
+from core.errors import ConfigError, EngineCrashed, EngineError
+from core.ports import ToolSpec
+from engines.llm import intents
+from engines.llm.hybrid import Hybrid
+from pipeline.tools import Toolbox
+from server.config import Config
+from server.loading import check_voice, load_language_model, start_language_model, warm_others
+from serving.choose import Choice
+from tests.pipeline.fakes import Counts
+
+
+class Model:
+    """Warms as often as it may, and notes for what."""
+
+    name = "scripted"
+    context_tokens: int | None = 512
+
+    def __init__(self, *languages: str, failure: EngineError | None = None) -> None:
+        self.languages = languages
+        self.warmed: list[str] = []
+        self._failure = failure
+
+    async def warm(self, language: str, tools: Sequence[ToolSpec]) -> None:
+        self.warmed.append(language)
+        if self._failure:
+            raise self._failure
+
+    async def reply(self, *_: Any, **__: Any) -> Any:
+        yield
+
+
+class Commands(Model):
+    """In place of the templates."""
+
+
+@pytest.fixture(autouse=True)
+def _no_collection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of all that a whole test run has, which takes long; nor is it kept from the collector."""
+    monkeypatch.setattr(gc, "collect", lambda: 0)
+    monkeypatch.setattr(gc, "freeze", lambda: None)
+
+
+def toolbox() -> Toolbox:
+    return Toolbox((), Counts())
+
+
+def test_other_languages_are_warmed_and_a_model_that_is_lost_meanwhile_ends_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    good = Model("de", "en", "fr", "pl")
+    asyncio.run(warm_others(good, "en", toolbox()))
+    assert good.warmed == ["de", "fr"]
+    lost = Model("de", "en", failure=EngineCrashed("llm", "scripted", "its process died"))
+    asyncio.run(warm_others(lost, "en", toolbox()))
+    assert lost.warmed == ["de"]
+    assert "its process died" in caplog.text
+
+
+def test_a_model_that_never_loads_ends_the_start() -> None:
+    model = Model(failure=EngineError("llm", "scripted", "no weights"))
+
+    async def start() -> None:
+        async with AsyncExitStack() as stack:
+            await start_language_model(model, "en", toolbox(), stack)
+
+    with pytest.raises(EngineError, match="no weights"):
+        asyncio.run(start())
+
+
+def test_commands_are_warm_in_every_language_of_the_home_whatever_the_model_speaks() -> None:
+    commands, model = Commands("en", "de"), Model()
+    hybrid = Hybrid(commands, model)  # type: ignore[arg-type]
+    assert hybrid.languages == ()
+
+    async def start() -> None:
+        async with AsyncExitStack() as stack:
+            await start_language_model(hybrid, "de", toolbox(), stack)
+            await warm_others(hybrid, "de", toolbox())
+
+    asyncio.run(start())
+    assert commands.warmed == ["de", "en", "fr", "es"]
+    assert model.warmed == ["de"]
+
+
+@pytest.mark.parametrize(
+    "model", [3, {"engine": "vllm", "options": 3}, {"engine": "openai", "options": [1]}]
+)
+def test_options_that_are_none_are_named(model: Any) -> None:
+    async def scenario() -> None:
+        async with AsyncExitStack() as stack:
+            choice = Choice("llm", Hybrid.name, {"model": model}, "")
+            await load_language_model(choice, Config(), Counts(), stack)
+
+    with pytest.raises(ConfigError, match="model"):
+        asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("wish", ["default", "stub", "stub:stub"])
+def test_a_voice_that_is_there_may_be_configured(wish: str) -> None:
+    check_voice(wish, {"stub": create(Settings())}, "en")
+
+
+def test_a_voice_that_nobody_has_ends_the_start() -> None:
+    with pytest.raises(ConfigError, match=r"assistant\.voice: no voice 'nova'; there are: default"):
+        check_voice("nova", {"stub": create(Settings())}, "en")
+
+
+def test_the_templates_take_any_language_to_be_warm_in() -> None:
+    """Of those without sentences there is nothing to load, and it is no error."""
+
+    async def scenario() -> None:
+        await intents.create(intents.Settings()).warm("xx", ())
+
+    asyncio.run(scenario())

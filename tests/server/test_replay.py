@@ -1,0 +1,131 @@
+"""`earshot replay` with the real default engines: recorded, replayed, and found equal or not."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from bench.clips import spoken
+from bench.mouth import RATE_HZ
+from bench.own_server import own_server
+from bench.realtime import Wish
+from bench.talker import talking
+from core.audio import ASR_RATE_HZ, AudioFrame, Pcm, silence
+from media.resample import Resampler
+from pipeline.settings import SessionSettings, TurnDetection
+from pipeline.trace import Trace
+from server.__main__ import main
+from server.config import Config
+from server.replay.recorded import Recorded
+from server.replay.run import FRAME_SAMPLES, replay, staged
+from server.system import JsonlTrace, SystemClock, open_trace
+
+SETTINGS = SessionSettings(language="en", turn_detection=TurnDetection(silence_ms=300))
+SAID = ("turn on the kitchen lights", "what is on the shopping list")
+
+
+def question() -> Pcm:
+    """Two commands at 16 kHz, with time for the answers."""
+    resampler = Resampler(RATE_HZ, ASR_RATE_HZ)
+    parts = []
+    for text in SAID:
+        parts += [spoken(text), silence(4000, RATE_HZ)]
+    return np.concatenate([resampler.push(np.concatenate(parts)), resampler.flush()])
+
+
+@contextlib.contextmanager
+def trace_of(path: Path) -> Iterator[JsonlTrace]:
+    with open_trace(str(path)) as sink:
+        assert sink is not None
+        yield sink
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A trace with sound of a session that really ran."""
+    path = tmp_path_factory.mktemp("trace") / "trace.jsonl"
+    pcm, clock = question(), SystemClock()
+
+    async def run() -> list[Any]:
+        async with staged(Config()) as stage:
+            first = Recorded("first", SETTINGS, pcm, (), (), has_words=True, is_cut=False)
+            await replay(stage, first)
+            return stage.kept.records
+
+    told = asyncio.run(run())
+    with trace_of(path) as sink:
+        before = Trace(sink, "first", clock, words=True, sound=True)
+        before.configured(SETTINGS)
+        for start in range(0, len(pcm), FRAME_SAMPLES):
+            before.hear(AudioFrame(pcm[start : start + FRAME_SAMPLES], ASR_RATE_HZ, start))
+        before.close()
+        for record in told:
+            sink.write({**record, "session": "first"})
+    return path
+
+
+def test_the_same_sound_has_the_same_words(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code = main(["replay", str(trace), "--json"])
+    report = json.loads(capsys.readouterr().out)
+    assert (code, report["is_same"]) == (0, True)
+    (session,) = report["sessions"]
+    assert [turn["new"]["transcript"] for turn in session["turns"]] == list(SAID)
+    assert all(turn["new"]["answer"] for turn in session["turns"])
+    assert {"endpoint_wait", "asr", "llm", "tts", "response latency"} <= report["stages"].keys()
+
+
+def test_other_words_and_missing_turns_are_told(
+    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    altered = tmp_path / "altered.jsonl"
+    lines = trace.read_text().replace("turn on the kitchen lights", "turn on the garden lights")
+    records = [json.loads(line) for line in lines.splitlines()]
+    traced = [record for record in records if record["event"] == "TurnTraced"]
+    records.append({**traced[-1], "item_id": "nobody", "response_id": None, "status": "rejected"})
+    altered.write_bytes(b"\n".join(msgspec.json.encode(record) for record in records) + b"\n")
+    assert main(["replay", str(altered), "--speed", "2"]) == 1
+    out = capsys.readouterr().out
+    assert "1 - turn on the garden lights" in out
+    assert "1 + turn on the kitchen lights" in out
+    assert "2 = what is on the shopping list" in out
+    assert "3 - (no words) [rejected]" in out
+
+
+def test_a_trace_without_sound_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "trace.jsonl"
+    with trace_of(path) as sink:
+        Trace(sink, "mute", SystemClock(), words=True).configured(SETTINGS)
+    assert main(["replay", str(path)]) == 1
+    assert "not replayed: its trace has no sound (trace.audio)" in capsys.readouterr().out
+
+
+def test_an_empty_trace_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "trace.jsonl"
+    path.touch()
+    assert main(["replay", str(path)]) == 2
+    assert "no session in it" in capsys.readouterr().err
+
+
+def test_what_a_server_recorded_is_replayed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, config = tmp_path / "trace.jsonl", tmp_path / "earshot.toml"
+    config.write_text(f'[trace]\npath = "{path}"\ntranscripts = true\naudio = true\n')
+
+    async def converse() -> None:
+        wish = Wish(language="en")
+        async with (
+            own_server(["--config", str(config)]) as server,
+            talking(server.address, "webrtc", wish, timeout_s=20) as (talker, _),
+        ):
+            assert (await talker.say(spoken(SAID[0]))).status == "answered"
+
+    asyncio.run(converse())
+    assert main(["replay", str(path)]) == 0
+    assert f"1 = {SAID[0]}" in capsys.readouterr().out

@@ -1,0 +1,145 @@
+"""A trace read back, and turns compared: nothing runs."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from core.errors import RequestError
+from pipeline.settings import SessionSettings
+from server.replay.difference import Difference, as_json, pairs, told
+from server.replay.recorded import Recorded, Step, Turn, read, recorded
+from server.replay.run import chosen, unplayable
+
+
+def turn(
+    transcript: str, answer: str = "yes", asr_ms: float = 10, status: str = "answered"
+) -> Turn:
+    return Turn(status, transcript, answer, {"asr": asr_ms}, 200 + asr_ms)
+
+
+def record(event: str, **fields: Any) -> dict[str, Any]:
+    return {"t_ms": 0.0, "session": "s", "event": event, **fields}
+
+
+def configured(settings: SessionSettings) -> dict[str, Any]:
+    return record("Configured", settings=msgspec.to_builtins(settings))
+
+
+def sound(samples: int) -> dict[str, Any]:
+    from base64 import b64encode
+
+    return record("InputAudio", start=0, pcm=b64encode(np.ones(samples, "<i2").tobytes()).decode())
+
+
+def test_turns_are_put_together_from_events_in_any_order() -> None:
+    found = recorded(
+        "s",
+        [
+            configured(SessionSettings(language="en")),
+            sound(320),
+            record("Transcribed", item_id="i", transcript=" on "),
+            record(
+                "TurnTraced",
+                item_id="i",
+                response_id="r",
+                status="answered",
+                stages=[{"stage": "asr", "start_ms": 5.0, "end_ms": 12.0}],
+                response_latency_ms=20.0,
+                marks={"candidate": 60.0},
+            ),
+            record("OutputItemDone", response_id="r", item={"parts": [{"transcript": "It is."}]}),
+        ],
+    )
+    assert found.settings == SessionSettings(language="en")
+    assert len(found.pcm) == 320
+    assert list(found.turns) == [
+        Turn("answered", "on", "It is.", {"asr": 7.0}, 20.0, {"candidate": 60.0})
+    ]
+    assert unplayable(found) == ""
+
+
+def test_what_a_client_without_turn_detection_did_is_done_where_it_did_it() -> None:
+    manual = SessionSettings(turn_detection=None)
+    later = SessionSettings(language="de")
+    found = recorded(
+        "s",
+        [
+            configured(manual),
+            sound(640),
+            record("InputCommitted"),
+            record("ResponseCreated"),
+            sound(320),
+            configured(later),
+            record("InputCommitted"),
+            record("ResponseCreated"),
+        ],
+    )
+    assert found.steps == [Step(640, "commit"), Step(640, "respond"), Step(960, later)]
+
+
+def test_a_trace_without_sound_is_not_replayed() -> None:
+    found = recorded("s", [configured(SessionSettings())])
+    assert "trace.audio" in unplayable(found)
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        (b"{", ":2: no JSON"),
+        (b'{"a": 1}', ":2: no record"),
+        (b'{"session": "s", "event": "InputAudio", "pcm": "!"}', "sound that is none"),
+        (b'{"session": "s", "event": "Configured", "settings": {"speed": "x"}}', "settings that"),
+    ],
+)
+def test_a_broken_trace_is_named(line: bytes, complaint: str, tmp_path: Path) -> None:
+    file = tmp_path / "trace.jsonl"
+    file.write_bytes(msgspec.json.encode(record("X")) + b"\n" + line + b"\n")
+    with pytest.raises(RequestError, match=complaint):
+        read(file)
+
+
+def test_turns_are_paired_by_what_was_heard() -> None:
+    old = [turn("one"), turn("two"), turn("three")]
+    new = [turn("one"), turn("too"), turn("extra"), turn("three", "no")]
+    found = pairs(old, new)
+    assert [(p.old and p.old.transcript, p.new and p.new.transcript) for p in found] == [
+        ("one", "one"),
+        ("two", "too"),
+        (None, "extra"),
+        ("three", "three"),
+    ]
+    assert [pair.is_same for pair in found] == [True, False, False, False]
+
+
+def session(*turns: Turn) -> Recorded:
+    return Recorded("s", SessionSettings(), np.ones(16_000, np.int16), (), turns, True, False)
+
+
+def test_the_difference_is_told_with_its_times() -> None:
+    before = session(turn("one"), turn("two", asr_ms=30))
+    now = [turn("one", asr_ms=12), turn("too", asr_ms=20)]
+    text = told([Difference(before, pairs(before.turns, now))])
+    assert "    1 = one -> yes" in text
+    assert "    2 - two -> yes\n    2 + too -> yes" in text
+    assert "| asr | 20 | 16 | -4 |" in text
+    assert "1 of 2 turns have the same words." in text
+
+
+def test_a_missing_turn_is_a_difference() -> None:
+    before = session(turn("one"), turn("two", status="cancelled"))
+    found = Difference(before, pairs(before.turns, [turn("one")]))
+    assert not found.is_same
+    assert "2 - two -> yes [cancelled]" in told([found])
+    assert as_json([found])["sessions"][0]["turns"][1]["new"] is None
+
+
+def test_sessions_are_chosen_by_name() -> None:
+    one, other = session(), replace(session(), id="t")
+    assert chosen([one, other], []) == [one, other]
+    assert [found.id for found in chosen([one, other], ["t"])] == ["t"]
+    with pytest.raises(RequestError, match="no session 'x' in the trace; there are: s, t"):
+        chosen([one, other], ["x"])

@@ -1,0 +1,144 @@
+"""Models that load and decode in virtual time, and a registry of four of them."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from core.errors import EngineError, EngineMissing
+from engines.base import AsrInfo, AsrItem, AsrResult
+from serving.offers import Offer
+from serving.registry import AsrModels
+from serving.scheduler import Priority
+from tests.loop import run_virtual
+from tests.pipeline.fakes import Counts, LoopClock
+
+LOAD_S, DECODE_S = 3.0, 0.5
+REQUEST = ContextVar("request", default="")
+ITEM = AsrItem("item_1", np.zeros(100, np.int16), is_final=True)
+
+
+def offer(name: str, memory_mb: float = 100, device: str = "cpu", *aliases: str) -> Offer:
+    return Offer(name, "fake", ({},), {device: memory_mb}, aliases, memory_mb)
+
+
+@dataclass
+class FakeServed:
+    """Loads in LOAD_S, decodes in DECODE_S; `breaks` says where it fails."""
+
+    name: str
+    breaks: str = ""
+    resident: float = 0.0
+    is_ready: bool = False
+    decoded: int = 0
+    request: str = ""
+    is_stopped: bool = False
+    ends_in_s: float = 0.0
+    "So long it takes to leave the memory."
+    _loaded: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def run(self) -> None:
+        self.request = REQUEST.get()
+        try:
+            await asyncio.sleep(LOAD_S)
+            if self.breaks == "load":
+                raise EngineMissing("asr", "fake", "no weights")
+            if self.breaks == "bug":
+                raise KeyError("nobody expected this")
+            self.is_ready = True
+            self._loaded.set()
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(self.ends_in_s)
+            self.is_stopped, self.is_ready = True, False
+
+    async def ready(self) -> AsrInfo:
+        await self._loaded.wait()
+        return AsrInfo("fake", self.name, ("en", "de"), 4, is_incremental=False)
+
+    def admit(self, priority: Priority) -> None:
+        pass
+
+    async def decode(
+        self, item: AsrItem, priority: Priority, *, deadline_s: float | None = None
+    ) -> AsrResult:
+        assert self.is_ready
+        if self.breaks == "decode":
+            raise EngineError("asr", "fake", "bad kernels")
+        await asyncio.sleep(DECODE_S)
+        self.decoded += 1
+        return AsrResult(self.name, 1.0, "en")
+
+    def hurry(self, utterance: str) -> None:
+        pass
+
+    def forget(self, utterance: str) -> None:
+        pass
+
+    def resident_mb(self) -> float:
+        return self.resident
+
+
+class World:
+    """Models `a` (the default), `b`, `c`, `d` of 100 MB each in 250 MB."""
+
+    def __init__(self, *offers: Offer, cpu_mb: float = 250) -> None:
+        self.offers = [*offers] or [offer(name) for name in "abcd"]
+        self.lives: list[FakeServed] = []
+        self.breaks: dict[str, str] = {}
+        self.resident: dict[str, float] = {}
+        self.fails_on = ""
+        self.ends_in_s = 0.0
+        self.described: list[str] = []
+        self.metrics = Counts()
+        self.cpu_mb = cpu_mb
+
+    def describe(self, of: Offer) -> AsrInfo:
+        self.described.append(of.name)
+        if self.breaks.get(of.name) == "describe":
+            raise EngineMissing("asr", "fake", "no config.json")
+        return AsrInfo("fake", of.name, ("en",), 4, is_incremental=False)
+
+    async def serve(self, of: Offer) -> FakeServed:
+        name = of.name
+        breaks = "load" if self.fails_on in of.memory_mb else self.breaks.get(name, "")
+        resident = self.resident.get(name, 0.0)
+        served = FakeServed(name, breaks, resident, ends_in_s=self.ends_in_s)
+        self.lives.append(served)
+        return served
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[AsrModels]:
+        room = {"cpu": self.cpu_mb, "cuda:0": 1000.0}
+        models = AsrModels(
+            lambda: self.offers, self.serve, self.describe, room, LoopClock(), self.metrics
+        )
+        async with models.running():
+            await models.load(models.default)
+            yield models
+
+    def run(self, scenario: Callable[[AsrModels], Awaitable[None]]) -> float:
+        async def main() -> None:
+            async with self.running() as models:
+                await scenario(models)
+
+        took_s = run_virtual(main())
+        assert all(served.is_stopped for served in self.lives)
+        return took_s
+
+    @property
+    def loaded(self) -> list[str]:
+        return [served.name for served in self.lives]
+
+    @property
+    def alive(self) -> list[str]:
+        return sorted(served.name for served in self.lives if not served.is_stopped)
+
+
+async def say(models: AsrModels, name: str) -> str:
+    model = models.get(name)
+    assert model is not None
+    return (await model.decode(ITEM, Priority.FINAL)).text

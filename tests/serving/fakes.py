@@ -1,0 +1,117 @@
+"""A recognition worker whose calls cost what a test says, and a scheduler over it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from core.errors import EngineCrashed, EngineMissing
+from engines.base import AsrInfo, AsrItem, AsrResult
+from serving.scheduler import AsrScheduler, AsrWorker
+from tests.loop import run_virtual
+from tests.pipeline.fakes import Counts, LoopClock
+
+CALL_S = 0.1
+
+
+def fixed(count: int) -> float:
+    """As a GPU: a call costs the same, however many items it has."""
+    return CALL_S
+
+
+def linear(count: int) -> float:
+    """As a CPU: every item costs as much as it does alone."""
+    return CALL_S * count
+
+
+@dataclass
+class Worker:
+    """`AsrWorker` in virtual time; says the utterance's name."""
+
+    max_batch: int = 4
+    cost_s: Callable[[int], float] = fixed
+    is_incremental: bool = False
+    batches: list[list[str]] = field(default_factory=list)
+    forgotten: list[str] = field(default_factory=list)
+    crashes: int = 0
+    "So many calls from now on end in a crash."
+    missing: bool = False
+    "It cannot be loaded."
+    lost: asyncio.Event | None = None
+    "It died; set when it is known that it does not load again."
+    is_down: bool = False
+    "It died, and does not come back."
+
+    @property
+    def info(self) -> AsrInfo:
+        return AsrInfo("slow", "slow", ("en",), self.max_batch, self.is_incremental)
+
+    @property
+    def is_ready(self) -> bool:
+        return not (self.missing or self.is_down or self.lost)
+
+    async def run(self) -> None:
+        if self.missing:
+            raise EngineMissing("asr", "slow", "no weights")
+        await asyncio.Event().wait()
+
+    async def ready(self) -> AsrInfo:
+        if self.missing:
+            raise EngineMissing("asr", "slow", "no weights")
+        if self.lost and not self.lost.is_set():
+            await self.lost.wait()
+            raise EngineCrashed("asr", "slow", "does not load again")
+        if not self.is_ready:
+            await asyncio.Event().wait()
+        return self.info
+
+    async def decode(self, items: Sequence[AsrItem]) -> list[AsrResult]:
+        self.batches.append([item.utterance for item in items])
+        await asyncio.sleep(self.cost_s(len(items)))
+        if self.crashes:
+            self.crashes -= 1
+            raise EngineCrashed("asr", "slow", "died")
+        return [AsrResult(item.utterance, 1.0, "en") for item in items]
+
+    def forget(self, utterance: str) -> None:
+        self.forgotten.append(utterance)
+
+
+def item(name: str, *, is_final: bool = True) -> AsrItem:
+    return AsrItem(name, np.zeros(160, np.int16), is_final)
+
+
+async def settle() -> None:
+    """What was started has queued up, or is with a worker."""
+    await asyncio.sleep(0.001)
+
+
+async def outcomes(calls: Sequence[Awaitable[AsrResult]]) -> list[AsrResult | BaseException]:
+    return await asyncio.gather(*calls, return_exceptions=True)
+
+
+class _Over(Exception):
+    pass
+
+
+Scenario = Callable[[AsrScheduler, asyncio.TaskGroup], Awaitable[None]]
+
+
+def scheduled(workers: AsrWorker | Sequence[AsrWorker], scenario: Scenario) -> tuple[float, Counts]:
+    """Run the scenario over a scheduler; virtual seconds and metrics."""
+    pool = workers if isinstance(workers, Sequence) else [workers]
+    metrics = Counts()
+
+    async def main() -> None:
+        scheduler = AsrScheduler(pool, LoopClock(), metrics)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(scheduler.run())
+                await scheduler.ready()
+                await scenario(scheduler, tasks)
+                raise _Over
+        except* _Over:
+            pass
+
+    return run_virtual(main()), metrics

@@ -1,0 +1,166 @@
+"""Models share the memory: who stays, who goes, who waits. In virtual time."""
+
+import asyncio
+
+import pytest
+
+from core.errors import EngineError, Overloaded
+from serving.budget import ROOM_WAIT_S
+from serving.registry import AsrModels
+from tests.serving.fake_models import DECODE_S, LOAD_S, World, offer, say
+
+
+def test_who_was_idle_longest_goes_and_never_the_default() -> None:
+    world = World(cpu_mb=350)
+
+    async def scenario(models: AsrModels) -> None:
+        for name in "bcb":
+            await say(models, name)
+            await asyncio.sleep(1)
+        assert await say(models, "d") == "d"
+        assert world.alive == ["a", "b", "d"]
+        assert await say(models, "c") == "c"
+        assert world.alive == ["a", "c", "d"]
+        assert world.metrics.counts["earshot_asr_models_loaded"] == 3
+
+    world.run(scenario)
+    assert world.metrics.counts["earshot_asr_evictions"] == 2
+
+
+def test_a_model_in_use_is_waited_for() -> None:
+    world = World()
+
+    async def scenario(models: AsrModels) -> None:
+        await say(models, "b")
+        async with asyncio.TaskGroup() as tasks:
+            busy = tasks.create_task(say(models, "b"))
+            await asyncio.sleep(0)
+            other = tasks.create_task(say(models, "c"))
+        assert (busy.result(), other.result()) == ("b", "c")
+        assert world.alive == ["a", "c"]
+
+    world.run(scenario)
+
+
+def test_a_model_that_a_session_holds_stays_and_is_loaded_ahead() -> None:
+    world = World()
+
+    async def scenario(models: AsrModels) -> None:
+        held = models.get("b")
+        assert held is not None
+        with held.hold():
+            await asyncio.sleep(LOAD_S + DECODE_S + 1)
+            assert held.is_ready
+            began = asyncio.get_running_loop().time()
+            with pytest.raises(Overloaded, match="no room for c beside a, b") as refused:
+                await say(models, "c")
+            assert asyncio.get_running_loop().time() - began == ROOM_WAIT_S
+            assert refused.value.retry_after_s > 0
+            assert refused.value.code == "engine_busy"
+            async with asyncio.TaskGroup() as tasks:
+                patient = tasks.create_task(say(models, "c"))
+                await asyncio.sleep(1)
+                assert world.alive == ["a", "b"]
+                patient.cancel()
+        assert await say(models, "c") == "c"
+        assert world.alive == ["a", "c"]
+
+    world.run(scenario)
+
+
+def test_a_session_that_leaves_makes_room_for_who_waits() -> None:
+    world = World()
+
+    async def scenario(models: AsrModels) -> None:
+        held = models.get("b")
+        assert held is not None
+        async with asyncio.TaskGroup() as tasks:
+            with held.hold():
+                await asyncio.sleep(LOAD_S + DECODE_S + 1)
+                patient = tasks.create_task(say(models, "c"))
+                await asyncio.sleep(1)
+        assert patient.result() == "c"
+
+    world.run(scenario)
+
+
+def test_no_more_models_go_than_must() -> None:
+    """The one that is sent away takes a while, and what others do meanwhile sends away nobody."""
+    world = World(cpu_mb=350)
+    world.ends_in_s = 1.0
+
+    async def scenario(models: AsrModels) -> None:
+        for name in "bc":
+            await say(models, name)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(say(models, "d"))
+            await asyncio.sleep(0.1)
+            await say(models, "a")  # ends, which wakes who waits for room
+        assert world.alive == ["a", "c", "d"]
+
+    world.run(scenario)
+
+
+def test_a_large_model_sends_away_all_that_it_needs_at_once() -> None:
+    world = World(offer("a", 50), offer("b"), offer("c"), offer("big", 200))
+    world.ends_in_s = 1.0
+
+    async def scenario(models: AsrModels) -> None:
+        for name in "bc":
+            await say(models, name)
+        began = asyncio.get_running_loop().time()
+        assert await say(models, "big") == "big"
+        took_s = asyncio.get_running_loop().time() - began
+        assert took_s == pytest.approx(world.ends_in_s + LOAD_S + 2 * DECODE_S)
+
+    world.run(scenario)
+
+
+def test_a_model_that_nobody_wants_once_it_is_loaded_makes_room() -> None:
+    world = World()
+
+    async def scenario(models: AsrModels) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            gone = tasks.create_task(say(models, "b"))
+            await asyncio.sleep(1)
+            gone.cancel()
+            assert await tasks.create_task(say(models, "c")) == "c"
+
+    world.run(scenario)
+
+
+def test_what_never_fits_is_refused_at_once_with_the_numbers() -> None:
+    world = World(offer("a"), offer("huge", 200), offer("gpu", 900, "cuda:0"))
+
+    async def scenario(models: AsrModels) -> None:
+        with pytest.raises(EngineError, match=r"needs about 200 MB.*may take 250.*a keeps 100"):
+            await say(models, "huge")
+        assert await say(models, "gpu") == "gpu"
+
+    world.run(scenario)
+    assert world.loaded == ["a", "gpu"]
+
+
+def test_the_default_is_loaded_even_where_it_is_too_large() -> None:
+    world = World(offer("a", 9999), offer("b"))
+
+    async def scenario(models: AsrModels) -> None:
+        assert await say(models, "a") == "a"
+
+    world.run(scenario)
+
+
+def test_memory_is_what_the_workers_are_measured_to_take() -> None:
+    world = World(cpu_mb=350)
+    world.resident = {"a": 20, "b": 300}
+
+    async def scenario(models: AsrModels) -> None:
+        await say(models, "b")
+        states = {state.offer.name: state for state in models.listing()}
+        assert (states["a"].memory_mb, states["b"].memory_mb) == (20, 300)
+        await say(models, "c")  # 20 + 300 + 100 are too much, though 3 x 100 were not
+        assert world.alive == ["a", "c"]
+        states = {state.offer.name: state for state in models.listing()}
+        assert (states["b"].memory_mb, states["b"].is_loaded) == (0, False)
+
+    world.run(scenario)

@@ -1,0 +1,73 @@
+"""The table of known models, and the way from any of their names to one of them."""
+
+import pytest
+from faster_whisper.utils import _MODELS
+
+from serving.catalogue import ModelUnknown, entries, find, known, short_name
+
+
+def test_faster_whispers_own_names_are_known() -> None:
+    differing = [name for name, where in _MODELS.items() if find(name).repository != where]
+    assert differing == ["large"]  # large-v3 there; Willow's clients mean large-v2
+
+
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [
+        ("large", "large-v2"),
+        ("turbo", "large-v3-turbo"),
+        (" Tiny ", "tiny"),
+        ("openai/whisper-tiny", "tiny"),
+        ("openai/whisper-large-v3", "large-v3"),
+        ("Systran/faster-whisper-base.en", "base.en"),
+        ("tovera/wis-whisper-medium", "wis-medium"),
+        ("large-v2-turbo-multi-hans", "large-v2-turbo-multi-hans"),
+    ],
+)
+def test_served_systems_names_are_known(name: str, model: str) -> None:
+    assert find(name).name == model
+
+
+@pytest.mark.parametrize(
+    ("folder", "name"),
+    [
+        ("faster-whisper-tiny", "tiny"),
+        ("Systran--faster-whisper-tiny", "tiny"),
+        ("tovera-wis-whisper-base", "wis-base"),
+        ("faster-distil-whisper-small.en", "distil-small.en"),
+        ("distil-large-v3.5-ct2", "distil-large-v3.5"),
+        ("tiny", "tiny"),
+        ("tiny-int8", "tiny-int8"),
+        ("whisper-nano", "whisper-nano"),
+        ("large-v2-multi-hans.checkpoint", "large-v2-multi-hans.checkpoint"),
+    ],
+)
+def test_a_folder_has_a_short_name(folder: str, name: str) -> None:
+    assert short_name(folder) == name
+
+
+def test_what_is_pulled_is_found_under_its_name() -> None:
+    for entry in entries():
+        if entry.format == "ct2":
+            assert short_name(entry.folder) == entry.name
+
+
+def test_an_unknown_name_says_what_is_near() -> None:
+    assert known("smal") is None
+    with pytest.raises(ModelUnknown, match=r"'smal'; near it: small, small\.en") as caught:
+        find("smal")
+    assert (caught.value.code, caught.value.param) == ("model_unknown", "model")
+    with pytest.raises(ModelUnknown, match="known: tiny, "):
+        find("qqq")
+
+
+def test_names_are_unique_and_complete() -> None:
+    names = [name for entry in entries() for name in (entry.name, *entry.aliases)]
+    assert len(names) == len(set(names))
+    for entry in entries():
+        assert entry.repository.count("/") == 1
+        assert entry.origin.count("/") == 1
+        assert (entry.format == "openai") == bool(entry.file)
+        assert entry.is_multilingual != (entry.languages == "English")
+    sizes = [entry.size_mb for entry in entries() if entry.is_automatic]
+    assert sizes == sorted(sizes)

@@ -1,0 +1,87 @@
+"""What the scheduler learns from calls, and what follows from it."""
+
+from collections import Counter
+
+import pytest
+
+from serving.costs import DOUBT, Costs
+from serving.priorities import Priority
+
+FINAL, SPECULATIVE, PARTIAL, BATCH = Priority
+
+
+def measured(extra: float, item_s: float = 0.1) -> Costs:
+    """After calls on a machine where a further item costs this share of a lone one."""
+    costs = Costs()
+    for priority in Priority:
+        for _ in range(20):
+            costs.observe([priority], item_s)
+            costs.observe([priority] * 4, item_s * (1 + 3 * extra))
+    return costs
+
+
+@pytest.mark.parametrize(
+    ("extra", "finals", "batch", "joiners"),
+    [
+        (0.0, 8, 8, 8),
+        (0.05, 8, 8, 5),
+        (0.1, 8, 6, 2),
+        (0.2, 8, 3, 1),
+        (0.4, 8, 2, 0),
+        (0.6, 1, 1, 0),
+        (1.0, 1, 1, 0),
+    ],
+)
+def test_what_shares_a_call_follows_from_what_company_costs(
+    extra: float, finals: int, batch: int, joiners: int
+) -> None:
+    costs = measured(extra - 1e-9 if extra else extra)
+    sizes = (costs.size(FINAL, 8), costs.size(BATCH, 8), costs.joiners(8))
+    assert sizes == (finals, batch, joiners)
+
+
+def test_what_is_not_known_is_measured_first() -> None:
+    costs = Costs()
+    assert (costs.size(FINAL, 8), costs.size(BATCH, 8)) == (1, 1)
+    assert costs.queue_s(Counter({FINAL: 100}), 8) == 0
+    costs.observe([FINAL], 0.1)
+    costs.observe([BATCH], 0.2)
+    assert (costs.size(FINAL, 8), costs.size(BATCH, 8)) == (8, 2)
+    assert costs.size(BATCH, 1) == 1
+
+
+def test_a_queue_is_as_long_as_its_calls() -> None:
+    waiting = Counter({FINAL: 9, BATCH: 2})
+    assert measured(0.0).queue_s(waiting, 8) == pytest.approx(0.1 * 3)
+    assert measured(1.0).queue_s(waiting, 8) == pytest.approx(0.1 * 11)
+
+
+def test_a_lone_item_has_a_cost_of_its_own_by_priority() -> None:
+    costs = Costs()
+    costs.observe([BATCH], 2.0)
+    costs.observe([PARTIAL], 0.05)
+    assert costs.call_s([PARTIAL]) == pytest.approx(0.05)
+    assert costs.call_s([FINAL]) == pytest.approx(2.0)  # unknown: as the dearest
+    for _ in range(50):
+        costs.observe([PARTIAL], 0.1)
+    assert costs.call_s([PARTIAL]) == pytest.approx(0.1, rel=0.01)
+
+
+def test_the_first_call_is_cold() -> None:
+    costs = Costs()
+    costs.observe([FINAL], 3.0)
+    assert costs.call_s([FINAL]) == pytest.approx(3.0)
+    costs.observe([FINAL], 0.1)
+    assert costs.call_s([FINAL]) == pytest.approx(0.1)
+    costs.observe([FINAL], 0.6)
+    assert costs.call_s([FINAL]) == pytest.approx(0.2)
+
+
+def test_refused_company_is_tried_again_some_day() -> None:
+    costs = measured(1.0)
+    tries = 0
+    while costs.size(FINAL, 8) == 1:
+        costs.doubt()
+        tries += 1
+    assert tries == 69
+    assert DOUBT**tries <= 0.5

@@ -1,0 +1,169 @@
+"""Where a model of a given size runs on many machines, and what is said about it."""
+
+from re import search
+from typing import Any
+
+import pytest
+
+from core.errors import EngineMissing
+from serving.hardware import Gpu, Hardware
+from serving.placement import compute_types, place, room_of, usable
+
+TINY, SMALL, TURBO, LARGE = 75, 484, 1620, 3090
+
+
+def gpu(name: str, total: float, free: float, capability: str, **more: Any) -> Gpu:
+    return Gpu(name, total, free, capability, **{"driver": "550.90", **more})
+
+
+PI = Hardware(4, 4.0, free_gb=3.0)
+VPS = Hardware(2, 2.0, free_gb=1.5)
+DESKTOP = Hardware(16, 32.0, free_gb=28.0, physical_cores=8)
+SERVER = Hardware(64, 256.0, free_gb=250.0, physical_cores=32)
+OLD_DRIVER = Hardware(8, 16.0, (gpu("GTX 1080", 8, 7.5, "6.1", driver="470.82.01"),))
+KEPLER = Hardware(8, 16.0, (gpu("Tesla K80", 12, 11.5, "3.7"),))
+MAXWELL = Hardware(8, 16.0, (gpu("GTX 970", 4, 3.6, "5.2"),))
+P100 = Hardware(8, 16.0, (gpu("Tesla P100", 16, 15.5, "6.0"),))
+PASCAL = Hardware(8, 16.0, (gpu("GTX 1070", 8, 7.5, "6.1"),))
+TURING_4 = Hardware(8, 16.0, (gpu("GTX 1650", 4, 3.3, "7.5"),))
+L4 = Hardware(16, 64.0, (gpu("L4", 22.5, 22.0, "8.9"),))
+H200 = Hardware(16, 128.0, (gpu("H200", 140, 139, "9.0"),))
+FULL = Hardware(8, 16.0, (gpu("RTX 3060", 12, 0.4, "8.6"),))
+TWINS = Hardware(32, 128.0, (gpu("A10", 24, 23, "8.6"), gpu("A10", 24, 23, "8.6", index=1)))
+MIXED = Hardware(
+    16, 64.0, (gpu("RTX 4090", 24, 23, "8.9"), gpu("GTX 1060", 6, 5.5, "6.1", index=1))
+)
+NO_LIBRARIES = Hardware(8, 16.0, L4.gpus, gpu_problem="a GPU needs libcublas.so.12")
+UNKNOWN = Hardware(8, 16.0, (gpu("GPU of tomorrow", 48, 47, ""),))
+
+CPU = ("cpu", "int8")
+
+
+@pytest.mark.parametrize(
+    ("machine", "size_mb", "seats", "batch", "threads"),
+    [
+        (VPS, TINY, [CPU], 4, 2),
+        (PI, SMALL, [CPU], 4, 4),
+        (DESKTOP, SMALL, [CPU], 8, 8),
+        (SERVER, SMALL, [CPU] * 4, 8, 8),
+        (OLD_DRIVER, SMALL, [CPU], 8, 8),
+        (KEPLER, SMALL, [CPU], 8, 8),
+        (NO_LIBRARIES, SMALL, [CPU], 8, 8),
+        (FULL, SMALL, [CPU], 8, 8),
+        (MAXWELL, SMALL, [("cuda:0", "float32")], 8, 4),
+        (MAXWELL, TURBO, [CPU], 8, 8),
+        (P100, LARGE, [("cuda:0", "float32")], 4, 4),
+        (PASCAL, LARGE, [("cuda:0", "int8")], 4, 4),
+        (TURING_4, TINY, [("cuda:0", "float16")], 16, 4),
+        (TURING_4, TURBO, [("cuda:0", "float16")], 4, 4),
+        (TURING_4, LARGE, [("cuda:0", "int8_float16")], 2, 4),
+        (L4, LARGE, [("cuda:0", "float16")], 8, 4),
+        (H200, LARGE, [("cuda:0", "float16")], 16, 4),
+        (UNKNOWN, TURBO, [("cuda:0", "float16")], 16, 4),
+        (TWINS, LARGE, [("cuda:0", "float16"), ("cuda:1", "float16")], 8, 4),
+        (MIXED, TURBO, [("cuda:0", "float16"), ("cuda:1", "int8")], 16, 4),
+    ],
+)
+def test_many_machines(
+    machine: Hardware, size_mb: float, seats: list[tuple[str, str]], batch: int, threads: int
+) -> None:
+    placed = place(size_mb, machine, room_of(machine), {})
+    assert [(seat.device, seat.compute_type) for seat in placed.seats] == seats
+    first = placed.seats[0]
+    assert (first.max_batch, first.cpu_threads) == (batch, threads)
+    room = room_of(machine)
+    assert all(mb <= room[device] for device, mb in placed.memory_mb().items())
+
+
+@pytest.mark.parametrize(
+    ("machine", "size_mb", "warning"),
+    [
+        (OLD_DRIVER, TINY, "driver 470.82.01 is older than 525: the processor"),
+        (KEPLER, TINY, "compute capability 3.7 is below 5.0: the processor"),
+        (NO_LIBRARIES, TINY, "needs libcublas.so.12: the processor"),
+        (FULL, TINY, "RTX 3060 has room for 369 MB, a model of 75 MB needs 645: the processor"),
+        (VPS, LARGE, "a model of 3090 MB is more than the 1382 MB"),
+        (Hardware(2, 8.0, MIXED.gpus[1:]), LARGE * 3, "GTX 1060 has room for"),
+    ],
+)
+def test_what_does_not_fit_is_said(machine: Hardware, size_mb: float, warning: str) -> None:
+    placed = place(size_mb, machine, room_of(machine), {})
+    assert {seat.device for seat in placed.seats} == {"cpu"}
+    assert any(search(warning, said) for said in placed.warnings), placed.warnings
+
+
+def test_a_machine_without_gpu_is_nothing_to_warn_of() -> None:
+    assert place(SMALL, DESKTOP, room_of(DESKTOP), {}).warnings == ()
+
+
+def test_one_gpu_too_small_leaves_the_others_working() -> None:
+    placed = place(LARGE * 2, MIXED, room_of(MIXED), {})
+    assert [seat.device for seat in placed.seats] == ["cuda:0"]
+    assert "GTX 1060 has room for" in placed.warnings[0]
+
+
+def test_what_is_configured_wins() -> None:
+    wish = {"device": "cpu", "compute_type": "float32", "max_batch": 3, "cpu_threads": 5}
+    (seat,) = place(SMALL, L4, room_of(L4), wish, workers=1).seats
+    assert seat.options() == wish
+    (seat,) = place(SMALL, L4, room_of(L4), {"compute_type": "int8", "max_batch": 2}).seats
+    assert (seat.device, seat.compute_type, seat.max_batch) == ("cuda:0", "int8", 2)
+    assert [s.device for s in place(SMALL, TWINS, room_of(TWINS), {}, workers=3).seats] == [
+        "cuda:0",
+        "cuda:1",
+        "cuda:0",
+    ]
+    (seat,) = place(SMALL, TWINS, room_of(TWINS), {"device": "cuda", "device_index": 1}).seats
+    assert seat.options()["device_index"] == 1
+    assert len(place(TINY, DESKTOP, room_of(DESKTOP), {}, workers=5).seats) == 5
+
+
+@pytest.mark.parametrize(
+    ("machine", "why"), [(DESKTOP, "nvidia-smi lists no GPU"), (OLD_DRIVER, "470"), (FULL, "room")]
+)
+def test_a_gpu_that_is_demanded_and_cannot_be_had_is_refused(machine: Hardware, why: str) -> None:
+    with pytest.raises(EngineMissing, match=f"asr.options.device is cuda, but .*{why}"):
+        place(SMALL, machine, room_of(machine), {"device": "cuda"})
+
+
+def test_memory_that_is_configured_is_the_limit() -> None:
+    room = room_of(L4, 2000)
+    assert room == {"cpu": 2000, "cuda:0": 2000}
+    (seat,) = place(TURBO, L4, room, {}).seats
+    assert (seat.compute_type, seat.max_batch) == ("int8_float16", 2)
+    assert room_of(PI)["cpu"] == pytest.approx(0.9 * 3 * 1024)
+
+
+@pytest.mark.parametrize(
+    ("capability", "types"),
+    [
+        ("9.0", ("float16", "int8_float16")),
+        ("7.0", ("float16", "int8_float16")),
+        ("6.2", ("float32",)),
+        ("6.1", ("int8",)),
+        ("6.0", ("float32",)),
+        ("5.0", ("float32",)),
+    ],
+)
+def test_compute_types_are_what_the_card_is_fast_at(
+    capability: str, types: tuple[str, ...]
+) -> None:
+    assert compute_types(gpu("x", 8, 8, capability)) == types
+
+
+def test_usable_gpus_keep_their_numbers() -> None:
+    machine = Hardware(8, 16.0, (KEPLER.gpus[0], gpu("L4", 22.5, 22.0, "8.9", index=1)))
+    good, reasons = usable(machine)
+    assert [one.index for one in good] == [1]
+    assert len(reasons) == 1
+
+
+def test_a_gpu_that_does_not_say_its_memory_is_used_once_somebody_says_it() -> None:
+    """A chip that shares the machine's memory, as the GB10; the next keeps its number."""
+    hardware = Hardware(16, 128.0, (gpu("GB10", 0, 0, "12.1"), *TWINS.gpus[1:]))
+    alone = Hardware(16, 128.0, hardware.gpus[:1])
+    placed = place(TURBO, alone, room_of(alone), {})
+    assert placed.seats[0].device == "cpu"
+    assert "GB10 does not say what memory it has (asr.memory_mb may)" in placed.warnings[0]
+    assert place(TURBO, alone, room_of(alone, 8000), {}).seats[0].device == "cuda:0"
+    assert [s.device for s in place(TURBO, hardware, room_of(hardware), {}).seats] == ["cuda:1"]

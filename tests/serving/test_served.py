@@ -1,0 +1,71 @@
+"""Real models in real workers behind the registry: loaded by use, unloaded for another."""
+
+import asyncio
+from pathlib import Path
+
+import psutil
+
+from engines.base import AsrItem
+from engines.registry import available
+from server.survey import describe
+from serving.choose import Wanted, Weights, choose
+from serving.hardware import Hardware
+from serving.offers import Machine, Offer, offers
+from serving.registry import AsrModels
+from serving.scheduler import Priority
+from serving.served import ServedModel
+from tests.pipeline.fakes import Counts, LoopClock
+from tests.shared import ROOT
+from tests.speech import say
+
+NANO = ROOT / "tests" / "fixtures" / "whisper-nano"
+LIMIT_S = 120
+WORDS = "turn on the kitchen lights"
+
+
+async def _heard(models: AsrModels, name: str) -> str:
+    model = models.get(name)
+    assert model is not None
+    item = AsrItem(f"item_{name}", say(WORDS, tail_ms=300), is_final=True)
+    return (await model.decode(item, Priority.FINAL)).text.lower().rstrip(".")
+
+
+def _workers() -> int:
+    return len(psutil.Process().children())
+
+
+def test_a_second_whisper_makes_an_idle_one_leave(tmp_path: Path) -> None:
+    before = _workers()
+    for name in ("faster-whisper-tiny", "mine"):
+        (tmp_path / name).symlink_to(NANO)
+    weights = [Weights(tmp_path / name, 8.0) for name in ("faster-whisper-tiny", "mine")]
+    known = available("asr")
+    wanted = Wanted("pocketsphinx", workers=1)
+    hardware = Hardware(1, 4.0)
+    machine = Machine(hardware, known, wanted, choose("asr", wanted, known, weights, hardware))
+    metrics = Counts()
+
+    async def serve(offer: Offer) -> ServedModel:
+        return ServedModel(offer, LoopClock(), metrics)
+
+    async def main() -> None:
+        room = {"cpu": 450.0}  # PocketSphinx and one Whisper; a third has none
+        models = AsrModels(
+            lambda: offers(machine, weights), serve, describe, room, LoopClock(), metrics
+        )
+        async with asyncio.timeout(LIMIT_S), models.running():
+            await models.load(models.default)
+            assert models.default.offer.name == "pocketsphinx"
+            assert _workers() == before + 1
+            assert await _heard(models, "tiny") == WORDS
+            assert _workers() == before + 2
+            assert await _heard(models, "mine") == WORDS
+            assert _workers() == before + 2
+            states = {state.offer.name: state for state in models.listing()}
+            loaded = [name for name, state in states.items() if state.is_loaded]
+            assert loaded == ["pocketsphinx", "mine"]
+            assert 30 < states["mine"].memory_mb < 400
+        assert _workers() == before
+
+    asyncio.run(main())
+    assert metrics.counts["earshot_asr_evictions"] == 1

@@ -1,0 +1,208 @@
+"""Ephemeral keys: minted with the server's key, they open what they were minted for and no more."""
+
+import logging
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from aiohttp import ClientResponse, WSServerHandshakeError
+from openai.types.realtime import ClientSecretCreateResponse
+
+from core.errors import Overloaded, RequestError, Unauthorized
+from pipeline.settings import SessionSettings
+from server.auth import Gate
+from signaling.realtime.offer import terms_of
+from signaling.realtime.secrets import SecretRequest, Secrets, token_of
+from signaling.realtime.session_object import Extension, RealtimeSession
+from tests.server.http import KEY, error_of
+from tests.signaling.callers import CALLS, Caller
+from tests.signaling.servers import Server, Setup, against
+
+PATH = "/v1/realtime/client_secrets"
+BEARER = {"Authorization": f"Bearer {KEY}"}
+SESSION = {
+    "type": "realtime",
+    "model": "echo",
+    "instructions": "Be brief.",
+    "earshot": {"conversation_id": "conv_mine"},
+}
+ORIGIN = {"Origin": "https://app.example"}
+
+
+@dataclass
+class HandClock:
+    """Stands until it is moved."""
+
+    at_s: float = 0.0
+
+    def now(self) -> float:
+        return self.at_s
+
+    def wall(self) -> datetime:
+        return datetime(2026, 1, 2, tzinfo=UTC) + timedelta(seconds=self.at_s)
+
+
+def remote(clock: HandClock) -> Setup:
+    """A server on the network: everybody needs a key."""
+    return Setup(secrets=Secrets(clock), gate=Gate(is_local=False, key=KEY))
+
+
+async def mint(server: Server, **body: Any) -> dict[str, Any]:
+    async with server.client.post(PATH, json=body, headers=BEARER) as response:
+        assert response.status == 200, await response.text()
+        minted: dict[str, Any] = await response.json()
+        return minted
+
+
+async def connect(server: Server, key: str, query: str = "", **headers: str) -> dict[str, Any]:
+    """`session.created` over a browser's WebSocket."""
+    protocols = ("realtime", f"openai-insecure-api-key.{key}")
+    url = f"/v1/realtime?model=gpt-realtime{query}"
+    async with server.client.ws_connect(url, protocols=protocols, headers=headers) as ws:
+        assert ws.protocol == "realtime"
+        created: dict[str, Any] = await ws.receive_json()
+        return created
+
+
+def test_a_secret_opens_its_session_until_it_expires(caplog: pytest.LogCaptureFixture) -> None:
+    clock = HandClock()
+    caplog.set_level(logging.DEBUG)
+
+    async def scene(server: Server) -> None:
+        minted = await mint(server, expires_after={"seconds": 60}, session=SESSION)
+        ClientSecretCreateResponse.model_validate(minted)
+        assert minted["value"].startswith("ek_")
+        assert minted["expires_at"] == int((clock.wall() + timedelta(seconds=60)).timestamp())
+        created = await connect(server, minted["value"], **ORIGIN)
+        assert created["session"]["model"] == "echo"
+        assert created["session"]["instructions"] == "Be brief."
+        assert created["session"]["earshot"]["conversation_id"] == "conv_mine"
+        clock.at_s = 60
+        with pytest.raises(WSServerHandshakeError) as caught:
+            await connect(server, minted["value"])
+        assert caught.value.status == 401
+        assert minted["value"] not in caplog.text
+
+    against(scene, remote(clock))
+
+
+def test_a_secret_opens_nothing_else() -> None:
+    async def scene(server: Server) -> None:
+        key = (await mint(server))["value"]
+        mine = {"Authorization": f"Bearer {key}"}
+        async with server.client.post(PATH, headers=mine) as response:
+            assert response.status == 401
+        for query in ("&conversation_id=conv_other", "&call_id=rtc_1"):
+            with pytest.raises(WSServerHandshakeError) as caught:
+                await connect(server, key, query)
+            assert caught.value.status in (400, 403)
+        with pytest.raises(WSServerHandshakeError) as caught:
+            await connect(server, "ek_guessed")
+        assert caught.value.status == 401
+
+    against(scene, remote(HandClock()))
+
+
+def test_a_call_is_opened_with_a_secret_from_another_site() -> None:
+    async def scene(server: Server) -> None:
+        key = (await mint(server, session=SESSION))["value"]
+        headers = {"Authorization": f"Bearer {key}", **ORIGIN}
+        peer = Caller().peer
+        sdp_headers = {**headers, "Content-Type": "application/sdp"}
+        offer = await peer.offer()
+        async with server.client.post(CALLS, data=offer, headers=sdp_headers) as response:
+            await opened(response)
+        hangup = response.headers["Location"] + "/hangup"
+        async with server.client.post(hangup, headers=headers) as ended:
+            assert ended.status == 200
+        await peer.close()
+
+    async def opened(response: ClientResponse) -> None:
+        assert response.status == 201, await response.text()
+        assert response.headers["Access-Control-Allow-Origin"] == ORIGIN["Origin"]
+        assert "Location" in response.headers["Access-Control-Expose-Headers"]
+
+    against(scene, remote(HandClock()))
+
+
+@pytest.mark.parametrize("kind", ["sessions", "transcription_sessions"])
+def test_old_clients_mint_with_a_flat_session(kind: str) -> None:
+    async def scene(server: Server) -> None:
+        body = {"input_audio_format": "g711_ulaw", "client_secret": None}
+        async with server.client.post(
+            f"/v1/realtime/{kind}", json=body, headers=BEARER
+        ) as response:
+            assert response.status == 200, await response.text()
+            minted = await response.json()
+        assert minted["input_audio_format"] == "g711_ulaw"
+        key = minted["client_secret"]["value"]
+        created = await connect(server, key, **{"OpenAI-Beta": "realtime=v1"})
+        assert created["session"]["input_audio_format"] == "g711_ulaw"
+        assert ("instructions" in created["session"]) == (kind == "sessions")
+
+    against(scene, remote(HandClock()))
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code", "param"),
+    [
+        ("{", 400, "invalid_json", None),
+        ("[]", 400, "invalid_type", None),
+        ('{"expires_after":{"seconds":5}}', 400, "invalid_value", "expires_after.seconds"),
+        ('{"expires_after":{"anchor":"now"}}', 400, "invalid_value", "expires_after.anchor"),
+        ('{"session":{"type":"x"}}', 400, "invalid_value", "session.type"),
+        ('{"session":{"type":"realtime","voise":1}}', 400, "unknown_parameter", "session.voise"),
+        (" " * 300_000, 413, "too_large", None),
+    ],
+)
+def test_what_cannot_be_minted(body: str, status: int, code: str, param: str | None) -> None:
+    async def scene(server: Server) -> None:
+        async with server.client.post(PATH, data=body) as response:
+            assert response.status == status
+            error = await error_of(response)
+            assert error["code"] == code
+            assert error["param"] in (param, "")
+
+    against(scene, Setup(secrets=Secrets(HandClock())))
+
+
+def test_only_so_many_live_and_the_dead_are_forgotten() -> None:
+    clock = HandClock()
+    secrets = Secrets(clock, max_live=2)
+    first, _ = secrets.mint(SecretRequest())
+    secrets.mint(SecretRequest())
+    with pytest.raises(Overloaded) as caught:
+        secrets.mint(SecretRequest())
+    assert caught.value.code == "too_many_client_secrets"
+    assert first not in repr(vars(secrets))
+    clock.at_s = 600
+    secrets.mint(SecretRequest())
+    assert len(secrets._live) == 1
+    with pytest.raises(Unauthorized):
+        secrets.session_of({"Authorization": f"Bearer {first}"})
+
+
+@pytest.mark.parametrize(
+    ("headers", "token"),
+    [
+        ({}, None),
+        ({"Authorization": "Bearer sk-1"}, None),
+        ({"Authorization": "bearer ek_1"}, "ek_1"),
+        ({"Sec-WebSocket-Protocol": "realtime, openai-insecure-api-key.ek_2"}, "ek_2"),
+        ({"Sec-WebSocket-Protocol": "realtime, openai-insecure-api-key.sk"}, None),
+    ],
+)
+def test_where_the_key_is(headers: dict[str, str], token: str | None) -> None:
+    assert token_of(headers) == token
+
+
+def test_what_was_minted_stays() -> None:
+    minted = RealtimeSession(model="echo", earshot=Extension(conversation_id="c"))
+    wish = RealtimeSession(model="other", instructions="x")
+    terms = terms_of({}, lambda _: SessionSettings(), wish, minted)
+    assert (terms.settings.llm, terms.settings.instructions) == ("echo", "x")
+    assert terms.conversation_id == "c"
+    other = RealtimeSession(earshot=Extension(conversation_id="d"))
+    with pytest.raises(RequestError):
+        terms_of({}, lambda _: SessionSettings(), other, minted)

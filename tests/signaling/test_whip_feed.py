@@ -1,0 +1,133 @@
+"""The feed of a publication: bounded, and late readers catch up."""
+
+import asyncio
+import json
+from contextlib import ExitStack
+
+import pytest
+
+from core.errors import Overloaded
+from core.events import (
+    HypothesisChanged,
+    InputCleared,
+    SpeechStarted,
+    Transcribed,
+    TranscriptionFailed,
+)
+from core.queues import Outbox
+from signaling.whip.feed import (
+    MAX_KEPT,
+    MAX_READERS,
+    MAX_UNREAD,
+    Completed,
+    Feed,
+    Hypothesis,
+    Sent,
+    event_of,
+)
+from signaling.whip.stream import last_event_id, server_sent
+
+HYPOTHESIS = Hypothesis("item_1", "turn", "on")
+
+
+def done(text: str) -> Completed:
+    return Completed("item_1", text, "en", 1.5)
+
+
+def read_all(reader: Outbox[Sent]) -> list[Sent]:
+    async def main() -> list[Sent]:
+        return [sent async for sent in reader]
+
+    return asyncio.run(main())
+
+
+def test_what_readers_are_told() -> None:
+    told = [
+        event_of(HypothesisChanged("i", "turn", "on", 400)),
+        event_of(Transcribed("i", "turn on", 1.5, "en")),
+        event_of(TranscriptionFailed("i", "engine_failed", "no")),
+        event_of(SpeechStarted("i", 0)),
+        event_of(InputCleared()),
+    ]
+    feed = Feed()
+    assert [json.loads(feed.put(event).text) for event in told if event is not None] == [
+        {"type": "hypothesis", "item_id": "i", "stable": "turn", "unstable": "on"},
+        {
+            "type": "completed",
+            "item_id": "i",
+            "transcript": "turn on",
+            "language": "en",
+            "audio_s": 1.5,
+        },
+        {"type": "failed", "item_id": "i", "code": "engine_failed", "message": "no"},
+    ]
+    assert told[3:] == [None, None]
+
+
+def test_a_late_reader_gets_what_was_finished() -> None:
+    feed = Feed()
+    for event in (HYPOTHESIS, done("one"), HYPOTHESIS, done("two")):
+        feed.put(event)
+    with feed.reading() as all_of_it, feed.reading(after=2) as the_rest:
+        feed.put(HYPOTHESIS)
+        feed.close("closed")
+        assert [sent.number for sent in read_all(all_of_it)] == [2, 4, 5, 6]
+        assert [sent.kind for sent in read_all(the_rest)] == ["completed", "hypothesis", "closed"]
+    with feed.reading(after=4) as too_late:
+        assert [sent.kind for sent in read_all(too_late)] == ["closed"]
+
+
+def test_what_is_kept_is_bounded() -> None:
+    feed = Feed()
+    for number in range(3 * MAX_KEPT):
+        feed.put(done(str(number)))
+    assert len(feed.kept) == MAX_KEPT
+    assert feed.kept[-1].number == 3 * MAX_KEPT
+
+
+def test_a_slow_reader_is_cut_off_and_no_other() -> None:
+    feed = Feed()
+    with feed.reading() as slow, feed.reading() as quick:
+        for _ in range(MAX_UNREAD):
+            feed.put(HYPOTHESIS)
+        assert len(quick._items) == MAX_UNREAD
+        quick._items.clear()
+        feed.put(HYPOTHESIS)
+        assert (slow.overflowed, quick.overflowed) == (True, False)
+
+
+def test_readers_are_limited_and_leave_their_place() -> None:
+    feed = Feed()
+    with ExitStack() as stack:
+        for _ in range(MAX_READERS):
+            stack.enter_context(feed.reading())
+        with pytest.raises(Overloaded) as refused, feed.reading():
+            pass
+        assert refused.value.code == "too_many_readers"
+    with feed.reading():
+        pass
+
+
+def test_the_first_reason_stays() -> None:
+    feed = Feed()
+    feed.close("idle")
+    feed.close("closed")
+    assert [json.loads(sent.text)["reason"] for sent in feed.kept] == ["idle"]
+
+
+def test_an_event_on_the_wire() -> None:
+    sent = Feed().put(done("a\nb"))
+    assert server_sent(sent) == (
+        b"event: completed\nid: 1\n"
+        b'data: {"type":"completed","item_id":"item_1","transcript":"a\\nb","language":"en",'
+        b'"audio_s":1.5}\n\n'
+    )
+
+
+@pytest.mark.parametrize(
+    ("header", "number"),
+    [("7", 7), ("", 0), ("-1", 0), ("x", 0), ("٧", 0), ("9" * 5000, 0), ("1.5", 0)],
+)
+def test_last_event_id(header: str, number: int) -> None:
+    assert last_event_id({"Last-Event-ID": header}) == number
+    assert last_event_id({}) == 0
