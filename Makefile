@@ -29,7 +29,7 @@ install-dev: ## The same with what tests and checks need
 	@$(install) EXTRAS='$(EXTRAS),dev' scripts/install.sh
 
 run: install ## Install, fetch a Whisper if one can be had (PULL=0 skips), start the server
-	@if [[ '$(PULL)' != 0 ]]; then $(bin)/python -m bench.pull; fi
+	@if [[ '$(PULL)' != 0 ]]; then $(bin)/earshot models pull auto --best-effort; fi
 	@exec $(bin)/earshot serve $(if $(HOST),--host '$(HOST)') $(if $(PORT),--port '$(PORT)') $(ARGS)
 
 check: install-dev ## Lint, format, types, layers, sizes, scripts, Dockerfile
