@@ -5,6 +5,7 @@ Whatever is not listed here is one, and is held to it: see `conftest.py`.
 
 import socket
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -123,6 +124,10 @@ UNIT_CPU_S = 10.0
 UNIT_S = 30.0
 "By the clock, on a busy machine; a test that waits shows here."
 
+SECOND_TRIES = 4
+"""A test in real time may fail once for what else the machine does; more than this many in one
+run is no accident (ADR 23). Unit tests get none: nothing about them is left to chance."""
+
 
 def is_unit(file: Path) -> bool:
     """Whether the tests of this file are unit tests."""
@@ -148,3 +153,11 @@ def too_slow(cpu_s: float, wall_s: float) -> str:
     if wall_s > UNIT_S:
         return f"the unit tests took {wall_s:.1f} s; the limit is {UNIT_S:g} s"
     return ""
+
+
+def too_flaky(tried_again: Sequence[str]) -> str:
+    """What is wrong with a run in which these tests were tried again; empty when nothing is."""
+    if len(tried_again) <= SECOND_TRIES:
+        return ""
+    names = ", ".join(tried_again)
+    return f"{len(tried_again)} tests needed a second try; the limit is {SECOND_TRIES}: {names}"

@@ -7,7 +7,16 @@ import sys
 import pytest
 
 from tests.shared import ROOT
-from tests.tiers import NOT_UNIT, UNIT_CPU_S, UNIT_S, is_unit, shut_in, too_slow
+from tests.tiers import (
+    NOT_UNIT,
+    SECOND_TRIES,
+    UNIT_CPU_S,
+    UNIT_S,
+    is_unit,
+    shut_in,
+    too_flaky,
+    too_slow,
+)
 
 
 def test_the_list_names_what_is_there() -> None:
@@ -28,3 +37,17 @@ def test_slow_unit_tests_are_told() -> None:
     assert too_slow(UNIT_CPU_S, UNIT_S) == ""
     assert "processor time; the limit is 10 s" in too_slow(UNIT_CPU_S + 1, UNIT_S)
     assert "31.0 s; the limit is 30 s" in too_slow(UNIT_CPU_S, UNIT_S + 1)
+
+
+def test_a_run_of_many_second_tries_fails() -> None:
+    assert too_flaky(["one"] * SECOND_TRIES) == ""
+    assert "tests needed a second try; the limit is 4: one, one" in too_flaky(
+        ["one"] * (SECOND_TRIES + 1)
+    )
+
+
+def test_only_tests_in_real_time_are_tried_again(request: pytest.FixtureRequest) -> None:
+    """This file is in real time; `tests/core` is not."""
+    assert request.node.get_closest_marker("flaky").kwargs == {"reruns": 1}
+    unit = [one for one in request.session.items if one.get_closest_marker("unit")]
+    assert [one.nodeid for one in unit if one.get_closest_marker("flaky")] == []
