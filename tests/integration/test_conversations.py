@@ -6,6 +6,7 @@ import random
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 from itertools import count
 from typing import Any
 from urllib.request import urlopen
@@ -88,7 +89,7 @@ def test_ten_sessions_at_once_keep_their_own_words(server: Running, transport: T
 
     reports = asyncio.run(main())
     heard = [report.transcript for report in reports]
-    nearest = [min(SAID, key=lambda text, one=one: errors(one, text)) for one in heard]
+    nearest = [min(SAID, key=partial(errors, one)) for one in heard]
     assert nearest == list(SAID)
     misheard = [one for one, text in zip(heard, SAID, strict=True) if not is_heard(one, text)]
     assert len(misheard) <= 1, misheard  # where a sentence starts in a frame is chance
