@@ -6,6 +6,7 @@ Whatever is not listed here is one, and is held to it: see `conftest.py`.
 import socket
 import subprocess
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -129,10 +130,21 @@ SECOND_TRIES = 4
 run is no accident (ADR 23). Unit tests get none: nothing about them is left to chance."""
 
 
+_TESTS = ROOT / "tests"
+_NOT_UNIT = frozenset(_TESTS / one for one in NOT_UNIT)
+
+
+@cache
 def is_unit(file: Path) -> bool:
-    """Whether the tests of this file are unit tests."""
-    tests, place = ROOT / "tests", (file, *file.parents)
-    return tests in place and not any(tests / one in place for one in NOT_UNIT)
+    """Whether the tests of this file are unit tests, if they are quick."""
+    places = (file, *file.parents)
+    return _TESTS in places and _NOT_UNIT.isdisjoint(places)
+
+
+def tries_many_inputs(item: pytest.Item) -> bool:
+    """Hypothesis's, and those that are marked so: as shut in as unit tests, but not as quick."""
+    function = getattr(item, "obj", None)
+    return bool(item.get_closest_marker("many") or hasattr(function, "hypothesis"))
 
 
 def shut_in(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -304,6 +304,7 @@ def utterances_are_in_order(events: list[SessionEvent]) -> None:
 
 
 @pytest.mark.parametrize("paced_by", ["server", "client"])
+@pytest.mark.many
 @pytest.mark.parametrize("seed", range(20))
 def test_no_order_of_events_breaks_the_story(seed: int, paced_by: PacedBy) -> None:
     assert live(seed, paced_by)
@@ -312,6 +313,7 @@ def test_no_order_of_events_breaks_the_story(seed: int, paced_by: PacedBy) -> No
 POLICIES: tuple[Literal["on", "patient"], ...] = ("on", "patient")
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("seed", range(15))
 def test_every_word_is_heard_once_and_what_was_said_last_is_what_the_model_is_asked(
     seed: int,

@@ -119,6 +119,7 @@ def test_an_early_commit_ends_the_utterance_at_its_end(pause_ms: int) -> None:
     assert endpoint.end_ms == 0
 
 
+@pytest.mark.many  # of samples: three minutes of speech
 def test_push_to_talk_holds_more_than_an_utterance_once_and_not_without_end() -> None:
     world = World()
 

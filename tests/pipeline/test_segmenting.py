@@ -90,6 +90,7 @@ def random_script(dice: random.Random) -> list[tuple[int, float]]:
     return script[dice.randint(0, 1) :]
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("seed", range(60))
 def test_every_speech_sample_is_in_exactly_one_piece(seed: int) -> None:
     dice = random.Random(seed)

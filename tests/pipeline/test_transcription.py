@@ -411,6 +411,7 @@ def test_where_a_part_ends(pause_ms: float, part_ms: float, is_end: bool) -> Non
     assert ends_part(pause_ms, part_ms, WINDOW_MS) is is_end
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("seed", range(25))
 def test_no_word_is_lost_or_said_twice(seed: int) -> None:
     dice = random.Random(seed)

@@ -25,6 +25,7 @@ def uses() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
                     yield f"{path.name}:{node.lineno}", CALLS[method], name, labels
 
 
+@pytest.mark.many  # files
 def test_every_use_is_declared_with_its_kind_and_labels() -> None:
     found = list(uses())
     assert len(found) >= 8
