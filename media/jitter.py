@@ -30,6 +30,16 @@ class JitterStats:
     "Sender restarts."
 
 
+@dataclass(slots=True)
+class JitterFlow:
+    """What went through since the stream began."""
+
+    released: int = 0
+    "Packets given on, in order."
+    held: int = 0
+    "After each arrival, how many packets were held back; their sum."
+
+
 class JitterBuffer(Generic[T]):
     """Holds up to `depth` packets, and only those behind a gap.
 
@@ -40,6 +50,7 @@ class JitterBuffer(Generic[T]):
 
     def __init__(self, depth: int) -> None:
         self.stats = JitterStats()
+        self.flow = JitterFlow()
         self._depth = depth
         self._held: dict[int, T] = {}
         self._next: int | None = None
@@ -69,7 +80,9 @@ class JitterBuffer(Generic[T]):
         else:
             self._newest = sequence_number
         self._held[sequence_number] = packet
-        return self._due(self._depth)
+        due = self._due(self._depth)
+        self.flow.held += len(self._held)
+        return due
 
     def drain(self) -> list[T]:
         """All that is held, in order: the sender paused, so no arrival will release it."""
@@ -95,6 +108,7 @@ class JitterBuffer(Generic[T]):
                 self._next = following
             due.append(self._held.pop(self._next))
             self._next = (self._next + 1) & 0xFFFF
+        self.flow.released += len(due)
         return due
 
 

@@ -28,6 +28,7 @@ from media.guarded import Guard
 from media.ice_candidates import candidates_in, read_candidate
 from media.ice_gather import gather_with, has_ended
 from media.peer_settings import CloseReason, PeerCallbacks, PeerSettings
+from media.quality import QualityMeter
 from media.sdp import SDP_ERRORS, checked_sdp
 from media.tracks import SourceTrack, TrackSource, tap
 
@@ -75,6 +76,10 @@ class Peer:
     @property
     def ice(self) -> RTCIceTransport:
         return self._audio.receiver.transport.transport
+
+    def meter(self) -> QualityMeter:
+        """Measures how good the connection is, from now on."""
+        return QualityMeter(self._pc, self.ice, self.source)
 
     async def answer(self, offer_sdp: str) -> str:
         """Take an offer; return the answer, candidates included.

@@ -14,7 +14,7 @@ from av.stream import Stream
 from core.audio import ASR_RATE_HZ, PTIME_MS, AudioFrame, Pcm, ms_to_samples
 from core.errors import EarshotError
 from media.framer import Framer
-from media.jitter import JitterBuffer, JitterStats
+from media.jitter import JitterBuffer, JitterFlow, JitterStats
 from media.opus import OPUS_RATE_HZ, BadAudioPacket, OpusDecoder, OpusEncoder, OpusSettings
 from media.resample import Resampler
 
@@ -60,6 +60,10 @@ class TrackSource:
     @property
     def stats(self) -> JitterStats:
         return self._jitter.stats
+
+    @property
+    def flow(self) -> JitterFlow:
+        return self._jitter.flow
 
     def push(self, sequence_number: int, timestamp: int, payload: bytes) -> list[AudioFrame]:
         """Take one packet; return the frames that became complete."""

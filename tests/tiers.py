@@ -71,6 +71,7 @@ NOT_UNIT = (
     "media/test_ice_paths.py",
     "media/test_loopback_jitter.py",
     "media/test_peer.py",
+    "media/test_quality.py",
     "network",
     "pipeline/mcp",
     "pipeline/test_soak.py",

@@ -3,7 +3,7 @@ from itertools import pairwise
 
 import pytest
 
-from media.jitter import MAX_DROPOUT, JitterBuffer, JitterStats
+from media.jitter import MAX_DROPOUT, JitterBuffer, JitterFlow, JitterStats
 
 
 def play(order: list[int], depth: int) -> tuple[list[int], int, JitterBuffer[int]]:
@@ -88,3 +88,10 @@ def test_chaos_never_stalls_and_stays_in_order(depth: int) -> None:
     assert out == sorted(set(out))
     assert len(out) + buffer.stats.late + len(buffer) == len(order)
     assert max(b - a for a, b in pairwise(out)) < 20
+
+
+def test_it_counts_what_went_through_and_what_had_to_wait() -> None:
+    _, _, calm = play(list(range(100)), 1)
+    assert calm.flow == JitterFlow(released=100, held=0)
+    _, _, lossy = play([n for n in range(100) if n not in (20, 60)], 1)
+    assert lossy.flow == JitterFlow(released=98, held=2), "one packet waited after each gap"

@@ -1,0 +1,75 @@
+"""What a peer says of its connection, with packets lost on purpose."""
+
+import asyncio
+from itertools import count
+
+import pytest
+
+from core.quality import ConnectionQuality
+from media.loopback import lose_packets
+from media.peer import Peer, PeerCallbacks
+from media.quality import WINDOW, Counts, Recent
+
+
+async def measured(peer: Peer, until_packets: int) -> ConnectionQuality:
+    """From the beginning, once the other end has reported loss and a round trip."""
+    while True:
+        quality = await peer.meter().measure()
+        assert quality.received is not None
+        assert quality.sent is not None
+        is_known = quality.round_trip_ms is not None and quality.sent.lost
+        if quality.received.packets >= until_packets and is_known:
+            return quality
+        await asyncio.sleep(0.1)
+
+
+def test_induced_loss_is_seen_at_both_ends() -> None:
+    """Each tenth packet to the answerer is lost, none to the caller."""
+
+    async def main() -> tuple[ConnectionQuality, ConnectionQuality]:
+        callbacks = PeerCallbacks(lambda: None, lambda _: None, lambda _: None)
+        caller, answerer = Peer(callbacks), Peer(callbacks)
+        tick = count()
+        lose_packets(answerer._audio.receiver, lambda: next(tick) % 10 == 5)
+        await caller.accept(await answerer.answer(await caller.offer()))
+        async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
+            tasks.create_task(caller.run())
+            tasks.create_task(answerer.run())
+            there = await measured(caller, 100)
+            here = await answerer.meter().measure()
+            caller.stop()
+            answerer.stop()
+        return here, there
+
+    here, there = asyncio.run(main())
+    for quality in (here, there):
+        assert (quality.transport, quality.codec, quality.protocol) == ("webrtc", "opus", "udp")
+        assert quality.local_candidate == "host"
+        assert quality.remote_candidate in ("host", "prflx")
+    assert here.received is not None
+    assert there.received is not None
+    assert there.sent is not None
+    assert here.received.loss == pytest.approx(0.1, abs=0.03)
+    assert here.received.buffer_ms is not None
+    assert here.received.buffer_ms > 1, "each gap holds a packet for 20 ms"
+    assert here.received.jitter_ms is not None
+    assert there.received.lost == 0
+    assert there.received.buffer_ms == 0
+    assert there.sent.loss == pytest.approx(0.1, abs=0.06), "as the receiver reports it"
+    assert there.round_trip_ms is not None
+    assert 0 <= there.round_trip_ms < 500
+
+
+def test_loss_forgets_what_was_long_ago() -> None:
+    recent = Recent()
+    losses = [recent.push(Counts(100 * n, 20)).loss for n in range(1, WINDOW + 3)]
+    assert losses[0] == 0.2
+    assert losses[WINDOW - 1] == pytest.approx(20 / (100 * WINDOW))
+    assert losses[WINDOW] == losses[WINDOW + 1] == 0
+
+
+def test_before_any_packet_nothing_is_known() -> None:
+    assert Recent().push(Counts()).loss is None
+    late = Recent()
+    late.push(Counts(100, 3))
+    assert late.push(Counts(200, 2)).loss == pytest.approx(0.01), "one of them came after all"
