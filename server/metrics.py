@@ -23,6 +23,12 @@ COMPUTE_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1,
 LOAD_BUCKETS_S = (0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 "From PocketSphinx to a large Whisper from a cold disk."
 
+LOSS_BUCKETS = (0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
+"Nobody hears less than 1 %; a tenth costs words."
+
+NETWORK_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.06, 0.1, 0.2, 0.4, 1)
+"From one room to a phone on the other side of the world."
+
 BATCH_BUCKETS = (1, 2, 4, 8, 16, 32, 64)
 "Items in a call; 64 is the most that a recogniser can be set to."
 
@@ -92,6 +98,21 @@ METRICS: Mapping[str, Declared] = {
     ),
     "earshot_asr_evictions": Declared(
         "counter", "Recognition models unloaded because another needed their room."
+    ),
+    "earshot_connection_loss_ratio": Declared(
+        "histogram",
+        "Lost share of a call's latest packets, every 2 s; up: to us, late ones too.",
+        ("direction",),
+        LOSS_BUCKETS,
+    ),
+    "earshot_connection_jitter_seconds": Declared(
+        "histogram", "Jitter of a call's packets, every 2 s.", ("direction",), NETWORK_BUCKETS_S
+    ),
+    "earshot_connection_round_trip_seconds": Declared(
+        "histogram", "Round trip between a client and us, every 2 s.", (), NETWORK_BUCKETS_S
+    ),
+    "earshot_jitter_buffer_seconds": Declared(
+        "histogram", "How long our jitter buffers held packets, every 2 s.", (), NETWORK_BUCKETS_S
     ),
     "earshot_http_requests": Declared(
         "counter", "Requests by route and status.", ("route", "status")

@@ -96,6 +96,7 @@ NOT_UNIT = (
     "signaling/test_aside.py",
     "signaling/test_calls.py",
     "signaling/test_offers.py",
+    "signaling/test_quality.py",
     "signaling/test_secrets.py",
     "signaling/test_stock_client.py",
     "signaling/test_whip.py",

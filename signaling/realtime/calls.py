@@ -2,13 +2,14 @@
 
 import asyncio
 import logging
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, aclosing
 
 from core.errors import Conflict, EarshotError, NotFound, Overloaded
 from core.ids import new_id
 from core.ports import Metrics
 from core.queues import Outbox
 from media.peer import CloseReason, Peer, PeerCallbacks, PeerSettings
+from signaling.quality import measured
 from signaling.realtime.connection import Connection, End
 from signaling.realtime.fields import params_below
 from signaling.realtime.ports import Guard, HomeSource, Session, Sessions
@@ -190,6 +191,7 @@ class Call:
     async def _talk(self, peer: Peer, connection: Connection) -> None:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._converse(peer, connection, tasks), name=f"{self.id}-events")
+            meter = tasks.create_task(self._measure(peer, connection), name=f"{self.id}-quality")
             reason = await peer.run()
             logger.info("= call %s ended: %s", self.id, reason)
             if reason not in (CloseReason.CLOSED, CloseReason.REMOTE_CLOSED):
@@ -197,6 +199,12 @@ class Call:
             connection.close(End.CLIENT)
             self._opened.set()
             self._unread.close()
+            meter.cancel()
+
+    async def _measure(self, peer: Peer, connection: Connection) -> None:
+        async with aclosing(measured(peer.meter(), self._metrics)) as qualities:
+            async for quality in qualities:
+                await connection.tell_quality(quality)
 
     async def _converse(self, peer: Peer, connection: Connection, tasks: asyncio.TaskGroup) -> None:
         """From the open channel to the end of the session, which ends the call."""

@@ -9,6 +9,7 @@ from typing import assert_never
 
 from core.errors import EarshotError, RequestError
 from core.ports import Metrics
+from core.quality import ConnectionQuality
 from core.queues import Outbox
 from signaling.realtime.events import (
     ClientEvent,
@@ -28,6 +29,7 @@ from signaling.realtime.fields import params_below
 from signaling.realtime.incoming import BadEvent, decode
 from signaling.realtime.items import new_item
 from signaling.realtime.ports import HomeSource, Session
+from signaling.realtime.quality import QUALITY_EVENT
 from signaling.realtime.response import response_request
 from signaling.realtime.server_events import Json, to_text
 from signaling.realtime.session import Terms, check_unchanged, merged
@@ -133,6 +135,16 @@ class Connection:
             await self._apply(event)
         except EarshotError as error:
             await self._refuse(error, event_id, aside)
+
+    @property
+    def wants_quality(self) -> bool:
+        """Whether the client asked how good its connection is."""
+        return QUALITY_EVENT in self._translator.terms.include
+
+    async def tell_quality(self, quality: ConnectionQuality) -> None:
+        """If the client asked."""
+        if self.wants_quality:
+            await self._send(self._translator.connection(quality))
 
     async def refuse_binary(self) -> None:
         """The answer to a frame that is no text."""

@@ -19,6 +19,7 @@ Include = Literal[
     "earshot.hypothesis",
     "earshot.turn",
     "earshot.home",
+    "earshot.connection",
     "item.input_audio_transcription.logprobs",
 ]
 

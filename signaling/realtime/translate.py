@@ -32,9 +32,11 @@ from core.events import (
     TurnTraced,
 )
 from core.items import FunctionCallItem, MessageItem
+from core.quality import ConnectionQuality
 from signaling.realtime.beta import to_beta, to_ga
 from signaling.realtime.events import ClientEvent
 from signaling.realtime.incoming import decode
+from signaling.realtime.quality import QUALITY_EVENT, connection_json
 from signaling.realtime.server_events import (
     TRANSCRIPTION,
     Json,
@@ -94,6 +96,9 @@ class Translator:
     def home(self, home: object) -> Json:
         """`home`: anything that JSON can be made of."""
         return self._numbered(event("earshot.home", home=home))
+
+    def connection(self, quality: ConnectionQuality) -> Json:
+        return self._numbered(event(QUALITY_EVENT, connection=connection_json(quality)))
 
     def to_json(self, happened: SessionEvent) -> list[Json]:
         """The server events for one session event, in the order to send them."""

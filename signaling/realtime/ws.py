@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 
 from aiohttp import WSCloseCode, WSMsgType
@@ -10,11 +11,14 @@ from aiohttp import web as aioweb
 
 from core.errors import RequestError
 from core.ports import Metrics
+from core.quality import ConnectionQuality
+from signaling.quality import EVERY_S, observe
 from signaling.realtime.beta import is_beta
 from signaling.realtime.connection import ClientGone, ClientLagging, Connection, End
 from signaling.realtime.incoming import MAX_EVENT_BYTES
 from signaling.realtime.offer import Fresh, terms_of
 from signaling.realtime.ports import HomeSource, Session, Sessions
+from signaling.realtime.quality import RoundTrip
 from signaling.realtime.session import Terms
 from signaling.realtime.session_object import SessionObject
 
@@ -58,6 +62,7 @@ async def serve(
         heartbeat=HEARTBEAT_S,
         max_msg_size=MAX_EVENT_BYTES,
         compress=False,  # base64 audio does not shrink enough to wait for
+        autoping=False,  # we look at the pongs
         timeout=CLOSE_TIMEOUT_S,
     )
     if not ws.can_prepare(request).ok:
@@ -102,14 +107,28 @@ async def _converse(
         home=home,
     )
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(_read(ws, connection), name=f"read-{session.id}")
+        trip = RoundTrip(ws)
+        tasks.create_task(_read(ws, connection, trip, metrics), name=f"read-{session.id}")
+        asking = tasks.create_task(_ask(trip, connection), name=f"quality-{session.id}")
         end = await connection.run()
+        asking.cancel()
         code, reason = _CLOSE[end]
         await ws.close(code=code, message=reason, drain=end is not End.LAGGING)
     return end
 
 
-async def _read(ws: aioweb.WebSocketResponse, connection: Connection) -> None:
+async def _ask(trip: RoundTrip, connection: Connection) -> None:
+    """For a round trip, as long as the client wants to know; `_read` gets the answer."""
+    with suppress(ConnectionResetError):
+        while True:
+            await asyncio.sleep(EVERY_S)
+            if connection.wants_quality:
+                await trip.ask()
+
+
+async def _read(
+    ws: aioweb.WebSocketResponse, connection: Connection, trip: RoundTrip, metrics: Metrics
+) -> None:
     """Until the WebSocket closes, whoever closes it."""
     async for message in ws:
         match message.type:
@@ -117,6 +136,14 @@ async def _read(ws: aioweb.WebSocketResponse, connection: Connection) -> None:
                 await connection.receive(message.data)
             case WSMsgType.BINARY:
                 await connection.refuse_binary()
+            case WSMsgType.PING:
+                with suppress(ConnectionResetError):  # then it closes, which the next message says
+                    await ws.pong(message.data)
+            case WSMsgType.PONG:
+                if (round_trip_ms := trip.answered(message.data)) is not None:
+                    quality = ConnectionQuality("websocket", round_trip_ms, protocol="tcp")
+                    observe(quality, metrics)
+                    await connection.tell_quality(quality)
             case _:
                 break
     connection.close(End.CLIENT)

@@ -13,6 +13,7 @@ from media.ice_candidates import MAX_CANDIDATES
 from media.ice_restart import IceRestart
 from media.peer import CloseReason, Peer, PeerCallbacks, PeerSettings
 from pipeline.settings import SessionSettings
+from signaling.quality import watch
 from signaling.whip.feed import Feed, event_of
 from signaling.whip.fragment import (
     Fragment,
@@ -209,10 +210,13 @@ class Publication:
             self._tasks = tasks
             tasks.create_task(self._tell(session, peer), name=f"{self.id}-events")
             idle = tasks.create_task(self._end_when_idle(peer), name=f"{self.id}-idle")
+            watching = tasks.create_task(
+                watch(peer.meter(), self._owner.metrics), name=f"{self.id}-quality"
+            )
             self._note_end(await peer.run())
             self._tasks = None
             session.close()
-            for task in (idle, self._restarting):
+            for task in (idle, watching, self._restarting):
                 if task is not None:
                     task.cancel()
         return None

@@ -41,7 +41,18 @@ def test_every_use_is_declared_with_its_kind_and_labels() -> None:
 
 def test_no_label_can_grow_without_end() -> None:
     """Each has a few values, that the code names; `batch` 1 to 64."""
-    ours = {"stage", "status", "code", "kind", "route", "priority", "batch", "outcome", "verdict"}
+    ours = {
+        "direction",
+        "stage",
+        "status",
+        "code",
+        "kind",
+        "route",
+        "priority",
+        "batch",
+        "outcome",
+        "verdict",
+    }
     assert {label for declared in METRICS.values() for label in declared.labels} <= ours
 
 
