@@ -1,7 +1,5 @@
 """LiveKit's, pipecat's and OpenAI's agents, as their registries have them, against a server."""
 
-import json
-import shutil
 import subprocess
 import venv
 from pathlib import Path
@@ -11,17 +9,14 @@ import pytest
 
 from core.audio import AudioFrame
 from media.files import write_wav
-from tests.clients.test_openai_python import LONG, answer
-from tests.conftest import require
-from tests.engines.completions import Server, beside
-from tests.server.process import serving
+from tests.clients.programs import told_by
+from tests.clients.scripted import LONG, answering
 from tests.speech import say
 
 pytestmark = pytest.mark.real
 
 PROGRAMS = Path(__file__).parent / "agents"
 INSTALL_TIMEOUT_S = 600.0
-RUN_TIMEOUT_S = 90.0
 RATE_HZ = 24_000
 
 
@@ -37,35 +32,13 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return python
 
 
-@pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The program for Node.js with exactly the locked client beside it."""
-    require(shutil.which("node") and shutil.which("npm"), "Node.js with npm")
-    folder = tmp_path_factory.mktemp("agents_js")
-    shutil.copytree(PROGRAMS.parent / "agents_js", folder, dirs_exist_ok=True)
-    command = ["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"]
-    subprocess.run(command, cwd=folder, check=True, timeout=INSTALL_TIMEOUT_S)
-    return folder / "client.mjs"
-
-
 def told(folder: Path, *program: str | Path) -> Any:
     """What the client made of a server whose model is scripted."""
     clip = folder / "clip.wav"
     pcm = say("turn on the kitchen light", rate_hz=RATE_HZ, lead_ms=200, tail_ms=200)
     write_wav(clip, [AudioFrame(pcm, RATE_HZ, 0)])
-    with beside(Server(answer)) as upstream:
-        settings = {"EARSHOT_LLM__ENGINE": "openai", "EARSHOT_LLM__OPTIONS__BASE_URL": upstream.url}
-        with serving(folder, settings=settings) as server:
-            ran = subprocess.run(
-                [*program, server.url.rstrip("/"), clip],
-                cwd=folder,
-                capture_output=True,
-                text=True,
-                timeout=RUN_TIMEOUT_S,
-                check=False,
-            )
-    assert ran.returncode == 0, ran.stderr[-4000:]
-    return json.loads(ran.stdout.splitlines()[-1])
+    with answering(folder) as server:
+        return told_by(folder, *program, server.url, clip)
 
 
 def test_livekit(python: Path, tmp_path: Path) -> None:
@@ -91,8 +64,8 @@ def test_pipecat(python: Path, tmp_path: Path) -> None:
     assert got["errors"] == []
 
 
-def test_openai_agents_in_node(node: Path, tmp_path: Path) -> None:
-    got = told(tmp_path, "node", node)
+def test_openai_agents_in_node(agents_js: Path, tmp_path: Path) -> None:
+    got = told(tmp_path, "node", agents_js / "client.mjs")
     assert got["called"] == [{"on": True}, {"on": True}]
     assert got["calledBySpeech"] == 2
     assert got["written"] == ["One moment.", "It says on."]

@@ -6,14 +6,11 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from aiohttp import web
 from openai import AsyncOpenAI
 
-from tests.engines.completions import Server, beside, delta, sse, text
-from tests.server.process import serving
+from tests.clients.scripted import LONG, answering
 
 DEADLINE_S = 40
-LONG = "One two three four five six seven eight nine ten eleven twelve."
 SET_LIGHT = {
     "type": "function",
     "name": "set_light",
@@ -24,35 +21,6 @@ SET_LIGHT = {
         "required": ["on"],
     },
 }
-CALL = delta(
-    tool_calls=[
-        {"index": 0, "id": "c1", "function": {"name": "set_light", "arguments": '{"on": true}'}}
-    ]
-)
-
-
-async def answer(request: web.Request) -> web.StreamResponse:
-    """Calls the client's tool when a light is spoken of; says what a tool told; or counts."""
-    last = (await request.json())["messages"][-1]
-    if last["role"] == "tool":
-        chunks = text(f"It says {json.loads(last['content'])['state']}.")
-    elif last["content"] == "never end":
-        return await never_ending(request)
-    elif "light" in last["content"]:
-        chunks = [delta(content="One moment."), CALL, delta("tool_calls")]
-    else:
-        chunks = text(LONG)
-    counts = {"choices": [], "usage": {"prompt_tokens": 30, "completion_tokens": 7}}
-    return web.Response(body=sse(*chunks, counts), content_type="text/event-stream")
-
-
-async def never_ending(request: web.Request) -> web.StreamResponse:
-    """A sentence, then nothing for as long as anybody waits."""
-    response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
-    await response.prepare(request)
-    await response.write(sse(*text(LONG + " ")[:-1], done=False))
-    await asyncio.Event().wait()
-    return response
 
 
 def against(folder: Path, scene: Callable[[Any], Awaitable[None]]) -> None:
@@ -71,13 +39,8 @@ def against(folder: Path, scene: Callable[[Any], Awaitable[None]]) -> None:
         ):
             await scene(connection)
 
-    with beside(Server(answer)) as upstream:
-        settings = {
-            "EARSHOT_LLM__ENGINE": "openai",
-            "EARSHOT_LLM__OPTIONS__BASE_URL": upstream.url,
-        }
-        with serving(folder, settings=settings) as server:
-            asyncio.run(main(server.url.rstrip("/")))
+    with answering(folder) as server:
+        asyncio.run(main(server.url))
 
 
 async def until(connection: Any, kind: str) -> list[Any]:
