@@ -83,7 +83,7 @@ class Gate:
                 code="forbidden_origin",
             )
         if needs_key and not has_key:
-            raise Unauthorized(self._why(caller))
+            raise Unauthorized(self._why(caller, takes_others=admits is not None))
         return Access(is_trusted=True, cors_origin=caller.origin if is_foreign else None)
 
     def allows_origin(self, origin: str) -> bool:
@@ -109,7 +109,9 @@ class Gate:
             return False
         return compare_digest(token.encode("utf-8", "replace"), self.key.encode())
 
-    def _why(self, caller: Caller) -> str:
+    def _why(self, caller: Caller, *, takes_others: bool) -> str:
+        if caller.token is not None and takes_others:
+            return "the key is wrong, or a client secret that is unknown or has expired"
         if caller.token is not None and self.key:
             return "the key is wrong; the right one is in api-key in the server's state folder"
         if self.key:

@@ -106,6 +106,13 @@ def test_without_a_key_nothing_opens_the_door() -> None:
         assert verdict(Gate(is_local=True, key=""), caller) == "401"
 
 
+@pytest.mark.parametrize("key", [KEY, None])
+def test_an_expired_client_secret_is_told_so(key: str | None) -> None:
+    caller = Caller(LOCAL, "https://good.example", token="ek_old")
+    with pytest.raises(Unauthorized, match="client secret"):
+        Gate(is_local=True, key=key).admit(caller, is_public=False, admits=lambda _: False)
+
+
 def test_a_list_of_origins_shuts_the_others_out_even_with_the_key() -> None:
     gate = Gate(is_local=True, key=KEY, origins=frozenset({"https://good.example"}))
     assert verdict(gate, Caller(LOCAL, "https://other.example", token=KEY)) == "403"
