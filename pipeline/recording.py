@@ -9,6 +9,7 @@ import numpy as np
 
 from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples, samples_to_ms
 from core.errors import EngineError, Overloaded
+from core.tasks import unwrapped
 from engines.base import AsrItem, AsrOptions, AsrResult, Segment, TokenLogprob, Word
 from pipeline.engines import EngineSet, Recogniser
 from pipeline.head_start import Decode, HeadStart, ask
@@ -95,20 +96,13 @@ class Transcriber:
         recogniser = self._engines.recogniser(model)
         window = ms_to_samples(recogniser.info.window_ms or ANY_LENGTH_MS, ASR_RATE_HZ)
         cutter = Cutter(self._engines.vad.open(), window)
-        try:
-            with self._counted(), self._engines.hold(model):
-                async with asyncio.TaskGroup() as tasks:
-                    recording = Recording(
-                        recogniser, options, priority, cutter, tasks, is_eager=eager
-                    )
-                    try:
-                        yield recording
-                    finally:
-                        recording.close()
-        except BaseExceptionGroup as group:  # of one: what the caller raised, or a bug of ours
-            if len(group.exceptions) == 1:
-                raise group.exceptions[0] from None
-            raise
+        with unwrapped(), self._counted(), self._engines.hold(model):
+            async with asyncio.TaskGroup() as tasks:
+                recording = Recording(recogniser, options, priority, cutter, tasks, is_eager=eager)
+                try:
+                    yield recording
+                finally:
+                    recording.close()
 
     @contextmanager
     def _counted(self) -> Iterator[None]:

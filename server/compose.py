@@ -8,6 +8,7 @@ from typing import Protocol
 
 from core.http import Route
 from core.ports import Clock, Metrics, ToolProvider, TraceSink
+from devices.wyoming.door import WyomingDoor
 from pipeline.budget import Budget
 from pipeline.conversation import Conversations
 from pipeline.exchange import Exchanges
@@ -62,6 +63,7 @@ class Parts:
     routes: tuple[Route, ...]
     willow_routes: tuple[Route, ...]
     "Also of listeners of their own."
+    wyoming: WyomingDoor
     work: Work
     sessions: Sessions
     is_loaded: Callable[[], bool]
@@ -98,6 +100,7 @@ async def assemble(
         yield Parts(
             routes=doors.routes,
             willow_routes=doors.willow_routes,
+            wyoming=doors.wyoming,
             sessions=core.sessions,
             work=Work(core.sessions, (core.transcriber, core.reader, core.exchanges)),
             is_loaded=engines.is_loaded,

@@ -13,6 +13,7 @@ from server.config_ice import IceConfig
 from server.config_tools import ToolsConfig
 from server.config_turn import TurnConfig
 from server.config_types import Section
+from server.config_wyoming import WyomingConfig
 
 Names = tuple[str, ...]
 
@@ -244,6 +245,7 @@ class Config(Section, frozen=True):
     tools: ToolsConfig = ToolsConfig()
     ice: IceConfig = IceConfig()
     willow: WillowConfig = WillowConfig()
+    wyoming: WyomingConfig = WyomingConfig()
     home: Annotated[
         HomeConfig | None,
         Meta(

@@ -8,6 +8,9 @@ from core.http import Route
 from devices.willow.calls import call_settings
 from devices.willow.door import WillowDoor, WillowSettings
 from devices.willow.routes import routes as willow_routes
+from devices.wyoming.connection import Services
+from devices.wyoming.door import WyomingDoor
+from devices.wyoming.speak import Speaking
 from media.peer import PeerSettings
 from media.spool import SpoolLimits, Spools
 from pipeline.exchange import Exchanges
@@ -21,6 +24,7 @@ from pipeline.text_language import TextLanguage
 from server.config import Config
 from server.edge import Contained
 from server.engines import Engines
+from server.version import product_version
 from signaling.ice import IceDoor, ice_routes
 from signaling.realtime.door import RealtimeDoor, RealtimeSettings
 from signaling.realtime.secrets import Secrets
@@ -60,6 +64,7 @@ class Doors:
     willow_routes: tuple[Route, ...]
     runs: Mapping[str, Callable[[], Coroutine[Any, Any, None]]]
     "What has to run while the doors are open, by a name for its task."
+    wyoming: WyomingDoor
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +99,7 @@ def open_doors(core: Core) -> Doors:
         ),
         willow_routes=willow_routes(willow),
         runs={"calls": realtime.run, "publications": whip.run, "willow-calls": willow.run},
+        wyoming=_wyoming(core),
     )
 
 
@@ -128,3 +134,15 @@ def _willow(core: Core, spools: Spools, peer: PeerSettings) -> WillowDoor:
         core.exchanges,
         WillowSettings(max_calls=core.config.server.max_sessions, peer=peer),
     )
+
+
+def _wyoming(core: Core) -> WyomingDoor:
+    engines, metrics = core.surroundings.engines, core.surroundings.metrics
+    services = Services(
+        engines,
+        core.transcriber,
+        Speaking(engines, core.reader, core.languages),
+        core.exchanges,
+        product_version(),
+    )
+    return WyomingDoor(services, metrics, Contained(metrics), core.config.wyoming.as_settings())

@@ -23,6 +23,12 @@ COMPUTE_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1,
 LOAD_BUCKETS_S = (0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 "From PocketSphinx to a large Whisper from a cold disk."
 
+PAUSE_BUCKETS_S = (0.001, 0.005, 0.01, 0.02, 0.03, 0.04, 0.06, 0.08, 0.1, 0.2, 0.5)
+"Around the 20 ms in which a packet goes; 60 ms is our promise."
+
+FACTOR_BUCKETS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1, 1.5, 2.5, 5)
+"Time over sound: above 1 a voice cannot keep up with itself."
+
 LOSS_BUCKETS = (0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 "Nobody hears less than 1 %; a tenth costs words."
 
@@ -59,15 +65,34 @@ METRICS: Mapping[str, Declared] = {
     "earshot_barge_in": Declared(
         "counter", "Speech over an answer, by what it was taken for.", ("verdict",)
     ),
+    "earshot_barge_in_pause_seconds": Declared(
+        "histogram", "Speech over an answer: from its detection to silence.", (), PAUSE_BUCKETS_S
+    ),
+    "earshot_gate_hold_seconds": Declared(
+        "histogram", "How long an answer was ready before its turn was over.", (), STAGE_BUCKETS_S
+    ),
+    "earshot_playout_underruns": Declared(
+        "counter", "Gaps in the sound of an answer: the next was not ready."
+    ),
+    "earshot_llm_tokens": Declared(
+        "counter", "Tokens read and written by language models, where they say.", ("kind",)
+    ),
+    "earshot_tts_realtime_factor": Declared(
+        "histogram", "Time spent on a clause over its length as sound.", (), FACTOR_BUCKETS
+    ),
     "earshot_tts_cache": Declared(
         "counter", "Short clauses asked of the voice, by whether they were known.", ("outcome",)
     ),
     "earshot_tts_cache_bytes": Declared("gauge", "Sound that is kept of frequent replies."),
+    "earshot_wyoming_connections": Declared("gauge", "Wyoming connections that are open now."),
     "earshot_sessions": Declared("gauge", "Sessions that are open now."),
     "earshot_tasks": Declared("gauge", "Tasks of the event loop that are alive now."),
     "earshot_turns": Declared("counter", "Turns by how they ended.", ("status",)),
     "earshot_audio_frames_dropped": Declared(
         "counter", "Microphone frames that a session was too slow to hear."
+    ),
+    "earshot_tool_seconds": Declared(
+        "histogram", "Running one tool, by how that ended.", ("outcome",), STAGE_BUCKETS_S
     ),
     "earshot_tool_errors": Declared("counter", "Tools that failed, by stable code.", ("code",)),
     "earshot_worker_restarts": Declared(

@@ -4,14 +4,15 @@ import asyncio
 import logging
 import socket
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack, ExitStack
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
 from core.http import Route
+from server.announce import announced
 from server.app import build, running
 from server.auth import Gate
 from server.compose import Parts, assemble
@@ -46,6 +47,8 @@ class Entrance:
     main: Listener
     willow: Sequence[Listener]
     "What they take is only Willow's."
+    wyoming: Sequence[socket.socket]
+    "Empty: it is off."
     gate: Gate
     is_new_key: bool
     "Made just now: the only time that it is printed."
@@ -70,6 +73,7 @@ def open_entrance(config: Config, stack: ExitStack) -> Entrance:
     main = _bound(config, server.port, "--port", stack)
     plain = _bound(config, willow.http_port, "willow.http_port", stack)
     secure = _bound(config, willow.https_port, "willow.https_port", stack)
+    wyoming = _bound(config, config.wyoming.port, "wyoming.port", stack)
     own_tls = "auto" if secure and server.tls == "off" else server.tls
     is_local = is_local_only(main)
     key = server.api_key or read_key(config.paths.state_dir)
@@ -91,6 +95,7 @@ def open_entrance(config: Config, stack: ExitStack) -> Entrance:
     return Entrance(
         _listener(config, main, None if server.tls == "off" else tls),
         [_listener(config, sockets, its_tls) for sockets, its_tls in asked if sockets],
+        wyoming,
         gate,
         is_new_key,
     )
@@ -161,6 +166,8 @@ async def _serve(config: Config, entrance: Entrance, started: float) -> None:
                     await doors.enter_async_context(
                         running(app, listener.sockets, context, metrics)
                     )
+                if entrance.wyoming:
+                    await doors.enter_async_context(_wyoming(config, entrance.wyoming, parts))
                 took_s = time.monotonic() - started
                 logger.info("ready in %.1f s at %s", took_s, " ".join(entrance.main.urls))
                 for listener in entrance.willow:
@@ -168,6 +175,22 @@ async def _serve(config: Config, entrance: Entrance, started: float) -> None:
                 await lifecycle.stopped()
                 await drain(parts.work, config.server.drain_timeout_s)
     logger.info("stopped")
+
+
+@asynccontextmanager
+async def _wyoming(
+    config: Config, sockets: Sequence[socket.socket], parts: Parts
+) -> AsyncIterator[None]:
+    """The Wyoming server and its announcement, while the body runs."""
+    port = sockets[0].getsockname()[1]
+    wyoming = config.wyoming
+    async with asyncio.TaskGroup() as tasks:
+        serving = tasks.create_task(parts.wyoming.run(sockets), name="wyoming")
+        logger.info("Wyoming at %s:%d", config.server.host, port)
+        is_told = wyoming.announce and wyoming.networks and not is_local_only(sockets)
+        async with announced(port) if is_told else nullcontext():
+            yield
+        serving.cancel()
 
 
 def _routes(

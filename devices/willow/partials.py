@@ -8,6 +8,7 @@ from core.audio import Pcm
 from core.errors import EarshotError
 from core.ids import new_id
 from core.ports import Clock
+from core.tasks import unwrapped
 from engines.base import AsrOptions
 from pipeline.engines import Recogniser
 from pipeline.stable_prefix import Agreed
@@ -30,7 +31,7 @@ async def following(
     def lost(_: EarshotError) -> None:
         pass
 
-    try:
+    with unwrapped():
         async with asyncio.TaskGroup() as tasks:
             utterance = Utterance(recogniser, new_id("item"), options, clock, tasks)
             utterance.follow(found, lost)
@@ -38,7 +39,3 @@ async def following(
                 yield utterance.push
             finally:
                 utterance.discard()
-    except BaseExceptionGroup as group:  # of one: what the caller raised
-        if len(group.exceptions) == 1:
-            raise group.exceptions[0] from None
-        raise

@@ -1,0 +1,1 @@
+"""Home Assistant's voice protocol: hears, speaks and answers for whoever connects."""

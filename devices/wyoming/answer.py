@@ -1,0 +1,28 @@
+"""`transcript` in: the assistant's answer out, as a service that handles. Sheet section 4."""
+
+from wyoming.event import Event
+from wyoming.handle import Handled, HandledChunk, HandledStart, HandledStop
+
+from devices.wyoming.asked import conversation_of, read_text, text_language
+from devices.wyoming.wire import Wire
+from pipeline.exchange import Exchanges, Question
+
+
+async def answer(wire: Wire, event: Event, exchanges: Exchanges) -> None:
+    """As it is written, then whole, which is all that older clients read.
+
+    Raises EngineError, Overloaded, RequestError, Conflict, ConnectionError.
+    """
+    question = Question(
+        " ".join(read_text(event).split()),
+        conversation_id=conversation_of(event),
+        language=text_language(event),
+    )
+    context = event.data.get("context")
+    given = ""
+    async with exchanges.open(question) as exchange:
+        await wire.send(HandledStart())
+        async for text in exchange.texts():
+            given += text
+            await wire.send(HandledChunk(text=text))
+    await wire.send(Handled(text=given.strip(), context=context), HandledStop())

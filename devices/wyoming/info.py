@@ -1,0 +1,116 @@
+"""What `describe` is answered with: protocols/wyoming.md section 3. Every key a client requires."""
+
+from collections.abc import Iterator
+
+from wyoming.info import (
+    AsrModel,
+    AsrProgram,
+    Attribution,
+    HandleModel,
+    HandleProgram,
+    Info,
+    TtsProgram,
+    TtsVoice,
+)
+
+from engines.base import Tts
+from pipeline.engines import EngineSet
+
+NAME = "earshot"
+"Of every program; Home Assistant shows it."
+
+_BY = Attribution(name="Earshot", url="")
+
+
+def info_of(engines: EngineSet, version: str) -> Info:
+    """Everything that can be asked for now; nothing is loaded for it."""
+    return Info(
+        asr=[_asr(engines, version)],
+        tts=[_tts(engines, version)],
+        handle=[_handle(engines, version)],
+    )
+
+
+def _asr(engines: EngineSet, version: str) -> AsrProgram:
+    """Home Assistant's own voice activity detection ends an utterance: what is known of services
+    that end it themselves is section 4 of the sheet."""
+    models = [
+        AsrModel(
+            name=name,
+            description=f"{one.info.name}: {one.info.model}",
+            attribution=_BY,
+            installed=True,
+            version=version,
+            languages=list(one.info.languages),
+        )
+        for name, one in engines.recognisers().items()
+    ]
+    return AsrProgram(
+        name=NAME,
+        description="Earshot hears",
+        attribution=_BY,
+        installed=True,
+        version=version,
+        models=models,
+        supports_transcript_streaming=True,
+        requires_external_vad=True,
+    )
+
+
+def _tts(engines: EngineSet, version: str) -> TtsProgram:
+    voices = [
+        TtsVoice(
+            name=name,
+            description=f"{tts.info.name}: {name}",
+            attribution=_BY,
+            installed=True,
+            version=version,
+            languages=languages,
+        )
+        for tts, name, languages in _voices(engines)
+    ]
+    return TtsProgram(
+        name=NAME,
+        description="Earshot speaks",
+        attribution=_BY,
+        installed=True,
+        version=version,
+        voices=voices,
+        supports_synthesize_streaming=True,
+    )
+
+
+def _voices(engines: EngineSet) -> Iterator[tuple[Tts, str, list[str]]]:
+    """Each voice once, with the languages that it speaks. Where two engines have one of the same
+    name, the preferred engine's is meant by it."""
+    told: set[str] = set()
+    for tts in engines.tts.values():
+        for name in dict.fromkeys(name for names in tts.info.voices.values() for name in names):
+            if name not in told:
+                told.add(name)
+                yield tts, name, [code for code, names in tts.info.voices.items() if name in names]
+
+
+def _handle(engines: EngineSet, version: str) -> HandleProgram:
+    """The assistant with its skills, which control what it controls."""
+    llm = engines.language_model("default")
+    languages = list(llm.languages or engines.languages())
+    return HandleProgram(
+        name=NAME,
+        description="Earshot answers",
+        attribution=_BY,
+        installed=True,
+        version=version,
+        models=[
+            HandleModel(
+                name=llm.name,
+                description=llm.name,
+                attribution=_BY,
+                installed=True,
+                version=version,
+                languages=languages,
+            )
+        ],
+        supports_handled_streaming=True,
+        supports_home_control=True,
+    )

@@ -1,0 +1,100 @@
+"""Wyoming's framing, bounded: protocols/wyoming.md section 1. The events are the library's; its
+own reader takes whatever lengths a peer announces."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import msgspec
+from wyoming.event import Event, Eventable, async_write_event
+
+from core.errors import RemoteProtocolError
+
+MAX_HEADER_BYTES = 64 * 1024
+"Of the JSON line; the library's own clients stop reading there, too."
+
+MAX_DATA_BYTES = 1024 * 1024
+"Of the JSON behind it: a text of any bearable length."
+
+MAX_PAYLOAD_BYTES = 1024 * 1024
+"Half a minute of 16 kHz sound in one event; satellites send some milliseconds."
+
+SEND_TIMEOUT_S = 10.0
+"Who takes nothing for so long is gone."
+
+
+class _Header(msgspec.Struct, frozen=True):
+    type: str
+    data: dict[str, Any] | None = None
+    data_length: int | None = None
+    payload_length: int | None = None
+
+
+_T = TypeVar("_T")
+
+_HEADER = msgspec.json.Decoder(_Header)
+_DATA = msgspec.json.Decoder(dict[str, Any])
+
+
+class Wire:
+    """One connection."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+        self._sending = asyncio.Lock()
+
+    async def read(self) -> Event | None:
+        """The next event; None at the end, also where it comes in the middle of one.
+
+        Raises RemoteProtocolError.
+        """
+        try:
+            line = await self._reader.readline()
+            if not line:
+                return None
+            header = _decoded(_HEADER, line, "the header line")
+            data = header.data or {}
+            if size := _length("data_length", header.data_length, MAX_DATA_BYTES):
+                more = _decoded(_DATA, await self._reader.readexactly(size), "data")
+                data = {**data, **more}
+            size = _length("payload_length", header.payload_length, MAX_PAYLOAD_BYTES)
+            payload = await self._reader.readexactly(size) if size else None
+        except ValueError:  # readline: of more than the reader's limit
+            why = f"a header line of more than {MAX_HEADER_BYTES} bytes"
+            raise RemoteProtocolError(why) from None
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return None
+        return Event(header.type, data, payload)
+
+    async def send(self, *events: Eventable) -> None:
+        """Raises ConnectionError when the client is gone, or takes nothing any more."""
+        await self.send_raw([event.event() for event in events])
+
+    async def send_raw(self, events: Sequence[Event]) -> None:
+        async with self._sending:
+            try:
+                async with asyncio.timeout(SEND_TIMEOUT_S):
+                    for event in events:
+                        await async_write_event(event, self._writer)
+            except TimeoutError:
+                self._writer.transport.abort()
+                raise ConnectionAbortedError("the client takes nothing") from None
+
+    def close(self) -> None:
+        """`read` ends, here and there."""
+        self._writer.close()
+
+
+def _decoded(decoder: msgspec.json.Decoder[_T], data: bytes, what: str) -> _T:
+    try:
+        return decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise RemoteProtocolError(f"{what} is not what Wyoming sends: {error}") from None
+
+
+def _length(name: str, length: int | None, most: int) -> int:
+    if length is None:
+        return 0
+    if not 0 <= length <= most:
+        raise RemoteProtocolError(f"{name} is {length}; 0 to {most} are taken")
+    return length

@@ -1,0 +1,62 @@
+"""Settings of the Wyoming door, `[wyoming]`."""
+
+from ipaddress import ip_network
+from typing import Annotated
+
+from msgspec import Meta
+
+from core.errors import ConfigError
+from devices.wyoming.door import Network, WyomingSettings
+from server.config_types import Section
+
+LAN = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16", "fc00::/7", "fe80::/10")
+"Private addresses (RFC 1918, 4193) and those of a single link."
+
+LOOPBACK = ("127.0.0.0/8", "::1/128")
+
+
+class WyomingConfig(Section, frozen=True):
+    """Home Assistant's voice protocol, which has no key: networks are let in."""
+
+    port: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=65535,
+            description="Port of the Wyoming server; Home Assistant expects 10300. 0: none.",
+        ),
+    ] = 0
+    networks: Annotated[
+        tuple[str, ...],
+        Meta(
+            title="list of lan or networks like 192.168.1.0/24",
+            description="Who may connect, beside this machine; lan is every private network.",
+        ),
+    ] = ()
+    max_connections: Annotated[
+        int, Meta(ge=1, le=10_000, description="Connections at once; the next one is refused.")
+    ] = 64
+    announce: Annotated[
+        bool,
+        Meta(
+            description=(
+                "Tell the local network by mDNS, so that Home Assistant finds it by itself; needs"
+                " networks and a host that is no loopback address."
+            )
+        ),
+    ] = True
+
+    def __post_init__(self) -> None:
+        self._networks()
+
+    def as_settings(self) -> WyomingSettings:
+        """The same as the door takes it."""
+        return WyomingSettings(networks=self._networks(), max_connections=self.max_connections)
+
+    def _networks(self) -> tuple[Network, ...]:
+        """Raises ConfigError."""
+        named = [one for name in self.networks for one in (LAN if name == "lan" else (name,))]
+        try:
+            return tuple(ip_network(one) for one in (*LOOPBACK, *named))
+        except ValueError as error:
+            raise ConfigError(f"wyoming.networks: {error}") from error

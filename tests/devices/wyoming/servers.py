@@ -1,0 +1,125 @@
+"""The door on a real socket, with scripted engines, and the `wyoming` package's own client."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+from ipaddress import ip_network
+from typing import Any
+
+import numpy as np
+from wyoming.audio import AudioChunk, AudioStart, AudioStop
+from wyoming.client import AsyncTcpClient
+from wyoming.event import Event, Eventable
+
+from core.errors import EarshotError
+from devices.wyoming.connection import Services
+from devices.wyoming.door import WyomingDoor, WyomingSettings
+from devices.wyoming.speak import Speaking
+from pipeline.conversation import Conversations
+from pipeline.engines import EngineSet
+from pipeline.exchange import Exchanges
+from pipeline.reading import Reader
+from pipeline.recording import Transcriber
+from pipeline.surroundings import Surroundings
+from pipeline.tools import Toolbox
+from server.listeners import bind
+from tests.devices.willow.servers import TranslatingAsr, UsualLanguage
+from tests.pipeline.fakes import Adder, Counts, EchoLlm, LoopClock, LoudVads, ToneTts
+
+DEADLINE_S = 30
+LOOPBACK = (ip_network("127.0.0.0/8"),)
+SPEECH, SILENCE = 1000, 0
+"Levels, as the scripted recogniser knows them: `one`."
+
+
+@dataclass
+class Scene:
+    asr: TranslatingAsr = field(default_factory=TranslatingAsr)
+    tts: ToneTts = field(default_factory=ToneTts)
+    llm: EchoLlm = field(default_factory=lambda: EchoLlm(0.001))
+    conversations: Conversations = field(default_factory=Conversations)
+    settings: WyomingSettings = field(
+        default_factory=lambda: WyomingSettings(networks=LOOPBACK, max_connections=4)
+    )
+    ended: list[EarshotError] = field(default_factory=list)
+
+    async def guard(self, work: Awaitable[None], name: str) -> None:
+        try:
+            await work
+        except EarshotError as error:
+            self.ended.append(error)
+
+    def door(self) -> WyomingDoor:
+        engines = EngineSet(
+            LoudVads(),
+            asr={"default": self.asr, "level": self.asr},
+            llm={"default": self.llm, "echo": self.llm},
+            tts={"default": self.tts},
+        )
+        self.metrics, clock, languages = Counts(), LoopClock(), UsualLanguage()
+        surroundings = Surroundings(engines, Toolbox([Adder()], self.metrics), clock, self.metrics)
+        services = Services(
+            engines,
+            Transcriber(engines),
+            Speaking(engines, Reader(engines), languages),
+            Exchanges(surroundings, self.conversations, languages),
+            "1.2.3",
+        )
+        return WyomingDoor(services, self.metrics, self.guard, self.settings)
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[int]:
+        """Its port."""
+        sockets = bind("127.0.0.1", 0)
+        async with asyncio.timeout(DEADLINE_S), asyncio.TaskGroup() as tasks:
+            running = tasks.create_task(self.door().run(sockets))
+            yield sockets[0].getsockname()[1]
+            running.cancel()
+
+
+@asynccontextmanager
+async def client(port: int) -> AsyncIterator[AsyncTcpClient]:
+    with suppress(ConnectionError):  # leaving one that the server closed already
+        async with AsyncTcpClient("127.0.0.1", port) as one:
+            yield one
+
+
+async def send(one: AsyncTcpClient, *events: Eventable | Event) -> None:
+    for event in events:
+        await one.write_event(event if isinstance(event, Event) else event.event())
+
+
+async def until(one: AsyncTcpClient, kind: str) -> list[Event]:
+    """All events up to the first of the kind, or to the end."""
+    found: list[Event] = []
+    with suppress(ConnectionError):  # the other side closed with something of ours unread
+        while (event := await one.read_event()) is not None:
+            found.append(event)
+            if event.type == kind:
+                break
+    return found
+
+
+def kinds(events: Sequence[Event]) -> list[str]:
+    """Each once where it repeats."""
+    names = [event.type for event in events]
+    return [name for at, name in enumerate(names) if at == 0 or names[at - 1] != name]
+
+
+def sound(*parts: tuple[int, int], rate: int = 16_000, channels: int = 1) -> list[Eventable]:
+    """Start, chunks and stop of levels, each for so many ms."""
+    samples = np.concatenate(
+        [np.full(rate * ms // 1000 * channels, level, np.int16) for level, ms in parts]
+    )
+    step = rate // 50 * channels
+    form: dict[str, Any] = {"rate": rate, "width": 2, "channels": channels}
+    chunks = [
+        AudioChunk(audio=samples[at : at + step].tobytes(), **form)
+        for at in range(0, len(samples), step)
+    ]
+    return [AudioStart(**form), *chunks, AudioStop()]
+
+
+def limited(scene: Scene, **settings: Any) -> Scene:
+    return replace(scene, settings=replace(scene.settings, **settings))

@@ -1,0 +1,36 @@
+"""`[wyoming]`: who is let in."""
+
+from ipaddress import ip_address
+
+import msgspec
+import pytest
+
+from core.errors import ConfigError
+from server.config_wyoming import WyomingConfig
+
+
+def lets_in(config: WyomingConfig, address: str) -> bool:
+    return any(ip_address(address) in one for one in config.as_settings().networks)
+
+
+def test_this_machine_only_unless_more_is_named() -> None:
+    usual = WyomingConfig()
+    assert usual.port == 0
+    assert lets_in(usual, "127.0.0.1")
+    assert lets_in(usual, "::1")
+    assert not lets_in(usual, "192.168.1.7")
+
+
+def test_the_lan_is_every_private_network_and_nothing_outside() -> None:
+    lan = WyomingConfig(networks=("lan",))
+    assert all(map(lets_in, 3 * [lan], ("192.168.1.7", "10.9.8.7", "fd00::7")))
+    assert not lets_in(lan, "203.0.113.7")
+    one = WyomingConfig(networks=("192.168.1.0/24",))
+    assert lets_in(one, "192.168.1.7")
+    assert not lets_in(one, "192.168.2.7")
+
+
+@pytest.mark.parametrize("wrong", ["home", "192.168.1.7/24", "300.1.1.1"])
+def test_a_wrong_network_is_named(wrong: str) -> None:
+    with pytest.raises((ConfigError, msgspec.ValidationError), match=r"wyoming\.networks"):
+        WyomingConfig(networks=(wrong,))
