@@ -10,6 +10,7 @@ import re
 import sys
 from typing import Any
 
+import numpy as np
 from aiohttp import ClientSession
 from aiortc import RTCIceServer
 
@@ -28,6 +29,9 @@ async def call(http: ClientSession, wishes: dict[str, Any]) -> dict[str, Any]:
     raw = RawPeer(tone(CALLER_HZ, 60 * RATE_HZ, RATE_HZ), servers=chosen(servers, wishes))
     channel = raw.channel("oai-events")
     async with http.post("/call", data=await raw.offer(), headers=SDP) as response:
+        if response.status != 201:
+            await raw.close()
+            return {"connected": False, "code": (await response.json())["error"]["code"]}
         await raw.accept(await response.text())
     if not await connects(raw, wishes):
         return {"connected": False}
@@ -36,7 +40,36 @@ async def call(http: ClientSession, wishes: dict[str, Any]) -> dict[str, Any]:
     while not heard.startswith("heard"):
         channel.send("hello")
         heard = await raw.texts.get()
-    said = {"connected": True, "pair": pair(raw), "text": heard}
+    return await ended(raw, {"connected": True, "pair": pair(raw), "text": heard}, wishes)
+
+
+async def converse(http: ClientSession, wishes: dict[str, Any]) -> dict[str, Any]:
+    """A Realtime call: a written question, a spoken answer."""
+    async with http.get("/earshot/ice") as response:
+        servers = (await response.json())["iceServers"]
+    raw = RawPeer(np.zeros(0, np.int16), servers=chosen(servers, wishes))
+    channel = raw.channel("oai-events")
+    async with http.post("/v1/realtime/calls", data=await raw.offer(), headers=SDP) as response:
+        await raw.accept(await response.text())
+    if not await connects(raw, wishes):
+        return {"connected": False}
+    await until(raw, "session.created")
+    part = {"type": "input_text", "text": "hello"}
+    item = {"type": "message", "role": "user", "content": [part]}
+    channel.send(json.dumps({"type": "conversation.item.create", "item": item}))
+    channel.send(json.dumps({"type": "response.create"}))
+    await raw.hears(lambda pcm: bool(np.abs(pcm).max() > 1000))
+    await until(raw, "output_audio_buffer.stopped")
+    return await ended(raw, {"connected": True, "pair": pair(raw)}, wishes)
+
+
+async def until(raw: RawPeer, kind: str) -> None:
+    while json.loads(await raw.texts.get())["type"] != kind:
+        pass
+
+
+async def ended(raw: RawPeer, said: dict[str, Any], wishes: dict[str, Any]) -> dict[str, Any]:
+    """With a goodbye, or never."""
     if wishes.get("stays"):
         print(json.dumps(said), flush=True)
         await asyncio.Event().wait()
@@ -103,7 +136,7 @@ def pair(raw: RawPeer) -> list[str]:
 
 async def main(wishes: dict[str, Any]) -> None:
     bearer = {"Authorization": f"Bearer {wishes['key']}"}
-    do = publish if wishes.get("publishes") else call
+    do = {"call": call, "whip": publish, "realtime": converse}[wishes["does"]]
     async with ClientSession(wishes["url"], headers=bearer) as http:
         print(json.dumps(await do(http, wishes)), flush=True)
 

@@ -5,12 +5,15 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from ipaddress import ip_address
 from pathlib import Path
 from threading import Event, Thread
 
+from server.tls import open_tls
 from tests.network.namespaces import ROUTER, Networks, inside
 
-PORT = 3478
+PORT, TLS_PORT = 3478, 5349
 SECRET = "north-by-northwest"
 TIMEOUT_S = 20
 
@@ -18,6 +21,8 @@ TIMEOUT_S = 20
 @dataclass
 class Coturn:
     said: list[str]
+    certificate: Path
+    "Of its TLS port, signed by itself."
 
     def users(self) -> set[str]:
         """Who was given a relayed address."""
@@ -28,8 +33,12 @@ class Coturn:
 @contextmanager
 def coturn(networks: Networks, folder: Path) -> Iterator[Coturn]:
     """Running, from when it listens."""
+    open_tls("auto", folder, (), (ip_address(ROUTER),), datetime.now(UTC))
+    certificate = folder / "tls.pem"  # with its key
     command = [
-        *("turnserver", "-n", "--verbose", "--no-cli", "--no-tls", "--no-dtls", "--simple-log"),
+        *("turnserver", "-n", "--verbose", "--no-cli", "--no-dtls", "--simple-log"),
+        *("--cert", str(certificate), "--pkey", str(certificate)),
+        *("--tls-listening-port", str(TLS_PORT)),
         *("--log-file", "stdout", "--pidfile", str(folder / "pid"), "--db", str(folder / "db")),
         *("--listening-ip", ROUTER, "--relay-ip", ROUTER, "--listening-port", str(PORT)),
         *("--realm", "earshot.example", "--use-auth-secret", "--static-auth-secret", SECRET),
@@ -54,7 +63,7 @@ def coturn(networks: Networks, folder: Path) -> Iterator[Coturn]:
     reader.start()
     try:
         assert listens.wait(TIMEOUT_S), "\n".join(said)
-        yield Coturn(said)
+        yield Coturn(said, certificate)
     finally:
         process.kill()
         process.wait(TIMEOUT_S)

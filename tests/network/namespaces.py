@@ -70,6 +70,13 @@ def block_udp(made: Networks) -> None:
     _in(made.router, "iptables", "-A", "INPUT", "-p", "udp", "!", "-i", "lo", "-j", "DROP")
 
 
+def leave_only(made: Networks, tcp_port: int) -> None:
+    """The router's own servers can be reached at this port only, as through strict firewalls."""
+    allowed = ("-p", "tcp", "--dport", str(tcp_port))
+    _in(made.router, "iptables", "-A", "INPUT", *allowed, "-j", "ACCEPT")
+    _in(made.router, "iptables", "-A", "INPUT", "!", "-i", "lo", "-j", "DROP")
+
+
 def unplug(made: Networks) -> None:
     """Take the caller off the network."""
     _in(made.caller, "ip", "link", "set", "up0", "down")

@@ -1,11 +1,13 @@
 """The server's side, a process in its own namespace: `station.py '{"host": ..., ...}'`.
 
 `POST /call` answers with a peer that hums and sends texts back; beside it are the real doors for
-ICE servers and WHIP. It prints one JSON line when it listens, and one when a call has ended.
+ICE servers, WHIP and Realtime calls. It prints one JSON line when it listens, and one when a call
+or a publication has ended and everything of it should be free.
 """
 
 import asyncio
 import json
+import re
 import sys
 import time
 from collections import deque
@@ -26,6 +28,8 @@ from server.auth import Gate
 from server.listeners import bind
 from server.metrics import PrometheusMetrics
 from signaling.ice import IceDoor, ice_routes
+from signaling.realtime.door import RealtimeDoor, RealtimeSettings
+from signaling.routes import routes as realtime_routes
 from signaling.whip.door import WhipDoor
 from signaling.whip.publication import WhipSettings
 from signaling.whip.routes import whip_routes
@@ -98,15 +102,19 @@ async def main(wishes: dict[str, Any]) -> None:
 
     async def guard(work: Awaitable[None], name: str) -> None:
         await work
+        counted = re.findall(r'earshot_errors_total{code="(\w+)"}', metrics.exposition().decode())
+        tell(name=name, sessions=sessions.count, errors=counted, sockets=udp_sockets())
 
+    realtime = RealtimeDoor(sessions, metrics, guard, settings=RealtimeSettings(peer=peer))
     whip = WhipDoor(sessions, world.metrics, guard, WhipSettings(replace(peer, ice=for_clients)))
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(whip.run())
+        tasks.create_task(realtime.run())
         station = Station(peer, tasks)
         call = Route("POST", "/call", station.answer, "Call.", "test")
-        routes = (call, *ice_routes(IceDoor(for_clients)), *whip_routes(whip))
+        doors = (*ice_routes(IceDoor(for_clients)), *whip_routes(whip), *realtime_routes(realtime))
         gate = Gate(is_local=False, key=wishes["key"])
-        app = build(routes, gate, metrics, max_body_bytes=100_000)
+        app = build((call, *doors), gate, metrics, max_body_bytes=100_000)
         async with running(app, bind(wishes["host"], PORT), None, metrics):
             tell(listens=True, sockets=udp_sockets())
             await asyncio.Event().wait()

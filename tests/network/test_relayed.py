@@ -1,6 +1,7 @@
 """Calls through a real coturn, between two networks that pass no UDP to each other."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import require
-from tests.network.coturn import PORT, SECRET, Coturn, coturn
+from tests.network.coturn import PORT, SECRET, TLS_PORT, Coturn, coturn
 from tests.network.namespaces import (
     ROUTER,
     SERVER,
@@ -19,6 +20,7 @@ from tests.network.namespaces import (
     block_udp,
     dropped_packets,
     inside,
+    leave_only,
     missing,
     networks,
     unplug,
@@ -29,6 +31,7 @@ pytestmark = pytest.mark.real
 
 KEY = "right-key-0123456789"
 URLS = [f"turn:{ROUTER}:{PORT}?transport=udp", f"turn:{ROUTER}:{PORT}?transport=tcp"]
+TLS_URLS = [f"turns:{ROUTER}:{TLS_PORT}?transport=tcp"]
 TIMEOUT_S = 60
 
 
@@ -61,15 +64,20 @@ class Station:
         return said
 
 
-def start(namespace: str, module: str, wishes: dict[str, Any]) -> "subprocess.Popen[str]":
+def start(
+    namespace: str, module: str, wishes: dict[str, Any], trusted: Path | None
+) -> "subprocess.Popen[str]":
+    """`trusted`: a certificate that OpenSSL takes beside its own."""
     command = inside(namespace, sys.executable, "-m", f"tests.network.{module}", json.dumps(wishes))
-    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    trust = {} if trusted is None else {"SSL_CERT_FILE": str(trusted)}
+    environment = {**os.environ, **trust}
+    return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
 
 
 @contextmanager
-def station(made: Networks, **wishes: Any) -> Iterator[Station]:
+def station(made: Networks, *, trusted: Path | None = None, **wishes: Any) -> Iterator[Station]:
     given = {"host": SERVER, "key": KEY, "turn": URLS, "secret": SECRET, "relays": False}
-    process = start(made.server, "station", {**given, "patience_s": 10, **wishes})
+    process = start(made.server, "station", {**given, "patience_s": 10, **wishes}, trusted)
     try:
         yield Station(process)
     finally:
@@ -77,14 +85,16 @@ def station(made: Networks, **wishes: Any) -> Iterator[Station]:
         process.wait(TIMEOUT_S)
 
 
-def caller(made: Networks, **wishes: Any) -> "subprocess.Popen[str]":
+def caller(
+    made: Networks, *, trusted: Path | None = None, **wishes: Any
+) -> "subprocess.Popen[str]":
     given = {"url": f"http://{SERVER}:8080", "key": KEY, "transport": "udp", "patience_s": 15}
-    return start(made.caller, "caller", {**given, **wishes})
+    return start(made.caller, "caller", {**given, "does": "call", **wishes}, trusted)
 
 
-def told(made: Networks, **wishes: Any) -> dict[str, Any]:
+def told(made: Networks, *, trusted: Path | None = None, **wishes: Any) -> dict[str, Any]:
     """What became of a caller."""
-    process = caller(made, **wishes)
+    process = caller(made, trusted=trusted, **wishes)
     try:
         out, _ = process.communicate(timeout=TIMEOUT_S)
     finally:
@@ -123,9 +133,27 @@ def test_where_udp_to_the_relay_is_blocked_too_both_sides_use_tcp(
     assert len(turn.users()) == 2
 
 
+def test_where_only_tls_goes_out_both_sides_use_it(made: Networks, turn: Coturn) -> None:
+    leave_only(made, TLS_PORT)
+    with station(made, trusted=turn.certificate, relays=True, turn=TLS_URLS) as server:
+        said = told(made, trusted=turn.certificate, transport="tcp")
+        assert (said["text"], said["pair"]) == ("heard hello", ["relay", "relay"])
+        ended = server.next()
+        assert (ended["ended"], ended["sockets"]) == ("remote_closed", server.sockets)
+    assert len(turn.users()) == 2
+
+
+def test_a_relay_with_an_unknown_certificate_is_told_nothing(made: Networks, turn: Coturn) -> None:
+    """Of a server that may use nothing else there is no way to an address, then."""
+    with station(made, relays=True, turn=TLS_URLS):
+        said = told(made, trusted=turn.certificate, transport="tcp")
+        assert said == {"connected": False, "code": "no_ice_candidates"}
+    assert len(turn.users()) == 1  # the caller's, who knows the certificate
+
+
 def test_whip_through_the_relay(made: Networks, turn: Coturn) -> None:
     with station(made):
-        assert told(made, publishes=True) == {"connected": True, "text": "one"}
+        assert told(made, does="whip") == {"connected": True, "text": "one"}
     assert any(":whip_" in user for user in turn.users())
 
 
@@ -148,6 +176,25 @@ def test_a_caller_that_loses_its_network_is_let_go(made: Networks, turn: Coturn)
             ended = server.next()
             assert ended["ended"] == "connection_lost"
             assert ended["sockets"] == server.sockets
+        finally:
+            process.kill()
+            process.wait(TIMEOUT_S)
+
+
+def test_a_realtime_call_through_the_relay_that_loses_its_network(
+    made: Networks, turn: Coturn
+) -> None:
+    with station(made) as server:
+        process = caller(made, does="realtime", stays=True)
+        try:
+            assert process.stdout is not None
+            said = json.loads(process.stdout.readline())
+            assert (said["connected"], said["pair"][0]) == (True, "relay")
+            unplug(made)
+            gone = server.next()
+            assert gone["name"].startswith("rtc_")
+            assert (gone["sessions"], gone["errors"]) == (0, ["connection_lost"])
+            assert gone["sockets"] == server.sockets
         finally:
             process.kill()
             process.wait(TIMEOUT_S)
