@@ -15,10 +15,12 @@ from tests.shared import ROOT
 
 NOT_UNIT = (
     "bench/test_asr_to_server.py",
+    "bench/test_capacity.py",
     "bench/test_menu.py",
     "bench/test_peers_talkers.py",
     "bench/test_peers_voice_lines.py",
     "bench/test_random_whisper.py",
+    "bench/test_spoken.py",
     "bench/test_talk.py",
     "bench/test_talk_mic.py",
     "bench/test_talk_to_server.py",
@@ -96,6 +98,7 @@ NOT_UNIT = (
     "serving/test_served.py",
     "signaling/test_aside.py",
     "signaling/test_calls.py",
+    "signaling/test_lost_calls.py",
     "signaling/test_offers.py",
     "signaling/test_quality.py",
     "signaling/test_secrets.py",

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from media.peer import CloseReason, PeerSettings
+from media.peer import CloseReason
 from signaling.realtime.door import RealtimeSettings
 from signaling.realtime.session import Terms
 from tests.server.http import error_of
@@ -115,39 +115,6 @@ def test_raw_sdp_is_an_offer(path: str) -> None:
         await server.all_left()
 
     against(scene)
-
-
-def impatient(**peer: float) -> Setup:
-    return Setup(settings=RealtimeSettings(peer=PeerSettings(**peer)))  # type: ignore[arg-type]
-
-
-def test_an_answer_that_nobody_uses_ends_in_bounded_time() -> None:
-    async def scene(server: Server) -> None:
-        caller = Caller()
-        response = await server.client.post(CALLS, data=await caller.peer.offer(), headers=SDP)
-        assert response.status == 201
-        assert server.sessions.count == 1
-        await server.all_left()
-        await caller.peer.close()
-
-    against(scene, impatient(connect_timeout_s=0.2))
-
-
-def cut_cable(caller: Caller) -> None:
-    """The caller's sockets neither send nor receive any more: no goodbye."""
-    gatherer = caller.peer._audio.receiver.transport.transport.iceGatherer
-    for protocol in gatherer._connection._protocols:
-        for end, name in ((protocol, "datagram_received"), (protocol.transport, "sendto")):
-            setattr(end, name, lambda *_: None)
-
-
-def test_a_vanished_caller_is_noticed() -> None:
-    async def scene(server: Server) -> None:
-        async with talking(server) as caller:
-            cut_cable(caller)
-            await server.all_left()
-
-    against(scene, impatient(vanished_timeout_s=1))
 
 
 def test_an_offer_whose_sender_left_is_given_up() -> None:
