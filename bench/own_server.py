@@ -30,7 +30,7 @@ READY = re.compile(r"ready in [0-9.]+ s at (\S+)\n")
 
 
 class NotStarted(EarshotError):
-    """`earshot serve` ended, or was not ready in time."""
+    """The server ended, or was not ready in time."""
 
     code = "not_started"
 
@@ -50,18 +50,25 @@ async def own_server(arguments: Sequence[str] = ()) -> AsyncIterator[OwnServer]:
     Its settings are the defaults: no file and no variable of this machine counts, but for those
     in `arguments`.
     """
+    # Port 0: one found free beforehand may be another program's by the time it is bound.
+    command = ["-m", "server", "serve", "--port", "0", "--log-level", "info"]
+    async with own_program([*command, *arguments]) as server:
+        yield server
+
+
+@asynccontextmanager
+async def own_program(command: Sequence[str]) -> AsyncIterator[OwnServer]:
+    """Python with these arguments, which says as `earshot serve` does that it is ready."""
     with TemporaryDirectory(prefix="earshot-bench-") as folder:
         environ = {key: text for key, text in os.environ.items() if not key.startswith("EARSHOT_")}
         environ["EARSHOT_PATHS__STATE_DIR"] = folder
-        # Port 0: one found free beforehand may be another program's by the time it is bound.
-        command = ["-m", "server", "serve", "--port", "0", "--log-level", "info"]
+        environ["EARSHOT_WYOMING__PORT"] = "0"  # it may be the user's own server's
         log = Path(folder) / "log"
         began = time.monotonic()
         with log.open("wb") as output:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 *command,
-                *arguments,
                 env=environ,
                 stdin=DEVNULL,
                 stdout=output,
@@ -84,7 +91,7 @@ async def _until_ready(process: Process, log: Path) -> str:
             return ready[1]
         if is_last_look:
             last = "\n".join(said.splitlines()[-KEPT_LINES:])
-            raise NotStarted(f"earshot serve did not become ready; it said last: {last}")
+            raise NotStarted(f"the server did not become ready; it said last: {last}")
         await asyncio.sleep(LOOK_AGAIN_S)
 
 

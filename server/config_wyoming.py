@@ -9,6 +9,9 @@ from core.errors import ConfigError
 from devices.wyoming.door import Network, WyomingSettings
 from server.config_types import Section
 
+USUAL_PORT = 10300
+"Where Home Assistant expects it."
+
 LAN = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16", "fc00::/7", "fe80::/10")
 "Private addresses (RFC 1918, 4193) and those of a single link."
 
@@ -23,14 +26,20 @@ class WyomingConfig(Section, frozen=True):
         Meta(
             ge=0,
             le=65535,
-            description="Port of the Wyoming server; Home Assistant expects 10300. 0: none.",
+            description=(
+                "Port of the Wyoming server. If another program has 10300, a line says so and there"
+                " is none; any other that is taken is fatal. 0: none."
+            ),
         ),
-    ] = 0
+    ] = USUAL_PORT
     networks: Annotated[
         tuple[str, ...],
         Meta(
             title="list of lan or networks like 192.168.1.0/24",
-            description="Who may connect, beside this machine; lan is every private network.",
+            description=(
+                "Who may connect, beside this machine; lan is every private network. While there"
+                " is none, only a loopback address listens."
+            ),
         ),
     ] = ()
     max_connections: Annotated[
@@ -40,14 +49,19 @@ class WyomingConfig(Section, frozen=True):
         bool,
         Meta(
             description=(
-                "Tell the local network by mDNS, so that Home Assistant finds it by itself; needs"
-                " networks and a host that is no loopback address."
+                "Tell the local network by mDNS, so that Home Assistant finds it by itself, if"
+                " networks are named."
             )
         ),
     ] = True
 
     def __post_init__(self) -> None:
         self._networks()
+
+    @property
+    def host(self) -> str:
+        """The address to listen on: all of this machine's where others may connect."""
+        return "0.0.0.0" if self.networks else "127.0.0.1"  # noqa: S104 - networks decide
 
     def as_settings(self) -> WyomingSettings:
         """The same as the door takes it."""

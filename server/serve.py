@@ -17,9 +17,10 @@ from server.app import build, running
 from server.auth import Gate
 from server.compose import Parts, assemble
 from server.config import Config
+from server.config_wyoming import USUAL_PORT, WyomingConfig
 from server.health import Health, health_routes
 from server.lifecycle import Lifecycle, State, drain, signals
-from server.listeners import bind, is_local_only, urls
+from server.listeners import AddressInUse, bind, is_local_only, urls
 from server.logs import set_up
 from server.metrics import PrometheusMetrics, metrics_routes
 from server.net import is_unspecified, lan_addresses, own_names
@@ -49,6 +50,8 @@ class Entrance:
     "What they take is only Willow's."
     wyoming: Sequence[socket.socket]
     "Empty: it is off."
+    notes: Sequence[str]
+    "For the log."
     gate: Gate
     is_new_key: bool
     "Made just now: the only time that it is printed."
@@ -62,6 +65,8 @@ def run(config: Config, started: float) -> None:
     with ExitStack() as stack:
         entrance = open_entrance(config, stack)
         set_up(config.log, secrets=[entrance.gate.key or ""])
+        for note in entrance.notes:
+            logger.warning("! %s", note)
         _greet(config, entrance)
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(_serve(config, entrance, started))
@@ -73,7 +78,7 @@ def open_entrance(config: Config, stack: ExitStack) -> Entrance:
     main = _bound(config, server.port, "--port", stack)
     plain = _bound(config, willow.http_port, "willow.http_port", stack)
     secure = _bound(config, willow.https_port, "willow.https_port", stack)
-    wyoming = _bound(config, config.wyoming.port, "wyoming.port", stack)
+    wyoming, note = _bound_wyoming(config.wyoming, stack)
     own_tls = "auto" if secure and server.tls == "off" else server.tls
     is_local = is_local_only(main)
     key = server.api_key or read_key(config.paths.state_dir)
@@ -96,6 +101,7 @@ def open_entrance(config: Config, stack: ExitStack) -> Entrance:
         _listener(config, main, None if server.tls == "off" else tls),
         [_listener(config, sockets, its_tls) for sockets, its_tls in asked if sockets],
         wyoming,
+        note,
         gate,
         is_new_key,
     )
@@ -109,6 +115,23 @@ def _bound(config: Config, port: int, setting: str, stack: ExitStack) -> list[so
     for opened in sockets:
         stack.callback(opened.close)
     return sockets
+
+
+def _bound_wyoming(
+    wyoming: WyomingConfig, stack: ExitStack
+) -> tuple[list[socket.socket], Sequence[str]]:
+    """Nothing where it is off; nothing but a note where another program has the usual port."""
+    if wyoming.port == 0:
+        return [], ()
+    try:
+        sockets = bind(wyoming.host, wyoming.port, setting="wyoming.port")
+    except AddressInUse as error:
+        if wyoming.port != USUAL_PORT:
+            raise
+        return [], (f"there is no Wyoming server: {error}",)
+    for opened in sockets:
+        stack.callback(opened.close)
+    return sockets, ()
 
 
 def _listener(config: Config, sockets: Sequence[socket.socket], tls: Tls | None) -> Listener:
@@ -182,12 +205,11 @@ async def _wyoming(
     config: Config, sockets: Sequence[socket.socket], parts: Parts
 ) -> AsyncIterator[None]:
     """The Wyoming server and its announcement, while the body runs."""
-    port = sockets[0].getsockname()[1]
-    wyoming = config.wyoming
+    wyoming, port = config.wyoming, sockets[0].getsockname()[1]
     async with asyncio.TaskGroup() as tasks:
         serving = tasks.create_task(parts.wyoming.run(sockets), name="wyoming")
-        logger.info("Wyoming at %s:%d", config.server.host, port)
-        is_told = wyoming.announce and wyoming.networks and not is_local_only(sockets)
+        logger.info("Wyoming at %s:%d", wyoming.host, port)
+        is_told = wyoming.announce and wyoming.networks
         async with announced(port) if is_told else nullcontext():
             yield
         serving.cancel()

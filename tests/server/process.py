@@ -25,7 +25,8 @@ LOADS_HERE: Mapping[str, str] = {
 
 def environment(folder: Path, **settings: str) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("EARSHOT_")}
-    return {**kept, "XDG_STATE_HOME": str(folder), "PYTHONPATH": str(ROOT), **settings}
+    usual = {"EARSHOT_WYOMING__PORT": "0"}  # there is one 10300, and servers run side by side
+    return {**kept, "XDG_STATE_HOME": str(folder), "PYTHONPATH": str(ROOT), **usual, **settings}
 
 
 def run(

@@ -15,7 +15,7 @@ def lets_in(config: WyomingConfig, address: str) -> bool:
 
 def test_this_machine_only_unless_more_is_named() -> None:
     usual = WyomingConfig()
-    assert usual.port == 0
+    assert (usual.host, usual.port) == ("127.0.0.1", 10300)
     assert lets_in(usual, "127.0.0.1")
     assert lets_in(usual, "::1")
     assert not lets_in(usual, "192.168.1.7")
@@ -25,6 +25,7 @@ def test_the_lan_is_every_private_network_and_nothing_outside() -> None:
     lan = WyomingConfig(networks=("lan",))
     assert all(map(lets_in, 3 * [lan], ("192.168.1.7", "10.9.8.7", "fd00::7")))
     assert not lets_in(lan, "203.0.113.7")
+    assert lan.host == "0.0.0.0"
     one = WyomingConfig(networks=("192.168.1.0/24",))
     assert lets_in(one, "192.168.1.7")
     assert not lets_in(one, "192.168.2.7")
