@@ -178,7 +178,7 @@ class Connection:
             case ItemDelete(item_id=item_id):
                 session.delete_item(item_id)
             case ItemRetrieve(item_id=item_id):
-                session.retrieve_item(item_id)
+                self._retrieve(item_id)
             case ItemTruncate(item_id=item_id, audio_end_ms=audio_end_ms):
                 session.truncate(item_id, audio_end_ms)
             case ResponseCreate(response=params):
@@ -198,6 +198,14 @@ class Connection:
         self._upload.expect(terms.heard_as)
         await self._send(self._translator.updated())
         self._follow_home()
+
+    def _retrieve(self, item_id: str) -> None:
+        """Raises RequestError with the hosted code: any other ends pipecat's connection."""
+        try:
+            self._session.retrieve_item(item_id)
+        except RequestError as error:
+            code = "item_retrieve_invalid_item_id"
+            raise RequestError(str(error), code=code, param=error.param) from error
 
     async def _hear(self, audio: str) -> None:
         self._needs("websocket", "input_audio_buffer.append")

@@ -180,6 +180,19 @@ def test_what_the_session_refuses_is_an_error_event(
     assert error["error"]["event_id"] == "c3"
 
 
+def test_an_item_to_retrieve_that_is_not_there_has_a_code_of_its_own() -> None:
+    client = Client()
+    client.session.refuses = RequestError("no item", code="item_not_found", param="item_id")
+    event = {"type": "conversation.item.retrieve", "event_id": "rci_a", "item_id": "a"}
+    [sent] = converse(client, event)
+    error = sent["error"]
+    assert (error["code"], error["param"], error["event_id"]) == (
+        "item_retrieve_invalid_item_id",
+        "item_id",
+        "rci_a",
+    )
+
+
 def test_binary_is_refused() -> None:
     client = Client()
 
