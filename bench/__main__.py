@@ -1,7 +1,8 @@
 """`python -m bench` (`make bench`): every figure of docs/performance.md, one after the other.
 
 Each measurement is a process of its own, so that none carries another's load or warmth.
-`python -m bench voice ...`, `... asr ...` and `... peers ...` run one of them alone.
+`python -m bench voice ...`, `... asr ...`, `... peers ...` and `... capacity ...` run one of them
+alone.
 """
 
 import argparse
@@ -18,12 +19,13 @@ MEASUREMENTS: Sequence[tuple[str, str, Sequence[str]]] = (
     ("Delay of the jitter buffer", "bench.jitter", ()),
     ("Scheduler of the recognisers", "bench.scheduler", ()),
     ("Start-up, memory and CPU", "bench.resources", ()),
+    ("Sessions on one core", "bench.capacity", ()),
     ("Accuracy", "bench.accuracy", ()),
 )
 "Title, module and its arguments."
 
-ALONE = ("voice", "asr", "peers")
-"They take arguments of their own; the last two also a corpus, or other systems beside ours."
+ALONE = ("voice", "asr", "peers", "capacity")
+"They take arguments of their own; `asr` also a corpus, `peers` other systems beside ours."
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -115,7 +115,7 @@ async def over_websocket(
     url = address.realtime(model=wish.model)
     async with http_session(address) as http:
         with reaching(address):
-            ws = await _upgraded(http, url, address)
+            ws = await upgraded(http, url, address)
         client = WebSocketClient(ws, on_sound)
         try:
             async with background(client.read(), client.write()):
@@ -128,7 +128,8 @@ async def over_websocket(
             await ws.close()
 
 
-async def _upgraded(http: ClientSession, url: str, address: Address) -> ClientWebSocketResponse:
+async def upgraded(http: ClientSession, url: str, address: Address) -> ClientWebSocketResponse:
+    """Raises CannotConnect with the server's own words."""
     try:
         return await http.ws_connect(
             url, ssl=address.ssl(), protocols=("realtime",), max_msg_size=MAX_EVENT_BYTES

@@ -10,10 +10,11 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from bench.address import Address
 from bench.clips import COMMANDS
+from bench.footprint import Footprint, quiet_footprint
 from core.audio import ASR_RATE_HZ, Pcm
 from tests.server.process import Running, serving
-from tests.soak.footprint import Footprint, quiet_footprint
 from tests.speech import say
 
 WARM_UP = 500
@@ -34,9 +35,9 @@ def test_thousands_of_utterances_leave_nothing_behind(tmp_path: Path) -> None:
             answers = {clip: await transcribed(http, clip) for clip in clips}
         assert len(set(answers.values()) - {""}) >= len(clips) // 2
         await upload(server, answers, WARM_UP)
-        before = await quiet_footprint(server)
+        before = await quiet_footprint(Address(server.url), server.process.pid)
         await upload(server, answers, UTTERANCES)
-        return before, await quiet_footprint(server)
+        return before, await quiet_footprint(Address(server.url), server.process.pid)
 
     with serving(tmp_path) as server:
         before, after = asyncio.run(main(server))

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from bench.address import Address
+from bench.footprint import Footprint, metrics, quiet_footprint
 from tests.server.process import Running, serving
-from tests.soak.footprint import Footprint, metrics, quiet_footprint
 from tests.soak.talkers import Log, all_four
 
 SOAK_S = float(os.environ.get("EARSHOT_SOAK_S", "600"))
@@ -36,7 +37,7 @@ def test_nothing_grows(tmp_path: Path) -> None:
     with serving(tmp_path, recogniser={}) as server:
         log, footprints = Log(), list[Footprint]()
         asyncio.run(_soak(server, log, footprints))
-        shown = asyncio.run(metrics(server))
+        shown = asyncio.run(metrics(Address(server.url)))
         assert server.stop() == 0
     assert shown["earshot_sessions"] == 0
     assert [line for line in server.said if "ERROR" in line or "Traceback" in line] == []
@@ -49,7 +50,7 @@ async def _soak(server: Running, log: Log, footprints: list[Footprint]) -> None:
     ends_at = loop.time() + SOAK_S
     while loop.time() < ends_at or len(footprints) <= WARM_UP_ROUNDS:
         await all_four(server.url, ROUND_S, log)
-        footprints.append(await quiet_footprint(server))
+        footprints.append(await quiet_footprint(Address(server.url), server.process.pid))
         print(f"{log.calls} calls, {len(log.turns)} turns, {footprints[-1]}")
 
 

@@ -1,0 +1,1 @@
+"""How many sessions a core carries: `python -m bench.capacity`."""

@@ -1,0 +1,54 @@
+"""What the runs came to, as tables."""
+
+from collections.abc import Mapping, Sequence
+from statistics import median
+
+from bench.capacity.run import Run
+from bench.stats import markdown, percentile
+
+Found = Mapping[str, Mapping[int, Sequence[Run]]]
+"System -> sessions -> one run per round."
+
+
+def table(found: Found, beside: str) -> str:
+    """A row for each system and number of sessions, compared with the one that is `beside`."""
+    with_intervals = any(run.errors_ms for run in _all(found))
+    head = ["system", "sessions", "% of a core for each", f"of {beside}", "sound got, %"]
+    head += ["interval error p99, ms", "p50"] if with_intervals else []
+    head += ["server waited for its core, %", "load's lag p99, ms", "errors"]
+    rows = []
+    for name, by_sessions in found.items():
+        for sessions, runs in by_sessions.items():
+            mine = median(run.cpu_percent for run in runs)
+            other = median(run.cpu_percent for run in found[beside][sessions])
+            row = [name, str(sessions), _spread([run.cpu_percent for run in runs], 2)]
+            row += [f"{mine / other:.2f} x", f"{median(run.heard_percent for run in runs):.0f}"]
+            if with_intervals:
+                row += [_spread([percentile(run.errors_ms, 99) for run in runs], 1)]
+                row += [f"{median(percentile(run.errors_ms, 50) for run in runs):.1f}"]
+            row += [f"{median(run.waited_percent for run in runs):.0f}"]
+            row += [_spread([percentile(run.window.lags_ms, 99) for run in runs], 1)]
+            row += [str(sum(run.refusals for run in runs))]
+            rows.append(row)
+    return markdown(head, rows)
+
+
+def extrapolated(found: Found) -> str:
+    """Sessions on a full core, if each cost what it did among the most that were tried."""
+    most = max(sessions for by_sessions in found.values() for sessions in by_sessions)
+    parts = [
+        f"{name} {100 / median(run.cpu_percent for run in by_sessions[most]):.0f}"
+        for name, by_sessions in found.items()
+        if most in by_sessions
+    ]
+    return f"Sessions on a full core, extrapolated from {most}, not measured: {', '.join(parts)}."
+
+
+def _spread(values: Sequence[float], digits: int) -> str:
+    """Median (least-most)."""
+    shown = [f"{value:.{digits}f}" for value in (median(values), min(values), max(values))]
+    return f"{shown[0]} ({shown[1]}-{shown[2]})"
+
+
+def _all(found: Found) -> list[Run]:
+    return [run for by in found.values() for runs in by.values() for run in runs]

@@ -1,0 +1,22 @@
+"""A thousand connections come and go, over both transports: nothing of them may stay."""
+
+import asyncio
+
+import pytest
+
+from bench.capacity.cores import cores
+from bench.capacity.ends import cycles_of
+
+CYCLES = 1000
+MAX_GROWTH_MB = 12.0
+"A conversation is remembered on purpose: a thousand empty ones take some MB."
+
+pytestmark = pytest.mark.soak
+
+
+def test_a_thousand_connections_leave_nothing_behind() -> None:
+    before, after = asyncio.run(cycles_of(cores(), CYCLES))
+    print(f"{before} -> {after}")
+    assert after.rss_mb - before.rss_mb < MAX_GROWTH_MB
+    assert (after.processes, after.threads) == (before.processes, before.threads)
+    assert (after.files, after.tasks) == (before.files, before.tasks)
