@@ -13,6 +13,7 @@ from bench.address import Address
 from bench.mouth import Mouth
 from bench.over_webrtc import over_webrtc
 from bench.over_websocket import over_websocket
+from bench.quality import Quality
 from bench.realtime import Json, OnSound, Received, Transport, Wish
 
 
@@ -28,6 +29,10 @@ class RealtimeClient(Protocol):
     @property
     def end(self) -> str:
         """Why the connection is over; empty while it lives."""
+        ...
+
+    async def quality(self) -> Quality:
+        """How good the connection has been so far."""
         ...
 
     def send(self, event: Json) -> None:

@@ -10,6 +10,7 @@ from msgspec.json import encode
 from bench.address import Address
 from bench.http import http_session, reaching, refusal
 from bench.mouth import RATE_HZ, Mouth
+from bench.quality import Quality, quality_of
 from bench.realtime import (
     CONNECT_TIMEOUT_S,
     CannotConnect,
@@ -64,6 +65,9 @@ class WebRtcClient:
     @property
     def end(self) -> str:
         return self.inbox.end
+
+    async def quality(self) -> Quality:
+        return quality_of(await self.peer.meter().measure(), self.inbox.quality)
 
     def send(self, event: Json) -> None:
         self.peer.send(encode(event).decode())

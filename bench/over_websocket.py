@@ -17,6 +17,7 @@ from msgspec.json import encode
 from bench.address import Address
 from bench.http import http_session, reaching, refusal
 from bench.mouth import RATE_HZ, Mouth
+from bench.quality import Quality, quality_of
 from bench.realtime import (
     Inbox,
     Json,
@@ -31,6 +32,7 @@ from bench.realtime import (
     wished,
 )
 from core.audio import PTIME_MS, AudioFrame
+from core.quality import ConnectionQuality
 from core.queues import Outbox
 from media.pcm import from_bytes, to_bytes
 
@@ -64,6 +66,10 @@ class WebSocketClient:
     @property
     def end(self) -> str:
         return self.inbox.end
+
+    async def quality(self) -> Quality:
+        own = ConnectionQuality("websocket", protocol="tcp")
+        return quality_of(own, self.inbox.quality)
 
     def send(self, event: Json) -> None:
         self._unsent.put(encode(event).decode())

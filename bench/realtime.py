@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from bench.quality import QUALITY_EVENT
 from core.audio import AudioFrame
 from core.errors import EarshotError
 
@@ -25,7 +26,7 @@ SETTLE_TIMEOUT_S = 3
 MAX_UNREAD_EVENTS = 4096
 "Nobody reads for so long only when this process hangs."
 
-OUR_EVENTS = ("earshot.hypothesis", "earshot.turn")
+OUR_EVENTS = ("earshot.hypothesis", "earshot.turn", QUALITY_EVENT)
 
 TRANSCRIPTION_MODEL = "whisper-1"
 "A name that every Realtime server knows; ours takes the hosted service's names for its default."
@@ -98,9 +99,13 @@ class Inbox:
         self._received: asyncio.Queue[Received | None] = asyncio.Queue()
         self.end = ""
         "Why the connection is over; empty while it lives."
+        self.quality: Mapping[str, Any] = {}
+        "What the server told last of the connection; no part of the conversation."
 
     def put(self, event: Json) -> None:
-        if self._received.qsize() >= MAX_UNREAD_EVENTS:
+        if event.get("type") == QUALITY_EVENT and isinstance(event.get("connection"), Mapping):
+            self.quality = event["connection"]
+        elif self._received.qsize() >= MAX_UNREAD_EVENTS:
             self.close("we do not read what the server sends")
         elif not self.end:
             self._received.put_nowait(Received(event, self._clock()))

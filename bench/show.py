@@ -6,6 +6,7 @@ from typing import Any, TextIO
 
 import msgspec
 
+from bench.quality import Quality
 from bench.talker import Report
 from bench.turn import TurnLog
 
@@ -80,9 +81,7 @@ def times(report: Report) -> list[str]:
     """The turn's times at this ear, and those that the server tells."""
     lines = []
     own = [
-        _time("voice to voice", report.voice_to_voice_ms, "")
-        if report.transcript
-        else _time("text to voice", report.voice_to_voice_ms, ""),
+        _to_voice(report),
         _time("first words", report.first_words_ms, " after you began"),
         _time("transcript", report.transcript_ms, " after you ended"),
     ]
@@ -98,9 +97,20 @@ def times(report: Report) -> list[str]:
     return lines
 
 
-def to_json(report: Report) -> str:
-    """One line of JSON: every field but the sound."""
-    fields: dict[str, Any] = asdict(report)
+def _to_voice(report: Report) -> str:
+    took_ms = report.voice_to_voice_ms
+    if not report.transcript:
+        return _time("text to voice", took_ms, "")
+    if not report.is_end_known:
+        return "voice to voice not known (sound goes on after the speech)"
+    if took_ms is not None and took_ms < 0:
+        return f"answered {-took_ms:.0f} ms before you ended"
+    return _time("voice to voice", took_ms, "")
+
+
+def to_json(report: Report, quality: Quality) -> str:
+    """One line of JSON: every field but the sound, and how good the connection has been."""
+    fields: dict[str, Any] = {**asdict(report), "connection": asdict(quality)}
     del fields["sound"]
     return msgspec.json.encode(fields).decode()
 

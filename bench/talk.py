@@ -15,6 +15,7 @@ from pathlib import Path
 
 from bench.address import DEFAULT_URL, KEY_VARIABLES, Address, parse_address
 from bench.mouth import RATE_HZ
+from bench.quality import Quality, quality_line
 from bench.realtime import CannotConnect, ConnectionLost, Wish
 from bench.show import Screen, to_json
 from bench.sound_card import NoSoundCard, SoundCard
@@ -95,7 +96,10 @@ FILE_HELP = "recordings in any common format; each is one turn, spoken in real t
 
 EPILOG = """voice to voice is measured here, at the client: from the last sample of speech spoken to
 the first audible sample of the answer received. Speech ends with the last 10 ms of the recording
-that are within 30 dB of its loudest 10 ms (and 10 dB above its noise).
+that are within 30 dB of its loudest 10 ms (and 10 dB above its noise). Where sound goes on after
+the last voice, nobody can tell that end, and no time from it is told.
+
+network is what both ends know of the connection: up is from you to the server, down the way back.
 
 exit codes:
   0  every turn was answered
@@ -181,12 +185,18 @@ async def _talk(
             card.listen(client.mouth.feed)
             screen.line("speak; Ctrl-C ends (headphones keep the answer out of the microphone)")
         turns = await stack.enter_async_context(aclosing(_turns(talker, options, recordings)))
-        async for report in turns:
-            reports.append(report)
-            if options.json:
-                print(to_json(report), flush=True)
-            else:
-                screen.report(report)
+        quality: Quality | None = None
+        try:
+            async for report in turns:
+                reports.append(report)
+                quality = await client.quality()
+                if options.json:
+                    print(to_json(report, quality), flush=True)
+                else:
+                    screen.report(report)
+        finally:
+            if quality is not None:
+                screen.line(quality_line(quality))
 
 
 async def _turns(

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 
 from bench.address import Address
 from bench.client import RealtimeClient, connect
-from bench.ear import Ear, Player, speech_span
+from bench.ear import Ear, Player
 from bench.mouth import RATE_HZ
 from bench.realtime import ConnectionLost, Transport, Wish, background
+from bench.spoken import Spoken, spoken_in
 from bench.turn import Stage, Status, TurnLog
 from core.audio import AudioFrame, Pcm
 
@@ -49,6 +50,8 @@ class Report:
     stages: tuple[Stage, ...]
     answer_ms: float
     "Length of the answer's sound."
+    is_end_known: bool = True
+    "False: sound goes on after the speech, so what is counted from its last sample is None."
     sound: Sequence[AudioFrame] = field(default=(), repr=False)
 
 
@@ -89,11 +92,10 @@ class Talker:
 
         `span`: first and one past the last sample of speech, where it is known.
         """
+        said = Spoken(*span) if span else await asyncio.to_thread(spoken_in, pcm, RATE_HZ)
         self._begin()
         start = await self._client.mouth.say(pcm)
-        first, end = span or speech_span(pcm, RATE_HZ) or (0, len(pcm))
-        spoken_at = self._client.mouth.spoken_at
-        begun_at, ended_at = spoken_at(start + first), spoken_at(start + end - 1)
+        begun_at, ended_at = self._times(said, start)  # now: a mouth forgets
         await self._answered()
         return self._report(begun_at, ended_at)
 
@@ -107,8 +109,8 @@ class Talker:
         await self._answered()
         said, begin = mouth.said(start)
         said = said[: max(0, self._stopped_at - begin)]
-        first, end = speech_span(said, RATE_HZ) or (0, max(1, len(said)))
-        return self._report(mouth.spoken_at(begin + first), mouth.spoken_at(begin + end - 1))
+        heard = await asyncio.to_thread(spoken_in, said, RATE_HZ)
+        return self._report(*self._times(heard, begin))
 
     async def write(self, text: str) -> Report:
         """Send a written message and hear the answer. Raises ConnectionLost."""
@@ -120,6 +122,14 @@ class Talker:
         sent_at = self._clock()
         await self._answered()
         return self._report(None, sent_at)
+
+    def _times(self, said: Spoken, start: int) -> tuple[float | None, float | None]:
+        """When the first and the last sample of speech were spoken, as far as that is known."""
+        spoken_at = self._client.mouth.spoken_at
+        return (
+            None if said.begin is None else spoken_at(start + said.begin),
+            None if said.end is None else spoken_at(start + max(0, said.end - 1)),
+        )
 
     def _interrupt(self, now: float) -> None:
         """Over a WebSocket the client owns playout: it stops, and says how much was heard."""
@@ -179,6 +189,7 @@ class Talker:
             server_ms=log.server_latency_ms,
             stages=tuple(log.stages),
             answer_ms=round(sum(frame.duration_ms for frame in sound), 1),
+            is_end_known=ended_at is not None,
             sound=sound,
         )
 

@@ -21,6 +21,7 @@ NOT_UNIT = (
     "bench/test_peers_voice_lines.py",
     "bench/test_random_whisper.py",
     "bench/test_spoken.py",
+    "bench/test_spoken.py",
     "bench/test_talk.py",
     "bench/test_talk_mic.py",
     "bench/test_talk_to_server.py",

@@ -89,6 +89,10 @@ class Line:
             return
         self.include = wanted
         self._say("session.updated", session=event["session"])
+        if "earshot.connection" in wanted:
+            up = {"packets": 200, "lost": 5, "jitter_ms": 2.5, "buffer_ms": 0.5}
+            told = {"round_trip_ms": 7.0, "up": up if self.is_webrtc else None}
+            self._say("earshot.connection", connection=told)
 
     def _end(self) -> None:
         self._say("input_audio_buffer.speech_stopped", item_id="u", audio_end_ms=999)

@@ -45,6 +45,13 @@ def test_our_server_is_heard_with_its_stages(
     assert "  you:     hello world\n  answer:  Hi there.\n" in out
     assert "voice to voice" in out
     assert "server:  recognition 30 = 240 ms" in out
+    *_, network = out.splitlines()
+    if transport == "ws":
+        assert network == "network: round trip 7.0 ms; websocket over tcp"
+    else:
+        assert network.startswith("network: round trip ")
+        assert "loss up 2.5 down 0.0 %, jitter up 2.5 down " in network
+        assert network.endswith("; opus over udp, host to host")
 
 
 @TRANSPORTS
@@ -58,6 +65,8 @@ def test_a_stock_server_is_heard_without_stages(
     assert code == 0
     assert (report["status"], report["transcript"]) == ("answered", "hello world")
     assert (report["reply"], report["stages"], report["error"]) == ("Hi there.", [], "")
+    assert report["connection"]["transport"] == {"ws": "websocket"}.get(transport, transport)
+    assert report["connection"]["buffer_up_ms"] is None, "which no other server tells"
     # 200 ms of quiet end the utterance; the tail of the recording is no speech
     assert 195 < report["transcript_ms"] <= report["voice_to_voice_ms"] < 900
     assert abs(report["answer_ms"] - ANSWER_MS) <= 60

@@ -1,0 +1,72 @@
+"""The line about the connection at the end of `talk`, and what a turn's times say."""
+
+from dataclasses import replace
+
+import pytest
+
+from bench.quality import quality_line, quality_of
+from bench.show import times
+from bench.talker import Report
+from core.quality import ConnectionQuality, Flow
+
+CALL = ConnectionQuality(
+    "webrtc",
+    round_trip_ms=12.345,
+    codec="opus",
+    protocol="udp",
+    local_candidate="host",
+    remote_candidate="relay",
+    received=Flow(packets=1000, lost=4, loss=0.1, jitter_ms=0.84, buffer_ms=0.04),
+    sent=Flow(packets=500, lost=5, loss=0.2, jitter_ms=2.0),
+)
+TOLD = {"round_trip_ms": 99.0, "up": {"packets": 400, "lost": 8, "jitter_ms": 3.1, "buffer_ms": 1}}
+
+
+def test_a_server_of_ours_knows_more_of_the_way_up() -> None:
+    assert quality_line(quality_of(CALL, TOLD)) == (
+        "network: round trip 12.3 ms, loss up 2.0 down 0.4 %, jitter up 3.1 down 0.8 ms, "
+        "buffer up 1.0 down 0.0 ms; opus over udp, host to relay"
+    )
+
+
+def test_another_server_reports_by_rtcp() -> None:
+    assert quality_line(quality_of(CALL, {})) == (
+        "network: round trip 12.3 ms, loss up 1.0 down 0.4 %, jitter up 2.0 down 0.8 ms, "
+        "buffer down 0.0 ms; opus over udp, host to relay"
+    )
+
+
+@pytest.mark.parametrize("told", [{}, {"up": None}, {"up": {"packets": 0, "lost": 0}}])
+def test_what_is_not_known_is_not_said(told: dict[str, object]) -> None:
+    socket = ConnectionQuality("websocket", protocol="tcp")
+    assert quality_line(quality_of(socket, told)) == (
+        "network: round trip not known; websocket over tcp"
+    )
+    silent = replace(CALL, round_trip_ms=None, received=Flow(), sent=Flow())
+    assert quality_of(silent, told).loss_up is None
+
+
+def test_a_websocket_has_the_servers_round_trip() -> None:
+    socket = ConnectionQuality("websocket", protocol="tcp")
+    line = quality_line(quality_of(socket, {"round_trip_ms": 3.25}))
+    assert line == "network: round trip 3.2 ms; websocket over tcp"
+
+
+def report(voice_to_voice_ms: float | None, *, is_end_known: bool = True) -> Report:
+    own = (voice_to_voice_ms, 500.0, None, None)
+    return Report("answered", "hello", "Hi.", "", *own, None, (), 300.0, is_end_known=is_end_known)
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (report(640), "voice to voice 640 ms"),
+        (report(-80), "answered 80 ms before you ended"),
+        (
+            report(None, is_end_known=False),
+            "voice to voice not known (sound goes on after the speech)",
+        ),
+    ],
+)
+def test_no_time_is_told_that_nobody_can_know(found: Report, said: str) -> None:
+    assert times(found) == [f"  here:    {said}, first words 500 ms after you began"]

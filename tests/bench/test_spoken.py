@@ -1,0 +1,66 @@
+"""Where speech ends in a recording: to 10 ms, or honestly not."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from bench import spoken
+from bench.ear import speech_span
+from bench.mouth import RATE_HZ
+from bench.spoken import Spoken, spoken_in
+from core.audio import Pcm, silence
+from tests.media.signals import tone
+from tests.speech import say
+
+TEXT = "turn on the kitchen lights"
+
+LEVEL = 1500
+"Of the noise: loud enough that energy takes it for speech."
+
+
+def white() -> Pcm:
+    return np.random.default_rng(7).normal(0, LEVEL, 2 * RATE_HZ).astype(np.int16)
+
+
+def beeping() -> Pcm:
+    return tone(1000, 2 * RATE_HZ, RATE_HZ) // 4
+
+
+def test_clean_speech_ends_where_its_sound_does() -> None:
+    for tail_ms in (0, 800):
+        pcm = say(TEXT, rate_hz=RATE_HZ, lead_ms=300, tail_ms=tail_ms)
+        span = speech_span(pcm, RATE_HZ)
+        assert span is not None
+        assert spoken_in(pcm, RATE_HZ) == Spoken(*span)
+
+
+@pytest.mark.parametrize("noise", [white, beeping])
+def test_a_recording_that_ends_in_noise_does_not_tell(noise: Callable[[], Pcm]) -> None:
+    voice = say(TEXT, rate_hz=RATE_HZ, lead_ms=300)
+    clean = spoken_in(voice, RATE_HZ)
+    noisy = np.concatenate([voice, noise()])
+    span = speech_span(noisy, RATE_HZ)
+    assert span is not None
+    assert span[1] > len(noisy) - RATE_HZ // 2, "energy takes the noise for speech"
+    found = spoken_in(noisy, RATE_HZ)
+    assert found.end is None
+    assert found.begin is not None
+    assert clean.begin is not None
+    assert abs(found.begin - clean.begin) <= RATE_HZ // 50
+
+
+def test_a_recording_that_begins_in_noise_does_not_tell_when() -> None:
+    voice = say(TEXT, rate_hz=RATE_HZ, tail_ms=500)
+    found = spoken_in(np.concatenate([white(), silence(300, RATE_HZ), voice]), RATE_HZ)
+    assert found.begin is None
+    assert found.end is not None
+
+
+def test_without_a_voice_or_a_detector_energy_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+    beep = np.concatenate([silence(200, RATE_HZ), tone(440, RATE_HZ, RATE_HZ)])
+    assert spoken_in(beep, RATE_HZ) == Spoken(RATE_HZ // 5, len(beep))
+    assert spoken_in(silence(500, RATE_HZ), RATE_HZ) == Spoken(0, RATE_HZ // 2)
+    monkeypatch.setattr(spoken, "_detector", lambda: None)
+    noisy = np.concatenate([say(TEXT, rate_hz=RATE_HZ), white()])
+    assert spoken_in(noisy, RATE_HZ).end is not None
