@@ -57,11 +57,15 @@ def test_livekit(python: Path, tmp_path: Path) -> None:
 
 def test_pipecat(python: Path, tmp_path: Path) -> None:
     got = told(tmp_path, python, PROGRAMS / "pipecat_client.py")
-    assert got["called"] == [{"on": True}, {"on": True}]
+    assert got["called"] == [{"on": True}] * 3
     assert "One moment." in got["written"]
     assert "It says on." in got["spoken"]
-    assert got["audio_bytes"] > RATE_HZ
-    assert got["errors"] == []
+    for said, whole in ((got["stopped"], LONG), (got["spoken_over"], f"{LONG} {LONG}")):
+        assert whole.startswith(said)
+        assert 0 < len(said) < len(whole)
+    assert "item_nowhere" in got["unknown"]
+    assert got["before"] == []
+    assert "item_not_found" in got["errors"][0]
 
 
 def test_openai_agents_in_node(agents_js: Path, tmp_path: Path) -> None:

@@ -12,9 +12,9 @@ from pipecat.adapters.schemas.tools_schema import ToolsSchema
 from pipecat.frames.frames import (
     ErrorFrame,
     InputAudioRawFrame,
+    InterruptionFrame,
     LLMRunFrame,
     LLMTextFrame,
-    TranscriptionFrame,
     TTSAudioRawFrame,
 )
 from pipecat.pipeline.pipeline import Pipeline
@@ -28,6 +28,7 @@ from pipecat.services.openai.realtime.llm import OpenAIRealtimeLLMService
 
 STEP_S = 0.02
 TIMEOUT_S = 30
+HEARD_S = 1
 
 
 class Ear(FrameProcessor):
@@ -35,7 +36,7 @@ class Ear(FrameProcessor):
 
     def __init__(self):
         super().__init__()
-        self.text, self.audio_bytes, self.heard, self.errors = "", 0, [], []
+        self.text, self.audio_bytes, self.interruptions, self.errors = "", 0, 0, []
         self.changed = asyncio.Event()
 
     async def process_frame(self, frame, direction):
@@ -45,8 +46,8 @@ class Ear(FrameProcessor):
                 self.text += frame.text
             case TTSAudioRawFrame():
                 self.audio_bytes += len(frame.audio)
-            case TranscriptionFrame():
-                self.heard.append(frame.text)
+            case InterruptionFrame():
+                self.interruptions += 1
             case ErrorFrame():
                 self.errors.append(frame.error)
         self.changed.set()
@@ -75,8 +76,13 @@ def service(url):
 
 
 async def main(url, clip):
-    called = []
+    called, answers = [], []
     llm = service(url)
+
+    @llm.event_handler("on_conversation_item_created")
+    async def note(_, item_id, item):
+        if item.role == "assistant":
+            answers.append(item_id)
 
     async def set_light(params):
         called.append(dict(params.arguments))
@@ -100,28 +106,55 @@ async def main(url, clip):
         idle_timeout_secs=None,
     )
 
-    async def drive():
-        await task.queue_frames([LLMRunFrame()])
-        await ear.until(lambda: "It says on." in ear.text and ear.audio_bytes > 0)
-        written, ear.text = ear.text, ""
+    async def ask(text):
+        """The id of the answer, when some of it was heard."""
+        ear.audio_bytes = 0
+        part = events.ItemContent(type="input_text", text=text)
+        item = events.ConversationItem(type="message", role="user", content=[part])
+        await llm.send_client_event(events.ConversationItemCreateEvent(item=item))
+        await llm.send_client_event(events.ResponseCreateEvent())
+        await ear.until(lambda: ear.audio_bytes > 0)
+        await asyncio.sleep(HEARD_S)
+        return answers[-1]
+
+    async def speak():
         with wave.open(clip) as file:
             pcm = file.readframes(file.getnframes()) + bytes(2 * 24_000 * 2)
         for at in range(0, len(pcm) - 960, 960):
             await task.queue_frames([InputAudioRawFrame(pcm[at : at + 960], 24_000, 1)])
             await asyncio.sleep(STEP_S)
         await ear.until(lambda: "It says on." in ear.text)
-        await task.cancel()
-        return written
 
-    _, written = await asyncio.gather(PipelineRunner(handle_sigint=False).run(task), drive())
-    told = {
-        "called": called,
-        "written": written,
-        "spoken": ear.text,
-        "audio_bytes": ear.audio_bytes,
-        "errors": above.errors + ear.errors,
-    }
-    print(json.dumps(told))
+    async def kept(item_id):
+        async with asyncio.timeout(TIMEOUT_S):
+            return (await llm.retrieve_conversation_item(item_id)).content[0].transcript
+
+    async def drive():
+        told = {}
+        await task.queue_frames([LLMRunFrame()])
+        await ear.until(lambda: "It says on." in ear.text and ear.audio_bytes > 0)
+        told["written"], ear.text = ear.text, ""
+        await speak()
+        told["spoken"] = ear.text
+        stopped = await ask("count")
+        ear.interruptions = 0
+        await task.queue_frames([InterruptionFrame()])
+        await ear.until(lambda: ear.interruptions > 0)
+        told["stopped"] = await kept(stopped)
+        spoken_over, ear.text = await ask("count on"), ""
+        await speak()
+        told["spoken_over"] = await kept(spoken_over)
+        [unknown] = await asyncio.gather(kept("item_nowhere"), return_exceptions=True)
+        told["unknown"] = str(unknown)
+        told["before"] = above.errors + ear.errors
+        await llm.send_client_event(events.ConversationItemDeleteEvent(item_id="item_nowhere"))
+        await above.until(lambda: above.errors)
+        told["errors"] = above.errors
+        await task.cancel()
+        return told
+
+    _, told = await asyncio.gather(PipelineRunner(handle_sigint=False).run(task), drive())
+    print(json.dumps({"called": called, **told}))
 
 
 logger.remove()
