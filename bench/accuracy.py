@@ -9,6 +9,7 @@ as from the reference text.
 """
 
 import argparse
+import asyncio
 import csv
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,11 +20,12 @@ from typing import Any
 
 import numpy as np
 
-from bench.utterances import evidence_of, utterances
+from bench.noise import live, noise_rows, offered
+from bench.utterances import hear_whole
 from bench.words import quantile, spoken_words, word_errors
-from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples
+from core.audio import ASR_RATE_HZ, Pcm
 from core.ports import ToolContext, ToolSpec
-from engines.base import AsrItem, AsrModel, AsrResult, VadEngine
+from engines.base import AsrItem, AsrModel, AsrResult
 from engines.llm.intents import phrases, understand
 from engines.registry import load
 from media.files import decode_file
@@ -31,16 +33,9 @@ from media.opus import OPUS_RATE_HZ, OpusDecoder, OpusEncoder
 from media.resample import Resampler
 from pipeline.home import Home, default_home
 from pipeline.skills import ClockTools, HomeTools, ListTools, Timers, TimerTools
-from pipeline.speech_evidence import gated
-from pipeline.stitching import joined
 
 PIECE = ASR_RATE_HZ // 4
 "Samples between two partials."
-CUT_S = 3
-"Long recordings of noise are also offered in pieces, as voice activity detection would cut them."
-NOISE = ("noise/*", "music/*", "vad/pattern_n.wav", "vad/pattern_zero.wav")
-SUNG = "lets_go_fishin"
-"The one with a singer, counted apart: no VAD here tells singing from speech."
 PHRASES = 20_000
 "Sentences about the demo home for engines that take them, as the server gives them."
 
@@ -96,17 +91,6 @@ def hear(model: AsrModel, name: str, said: str, pcm: Pcm) -> Heard:
     )
 
 
-def hear_whole(model: AsrModel, name: str, pcm: Pcm) -> AsrResult:
-    """All of it; in windows, where the model takes no longer audio."""
-    window_ms = model.info.window_ms
-    size = ms_to_samples(window_ms, ASR_RATE_HZ) if window_ms else max(1, len(pcm))
-    windows = [pcm[at : at + size] for at in range(0, max(1, len(pcm)), size)]
-    names = [name, *(f"{name} {number}" for number in range(2, len(windows) + 1))]
-    items = [AsrItem(one, pcm, is_final=True) for one, pcm in zip(names, windows, strict=True)]
-    results = [model.decode([item])[0] for item in items]
-    return joined([(result, len(w)) for result, w in zip(results, windows, strict=True)])
-
-
 def through_opus(pcm: Pcm) -> Pcm:
     """What is left after a WebRTC call: Opus at its default bit rate, decoded at 48 kHz."""
     encoder, decoder = OpusEncoder(ASR_RATE_HZ), OpusDecoder()
@@ -128,50 +112,6 @@ def free_speech(model: AsrModel, data: Path) -> Iterator[Heard]:
     for path, said in transcripts(data / "speech"):
         if path.parent.name == "en":
             yield hear(model, path.name, said, decode_file(path))
-
-
-def recordings_of_noise(data: Path) -> list[Path]:
-    return sorted(path for pattern in NOISE for path in data.glob(pattern))
-
-
-@dataclass(frozen=True, slots=True)
-class Noise:
-    """What was made of a stretch of noise."""
-
-    name: str
-    alone: AsrResult
-    "By the recogniser, asked directly."
-    judged: AsrResult
-    "Where the VAD's evidence counts, too: what a client gets."
-
-    @property
-    def is_sung(self) -> bool:
-        return self.name.startswith(SUNG)
-
-
-def live_noises(model: AsrModel, data: Path) -> Iterator[Noise]:
-    """What the default voice activity detection takes for speech in them, as a session hears it."""
-    vad = load("vad", "gated", {})
-    for path in recordings_of_noise(data):
-        for number, pcm in enumerate(utterances(vad, decode_file(path))):
-            yield noise(model, vad, f"{path.name} utterance {number}", pcm)
-
-
-def noises(model: AsrModel, data: Path) -> Iterator[Noise]:
-    """Each recording without speech: whole, and in pieces."""
-    vad = load("vad", "gated", {})
-    for path in recordings_of_noise(data):
-        pcm = decode_file(path)
-        yield noise(model, vad, path.name, pcm)
-        cut = CUT_S * ASR_RATE_HZ
-        for at in range(0, len(pcm) if len(pcm) > cut else 0, cut):
-            name = f"{path.name} at {at // ASR_RATE_HZ} s"
-            yield noise(model, vad, name, pcm[at : at + cut])
-
-
-def noise(model: AsrModel, vad: VadEngine, name: str, pcm: Pcm) -> Noise:
-    alone = hear_whole(model, name, pcm)
-    return Noise(name, alone, gated(alone, evidence_of(vad, pcm)))
 
 
 def transcripts(folder: Path) -> list[tuple[Path, str]]:
@@ -249,24 +189,18 @@ def report(args: argparse.Namespace, model: AsrModel, specs: Sequence[ToolSpec])
         table(rows)
         show(args, (heard for heard in spoken if heard not in right))
     if args.only in (None, "noise"):
-        offered, live = list(noises(model, args.data)), list(live_noises(model, args.data))
-        table(noise_rows("noise, recordings and 3 s pieces", offered))
-        table(noise_rows("noise, utterances after voice activity detection", live))
-        for one in (*offered, *live) if args.show else ():
-            if one.judged.text:
-                print(f"  {one.name} {one.judged.confidence:.2f}: {one.judged.text}")
+        vad = load("vad", "gated", {})
+        directly = list(offered(model, vad, args.data))
+        in_sessions = asyncio.run(live(model, vad, args.data))
+        table(noise_rows("noise, recordings and 3 s pieces", directly))
+        table(noise_rows("noise, utterances of live sessions", in_sessions))
+        for one in (*directly, *in_sessions) if args.show else ():
+            if one.judged:
+                print(f"  {one.name}: {one.judged}")
     if args.only in (None, "speech"):
         free = list(free_speech(model, args.data))
         table(speech_rows("free speech", free))
         show(args, free)
-
-
-def noise_rows(title: str, all_noise: Sequence[Noise]) -> Iterator[tuple[str, str]]:
-    yield title, f"{len(all_noise)}"
-    yield f"{title}: the recogniser alone answers", f"{sum(bool(n.alone.text) for n in all_noise)}"
-    answered = [one for one in all_noise if one.judged.text]
-    sung = sum(one.is_sung for one in answered)
-    yield f"{title}: answered without singing, singing", f"{len(answered) - sung}, {sung}"
 
 
 def table(rows: Iterable[tuple[str, str]]) -> None:

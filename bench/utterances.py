@@ -1,19 +1,20 @@
-"""What a live session would take out of a recording: the utterances that voice activity finds."""
+"""A whole recording as if it were one utterance: its words, and what voice activity says of it."""
 
-from collections.abc import Iterator
-
-import numpy as np
-
-from core.audio import ASR_RATE_HZ, Pcm, silence
-from engines.base import VadEngine
-from media.framer import Framer
-from pipeline.endpointer import Edge
-from pipeline.hearing import Hearing
-from pipeline.settings import TurnDetection
+from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples
+from engines.base import AsrItem, AsrModel, AsrResult, VadEngine
 from pipeline.speech_evidence import SpeechEvidence
+from pipeline.stitching import joined
 
-TAIL_MS = 2000
-"Silence after a recording, so that its last utterance ends."
+
+def hear_whole(model: AsrModel, name: str, pcm: Pcm) -> AsrResult:
+    """All of it; in windows, where the model takes no longer audio."""
+    window_ms = model.info.window_ms
+    size = ms_to_samples(window_ms, ASR_RATE_HZ) if window_ms else max(1, len(pcm))
+    windows = [pcm[at : at + size] for at in range(0, max(1, len(pcm)), size)]
+    names = [name, *(f"{name} {number}" for number in range(2, len(windows) + 1))]
+    items = [AsrItem(one, pcm, is_final=True) for one, pcm in zip(names, windows, strict=True)]
+    results = [model.decode([item])[0] for item in items]
+    return joined([(result, len(w)) for result, w in zip(results, windows, strict=True)])
 
 
 def evidence_of(vad: VadEngine, pcm: Pcm) -> SpeechEvidence:
@@ -23,18 +24,3 @@ def evidence_of(vad: VadEngine, pcm: Pcm) -> SpeechEvidence:
     for at in range(0, len(pcm) - size + 1, size):
         evidence.push(one.push(pcm[at : at + size]), size)
     return evidence
-
-
-def utterances(vad: VadEngine, pcm: Pcm) -> Iterator[Pcm]:
-    """Each utterance with its padding and the silence that ended it, 16 kHz."""
-    hearing = Hearing(vad.open())
-    hearing.configure(TurnDetection(kind="semantic_vad"))
-    framer = Framer(ASR_RATE_HZ)
-    said: list[Pcm] = []
-    for frame in framer.push(np.concatenate([pcm, silence(TAIL_MS, ASR_RATE_HZ)])):
-        for heard in hearing.push(frame):
-            if heard.in_speech:
-                said.append(heard.pcm)
-            if heard.edge is not None and heard.edge.edge is Edge.ENDED:
-                yield np.concatenate(said)
-                said = []

@@ -1,15 +1,17 @@
 """The VAD's word against the recogniser's: noise yields nothing, and no speech is lost."""
 
+import asyncio
 from collections.abc import Iterator
 
 import pytest
 
+from bench.noise import live
 from core.audio import Pcm
 from engines.base import AsrResult, VadEngine
 from engines.registry import load
 from media.files import decode_file
 from pipeline.speech_evidence import SpeechEvidence, gated, rejects_noise
-from tests.shared import shared_data
+from tests.shared import ROOT, shared_data
 
 FRAME = 320
 "20 ms."
@@ -33,12 +35,28 @@ def test_the_surest_syllable_counts_wherever_it_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("speech_ms", "words", "allowed"),
-    [(160, 1, False), (200, 2, True), (320, 8, False), (800, 8, True), (400, 0, True)],
+    ("text", "certain_ms", "allowed"),
+    [
+        ("no", 160, False),
+        ("no", 200, True),
+        ("good morning", 260, False),
+        ("good morning", 280, True),
+        ("Good morning!", 280, True),
+        ("will it rain in rome", 380, False),
+        ("will it rain in rome", 400, True),
+        ("", 200, True),
+    ],
 )
-def test_nobody_speaks_faster_than_people_do(speech_ms: int, words: int, allowed: bool) -> None:
-    found = evidence((0.9, speech_ms), (0.0, 400))
-    assert found.allows(" ".join(["word"] * words)) is allowed
+def test_nobody_speaks_faster_than_people_do(text: str, certain_ms: int, allowed: bool) -> None:
+    assert evidence((1.0, certain_ms), (0.0, 400)).allows(text) is allowed
+
+
+def test_what_the_vad_half_believes_counts_half() -> None:
+    assert evidence((0.75, 400)).certain_ms == pytest.approx(200)
+    assert evidence((1.0, 400)).certain_ms == pytest.approx(400)
+    assert evidence((0.5, 400), (0.4, 400)).certain_ms == 0
+    assert not evidence((0.75, 400)).allows("good morning")
+    assert evidence((0.95, 400)).allows("good morning")
 
 
 def test_a_rejected_result_keeps_nothing_of_what_was_made_up() -> None:
@@ -74,7 +92,7 @@ def test_recordings_of_noise_and_music_without_singing_have_nearly_no_speech(
     vad: VadEngine,
 ) -> None:
     """Vibraphones and whales have moments of doubt; what is made up of these is caught by its
-    number of words."""
+    length."""
     files = [*sorted((shared_data() / "noise").iterdir()), *(shared_data() / "music").iterdir()]
     all_pieces = [
         heard(vad, piece)
@@ -85,7 +103,18 @@ def test_recordings_of_noise_and_music_without_singing_have_nearly_no_speech(
     assert len(all_pieces) > 100
     doubtful = [found for found in all_pieces if not found.is_none]
     assert len(doubtful) <= len(all_pieces) // 20
-    assert not [found for found in doubtful if found.allows("will it rain in rome on monday")]
+    assert not [found for found in doubtful if found.allows("turn on the kitchen lights")]
+
+
+def test_a_live_session_with_a_credulous_recogniser_hears_no_words_in_them(vad: VadEngine) -> None:
+    model = load("asr", "faster_whisper", {"model": str(ROOT / "tests/fixtures/whisper-nano")})
+    try:
+        heard_live = asyncio.run(live(model, vad, shared_data()))
+    finally:
+        model.close()
+    unsung = [noise for noise in heard_live if not noise.is_sung]
+    assert [noise for noise in unsung if noise.alone], "it would have heard some"
+    assert [noise for noise in unsung if noise.judged] == []
 
 
 @pytest.mark.parametrize("folder", ["commands", "speech"])

@@ -1,0 +1,72 @@
+"""Noise through a live session, counted: a recogniser that makes something up of everything."""
+
+import asyncio
+import wave
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from bench.noise import Noise, live, noise_rows, offered
+from core.audio import ASR_RATE_HZ, silence
+from engines.base import AsrInfo, AsrItem, AsrResult
+from tests.pipeline.fakes import FRAME, LoudVads
+
+WORDS = "good morning"
+
+
+class Credulous:
+    info = AsrInfo("credulous", "credulous", ("en",), 4, is_incremental=False)
+
+    def decode(self, items: Sequence[AsrItem]) -> list[AsrResult]:
+        return [AsrResult(WORDS, 0.9, "en") for _ in items]
+
+    def forget(self, utterance: str) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def recording(path: Path, *loud_ms: int) -> None:
+    """Bangs so long, a second of silence around each."""
+    quiet = silence(1000, ASR_RATE_HZ)
+    bangs = [np.full(FRAME * ms // 20, 9000, np.int16) for ms in loud_ms]
+    path.parent.mkdir(exist_ok=True)
+    with wave.open(str(path), "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(ASR_RATE_HZ)
+        pcm = np.concatenate([quiet, *(part for bang in bangs for part in (bang, quiet))])
+        file.writeframes(pcm.tobytes())
+
+
+def test_a_session_hears_each_utterance_once_and_believes_the_long_one(tmp_path: Path) -> None:
+    recording(tmp_path / "noise" / "door.wav", 100, 600)
+    recording(tmp_path / "noise" / "quiet.wav")
+    assert asyncio.run(live(Credulous(), LoudVads(), tmp_path)) == [
+        Noise("door.wav utterance 0", WORDS, ""),
+        Noise("door.wav utterance 1", WORDS, WORDS),
+    ]
+
+
+def test_offered_directly_it_is_judged_too_whole_and_in_pieces(tmp_path: Path) -> None:
+    recording(tmp_path / "noise" / "door.wav", 100, 600)
+    assert list(offered(Credulous(), LoudVads(), tmp_path)) == [
+        Noise("door.wav", WORDS, WORDS),
+        Noise("door.wav at 0 s", WORDS, WORDS),
+        Noise("door.wav at 3 s", WORDS, ""),
+    ]
+
+
+def test_the_singer_is_counted_apart() -> None:
+    all_noise = [
+        Noise("door.wav", WORDS, ""),
+        Noise("vibes.ogg", WORDS, WORDS),
+        Noise("lets_go_fishin.ogg utterance 0", WORDS, WORDS),
+        Noise("lets_go_fishin.ogg utterance 1", WORDS, WORDS),
+        Noise("rain.wav", "", ""),
+    ]
+    assert list(noise_rows("noise", all_noise)) == [
+        ("noise", "5"),
+        ("noise: the recogniser alone answers", "4"),
+        ("noise: answered without singing, singing", "1, 2"),
+    ]
