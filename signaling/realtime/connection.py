@@ -25,7 +25,7 @@ from signaling.realtime.events import (
     ResponseCreate,
     SessionUpdate,
 )
-from signaling.realtime.fields import params_below
+from signaling.realtime.fields import missing_in, params_below
 from signaling.realtime.incoming import BadEvent, decode
 from signaling.realtime.items import new_item
 from signaling.realtime.ports import HomeSource, Session
@@ -176,11 +176,14 @@ class Connection:
             case ItemCreate(item=item, previous_item_id=previous):
                 session.add_item(new_item(item), previous)
             case ItemDelete(item_id=item_id):
-                session.delete_item(item_id)
+                with missing_in("delete"):
+                    session.delete_item(item_id)
             case ItemRetrieve(item_id=item_id):
-                self._retrieve(item_id)
+                with missing_in("retrieve"):
+                    session.retrieve_item(item_id)
             case ItemTruncate(item_id=item_id, audio_end_ms=audio_end_ms):
-                session.truncate(item_id, audio_end_ms)
+                with missing_in("truncate"):
+                    session.truncate(item_id, audio_end_ms)
             case ResponseCreate(response=params):
                 spoken_as = self._translator.terms.spoken_as
                 session.create_response(response_request(params, spoken_as))
@@ -198,14 +201,6 @@ class Connection:
         self._upload.expect(terms.heard_as)
         await self._send(self._translator.updated())
         self._follow_home()
-
-    def _retrieve(self, item_id: str) -> None:
-        """Raises RequestError with the hosted code: any other ends pipecat's connection."""
-        try:
-            self._session.retrieve_item(item_id)
-        except RequestError as error:
-            code = "item_retrieve_invalid_item_id"
-            raise RequestError(str(error), code=code, param=error.param) from error
 
     async def _hear(self, audio: str) -> None:
         self._needs("websocket", "input_audio_buffer.append")

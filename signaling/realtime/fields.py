@@ -46,6 +46,18 @@ def params_below(prefix: str) -> Iterator[None]:
         raise
 
 
+@contextmanager
+def missing_in(action: str) -> Iterator[None]:
+    """An item that is not there has the hosted code of what was asked of it (delete, retrieve,
+    truncate): clients pass over that one, and some end their connection over any other."""
+    try:
+        yield
+    except RequestError as error:
+        if error.code == "item_not_found":
+            error.code = f"item_{action}_invalid_item_id"
+        raise
+
+
 def _error(text: str, raw: Any, wanted: type, prefix: str) -> RequestError:
     at = _AT.search(text)
     path, problem = (at["path"], text[: at.start()]) if at else ("", text)

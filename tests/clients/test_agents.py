@@ -65,7 +65,7 @@ def test_pipecat(python: Path, tmp_path: Path) -> None:
         assert 0 < len(said) < len(whole)
     assert "item_nowhere" in got["unknown"]
     assert got["before"] == []
-    assert "item_not_found" in got["errors"][0]
+    assert "item_delete_invalid_item_id" in got["errors"][0]
 
 
 def test_openai_agents_in_node(agents_js: Path, tmp_path: Path) -> None:

@@ -181,6 +181,6 @@ def test_an_answer_beside_the_conversation(tmp_path: Path) -> None:
         assert not [e for e in events if e.type.startswith("conversation.item")]
         await connection.conversation.item.delete(item_id=done.output[0].id)
         event = await connection.recv()
-        assert (event.type, event.error.code) == ("error", "item_not_found")
+        assert (event.type, event.error.code) == ("error", "item_delete_invalid_item_id")
 
     against(tmp_path, scene)

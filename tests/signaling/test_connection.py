@@ -180,14 +180,17 @@ def test_what_the_session_refuses_is_an_error_event(
     assert error["error"]["event_id"] == "c3"
 
 
-def test_an_item_to_retrieve_that_is_not_there_has_a_code_of_its_own() -> None:
+@pytest.mark.parametrize("action", ["delete", "retrieve", "truncate"])
+def test_a_missing_item_has_the_code_of_what_was_asked_of_it(action: str) -> None:
     client = Client()
     client.session.refuses = RequestError("no item", code="item_not_found", param="item_id")
-    event = {"type": "conversation.item.retrieve", "event_id": "rci_a", "item_id": "a"}
+    event = {"type": f"conversation.item.{action}", "event_id": "rci_a", "item_id": "a"}
+    if action == "truncate":
+        event |= {"content_index": 0, "audio_end_ms": 0}
     [sent] = converse(client, event)
     error = sent["error"]
     assert (error["code"], error["param"], error["event_id"]) == (
-        "item_retrieve_invalid_item_id",
+        f"item_{action}_invalid_item_id",
         "item_id",
         "rci_a",
     )
