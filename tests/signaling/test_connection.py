@@ -184,7 +184,8 @@ def test_what_the_session_refuses_is_an_error_event(
 def test_a_missing_item_has_the_code_of_what_was_asked_of_it(action: str) -> None:
     client = Client()
     client.session.refuses = RequestError("no item", code="item_not_found", param="item_id")
-    event = {"type": f"conversation.item.{action}", "event_id": "rci_a", "item_id": "a"}
+    kind = f"conversation.item.{action}"
+    event: Event = {"type": kind, "event_id": "rci_a", "item_id": "a"}
     if action == "truncate":
         event |= {"content_index": 0, "audio_end_ms": 0}
     [sent] = converse(client, event)
