@@ -116,6 +116,7 @@ NOT_UNIT = (
     "web/test_home.py",
     "web/test_page.py",
     "web/test_page_live.py",
+    "web/test_quality.py",
     "web/openai/test_bad_input.py",
     "web/openai/test_broken_forms.py",
     "web/openai/test_door.py",

@@ -40,7 +40,7 @@ window.RTCPeerConnection = class extends EventTarget {
   }
 
   async getStats() {
-    return new Map();
+    return new Map((this.stats ?? []).map((one) => [one.id, one]));
   }
 
   say(...events) {

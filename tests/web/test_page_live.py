@@ -13,6 +13,8 @@ from tests.web.test_conversation import Json, answer, created, done, said, spoke
 
 pytestmark = pytest.mark.browser
 
+OUR_EVENTS = ["earshot.hypothesis", "earshot.turn", "earshot.connection"]
+
 STAGES = (
     ("endpoint_wait", 0, 400),
     ("asr", 80, 430),
@@ -114,7 +116,7 @@ def test_the_shopping_list_is_shown(page: Page, stub: Stub) -> None:
 
 def test_a_whole_turn(page: Page, stub: Stub) -> None:
     opened(page)
-    assert stub.sessions[0]["include"] == ["earshot.hypothesis", "earshot.turn"]
+    assert stub.sessions[0]["include"] == OUR_EVENTS
     assert stub.sessions[0]["audio"]["input"]["turn_detection"] == {"type": "semantic_vad"}
     events = a_turn(1, "turn on the kitchen lights", "Turned on the kitchen lights.")
     words = {"stable": "turn on", "unstable": "the kitchen"}

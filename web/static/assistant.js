@@ -3,6 +3,7 @@
 import { Connection } from "./connection.js";
 import { activity, emptyConversation, hasActiveResponse, reduce } from "./conversation.js";
 import { Microphone, NoMicrophone } from "./microphone.js";
+import { emptyQuality, measured, told } from "./quality.js";
 
 const STORED = "earshot.conversation";
 const TAIL_MS = 200; // the last word is still on its way when the button is let go
@@ -10,9 +11,13 @@ const TAIL_MS = 200; // the last word is still on its way when the button is let
 const QUIET = new Set(["response_cancel_not_active", "conversation_already_has_active_response"]);
 
 export class Assistant {
-  /** `onChange()` after every change; `onTrouble(code, details)` for what the user must know. */
-  constructor({ choices, voice, onChange, onTrouble, onFine }) {
-    Object.assign(this, { choices, voice, onChange, onTrouble, onFine });
+  /**
+   * `onChange()` after every change, but `onQuality()` after those of the connection's quality;
+   * `onTrouble(code, details)` for what the user must know.
+   */
+  constructor({ choices, voice, onChange, onQuality, onTrouble, onFine }) {
+    Object.assign(this, { choices, voice, onChange, onQuality, onTrouble, onFine });
+    this.quality = emptyQuality();
     this.conversation = emptyConversation(sessionStorage.getItem(STORED));
     this.held = false;
     this.microphone = new Microphone({
@@ -24,6 +29,7 @@ export class Assistant {
       onEvent: (event) => this.#take(event),
       onState: (state) => this.#connectionBecame(state),
       onTrack: (track) => voice.take(track),
+      onStats: (report) => this.#qualityBecame(measured(this.quality, report)),
       onLost: (attempt) => onTrouble("lost", { n: attempt }),
       onGivenUp: (refused) => this.#refused(refused),
     });
@@ -169,13 +175,20 @@ export class Assistant {
     this.onChange();
   }
 
+  #qualityBecame(quality) {
+    this.quality = quality;
+    this.onQuality();
+  }
+
   #connectionBecame(state) {
+    this.#qualityBecame(emptyQuality());
     if (state === "open") this.onFine();
     else this.conversation = reduce(this.conversation, { type: "page.disconnected" });
     this.onChange();
   }
 
   #take(event) {
+    if (event.type === "earshot.connection") return this.#qualityBecame(told(this.quality, event.connection));
     if (event.type === "earshot.hypothesis" && !this.#isMeant(event)) return;
     if (event.type === "error" && !QUIET.has(event.error.code)) this.#complain(event.error);
     if (event.response?.status_details?.error?.code === "no_speech") this.onTrouble("heard_nothing");

@@ -72,7 +72,7 @@ export class Choices {
       ...this.changeable(),
       model: this.llm,
       output_modalities: ["audio"],
-      include: ["earshot.hypothesis", "earshot.turn"],
+      include: ["earshot.hypothesis", "earshot.turn", "earshot.connection"],
       earshot: conversationId ? { conversation_id: conversationId } : {},
     };
   }

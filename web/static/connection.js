@@ -12,8 +12,8 @@ const JITTER = 0.3; // a restarted server should not meet all its pages in the s
  * `onGivenUp(refused)` when the server's answer says that trying again is useless.
  */
 export class Connection {
-  constructor({ describe, onEvent, onState, onTrack, onLost, onGivenUp }) {
-    Object.assign(this, { describe, onEvent, onState, onTrack, onLost, onGivenUp });
+  constructor({ describe, onEvent, onState, onTrack, onStats, onLost, onGivenUp }) {
+    Object.assign(this, { describe, onEvent, onState, onTrack, onStats, onLost, onGivenUp });
     this.state = "idle";
     this.call = null;
     this.track = null;
@@ -73,6 +73,7 @@ export class Connection {
     const call = new Call({
       onEvent: (event) => this.call === call && this.onEvent(event),
       onTrack: this.onTrack,
+      onStats: (report) => this.call === call && this.onStats(report),
       onLost: () => this.call === call && this.#reconnect(),
     });
     this.call = call;

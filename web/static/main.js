@@ -12,6 +12,7 @@ import { speakLanguage, t } from "./i18n.js";
 import { takeKey } from "./key.js";
 import { Messages } from "./messages.js";
 import { Meter, Ribbon } from "./meter.js";
+import { Network } from "./network.js";
 import { Turns } from "./turns.js";
 import { Voice } from "./voice.js";
 import { medianTable } from "./waterfall.js";
@@ -21,6 +22,7 @@ const MIC_ICONS = { speaking: "wave", thinking: "dots", connecting: "dots", reco
 class Page {
   constructor() {
     this.choices = new Choices();
+    this.network = new Network();
     this.messages = new Messages({
       retry: () => this.assistant.again(),
       hear: () => this.voice.play(),
@@ -34,6 +36,7 @@ class Page {
       choices: this.choices,
       voice: this.voice,
       onChange: () => this.#changed(),
+      onQuality: () => this.#drawQuality(),
       onTrouble: (code, details) => this.messages.show(code, details),
       onFine: () => this.messages.clear(),
     });
@@ -107,10 +110,15 @@ class Page {
     this.#drawMicrophone(shown, choices);
     byId("hangup").hidden = assistant.connection.state === "idle";
     byId("fresh").hidden = assistant.conversation.turns.length === 0 || !byId("hangup").hidden;
+    this.#drawQuality();
     this.turns.show(assistant.conversation, anew);
     this.#drawMedians(anew);
     this.#meterMicrophone();
     if (shown === "off") this.ribbon.connect("output", null);
+  }
+
+  #drawQuality() {
+    this.network.show(this.assistant.quality, this.assistant.connection.state === "open");
   }
 
   #drawMicrophone(shown, { pushToTalk, isHeard }) {

@@ -10,10 +10,10 @@ const CHECK_MS = 1_000;
 const SILENT_MS = 3_000; // the server sends 50 packets a second, silence too; ICE takes 10 s to miss them
 const DISCONNECTED_MS = 2_000; // a change of network often heals within one
 
-/** Use `start` once; `onLost` is called once if the call ends without `close`. */
+/** Use `start` once; `onLost` is called once if the call ends without `close`; `onStats` every second. */
 export class Call {
-  constructor({ onEvent, onTrack, onLost }) {
-    this.onLost = onLost;
+  constructor({ onEvent, onTrack, onStats, onLost }) {
+    Object.assign(this, { onStats, onLost });
     this.location = null;
     this.closed = false;
     this.peer = new RTCPeerConnection({ bundlePolicy: "max-bundle" });
@@ -108,7 +108,10 @@ export class Call {
 
   async #check() {
     let packets = 0;
-    for (const stat of (await this.peer.getStats()).values()) {
+    const report = await this.peer.getStats();
+    if (this.closed) return;
+    this.onStats(report);
+    for (const stat of report.values()) {
       if (stat.type === "inbound-rtp") packets += stat.packetsReceived;
     }
     const now = performance.now();
