@@ -59,7 +59,8 @@ class Peer:
         )
         self._pc.on("datachannel", self._channel.attach)
         self.source = TrackSource(settings.jitter_depth, settings.listen_rate_hz)
-        self._track = SourceTrack(self._pull, settings.playout_rate_hz, settings.opus)
+        playout = settings.playout_rate_hz, settings.opus
+        self._track = SourceTrack(self._pull, *playout, self._coming)
         self._audio = self._add_audio()
         self._failure: Exception | None = None
         self._reason: CloseReason | None = None
@@ -130,7 +131,12 @@ class Peer:
         return self._reason
 
     def send(self, text: str) -> None:
-        """Send over the event channel, in order. Never blocks or raises: see CloseReason."""
+        """Send over the event channel, in order. Never blocks or raises: see CloseReason.
+
+        Sound that is about to come goes first: texts wait for it, `channel.MAX_HOLD_S` at most.
+        """
+        if not self._over.is_set() and self._track.awaits_sound:
+            self._channel.hold()
         self._channel.send(text)
 
     def stop(self, reason: CloseReason = CloseReason.CLOSED) -> None:
@@ -147,6 +153,7 @@ class Peer:
             await self._closed.wait()
             return
         self._is_closing = True
+        self._channel.release()
         try:
             async with asyncio.timeout(CLOSE_TIMEOUT_S):
                 await self._pc.close()
@@ -247,8 +254,15 @@ class Peer:
 
     def _pull(self) -> AudioFrame | None:
         with Guard(self._fail):
+            if self._channel.is_holding:  # called when this packet is on its way
+                asyncio.get_running_loop().call_soon(self._channel.release)
             frame = None if self._over.is_set() else self._callbacks.pull()
             return None if frame is None else self._track.checked(frame)
+        return None
+
+    def _coming(self) -> asyncio.Event | None:
+        with Guard(self._fail):
+            return None if self._over.is_set() else self._callbacks.coming()
         return None
 
     def _guarded(self, callback: Callable[[], None]) -> Callable[[], None]:

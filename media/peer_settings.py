@@ -1,5 +1,6 @@
 """What a peer is told when it is made, and why it ended."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -54,6 +55,8 @@ class PeerCallbacks:
     on_frame: Callable[[AudioFrame], None]
     "Received audio, mono at listen_rate_hz, exactly 20 ms each, `start` without gaps."
     on_message: Callable[[str | bytes], None]
+    coming: Callable[[], asyncio.Event | None] = lambda: None
+    "Before silence is sent: what is set when there is sound, while it is about to come."
     on_open: Callable[[], None] = lambda: None
     "The event channel is open. A peer that brings no channel never calls it."
     on_connected: Callable[[], None] = lambda: None

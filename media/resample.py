@@ -10,10 +10,10 @@ from av.error import BlockingIOError as NothingYet
 from av.error import EOFError as Over
 from av.filter import Graph
 
-from core.audio import Pcm
+from core.audio import Pcm, samples_to_ms
 
-LIVE_DELAY_MS = 2
-"Constant delay of a live resampler: it is primed with this much silence, twice the filter's reach."
+REACH_SAMPLES = 16
+"To each side of the filter, at the lower of both rates."
 
 _EMPTY = np.zeros(0, np.int16)
 
@@ -21,7 +21,7 @@ _EMPTY = np.zeros(0, np.int16)
 class Resampler:
     """Converts mono s16 from `from_hz` to `to_hz`.
 
-    With `live`, every push returns exactly its share of the output, LIVE_DELAY_MS late, so that
+    With `live`, every push returns exactly its share of the output, `live_delay_ms` late, so that
     20 ms in are 20 ms out at once. Without, output is undelayed in time, and what the filter
     still holds comes from `flush`.
     """
@@ -60,7 +60,11 @@ class Resampler:
             return
         self._graph = _graph(self.from_hz, self.to_hz)
         if self.live:
-            self._held = self._convert(np.zeros(-(-self.from_hz * LIVE_DELAY_MS // 1000), np.int16))
+            lower_hz = min(self.from_hz, self.to_hz)
+            reach = -(-REACH_SAMPLES * self.from_hz // lower_hz)
+            warm_up = 2 * reach  # it gives nothing before it had so much, and then all of it
+            made = self._convert(np.zeros(warm_up + reach, np.int16))
+            self._held = made[warm_up * self.to_hz // self.from_hz :]
 
     def _convert(self, pcm: Pcm) -> Pcm:
         frame = AvFrame.from_ndarray(pcm.reshape(1, -1), format="s16", layout="mono")
@@ -78,6 +82,11 @@ class Resampler:
                 parts.append(part.to_ndarray()[0])
         except (NothingYet, Over):
             return np.concatenate(parts)
+
+
+def live_delay_ms(from_hz: int, to_hz: int) -> float:
+    """Constant delay of a live resampler: what its filter looks ahead."""
+    return 0.0 if from_hz == to_hz else samples_to_ms(REACH_SAMPLES, min(from_hz, to_hz))
 
 
 def _graph(from_hz: int, to_hz: int) -> Graph:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from fractions import Fraction
 
 import numpy as np
@@ -30,8 +31,11 @@ _JITTER_BUFFER = "_RTCRtpReceiver__jitter_buffer"
 _MAX_CONCEALED_SAMPLES = ms_to_samples(100, OPUS_RATE_HZ)
 "What libopus guesses beyond is background noise, and costs as much as decoding."
 
-REACTION_S = 0.005
-"From a packet to what the session does about it: voice activity, and an answer that waits."
+REACTION_S = 0.004
+"From a packet to knowing what it ends: voice activity. An answer that follows is waited for."
+MAX_HOLD_S = 0.01
+"""What a silent packet waits for sound that is about to come. It is less than a network's jitter,
+and worth 20 ms: sound that misses a packet is heard after all of its silence."""
 MAX_SHIFT_S = 0.0005
 "Of the ticks per packet: less than the jitter of any network."
 
@@ -42,7 +46,7 @@ class TrackSource:
     """One received Opus stream: RTP packets in, frames of exactly 20 ms at `rate_hz` out.
 
     Audio time is continuous: lost packets are concealed with exactly their length, so `start`
-    counts what the sender recorded. Delay: 2 ms of resampling; behind a lost packet, `depth` more
+    counts what the sender recorded. Delay: 1 ms of resampling; behind a lost packet, `depth` more
     packets, once.
     """
 
@@ -145,9 +149,13 @@ class SourceTrack(MediaStreamTrack):
         pull: Callable[[], AudioFrame | None],
         rate_hz: int = OPUS_RATE_HZ,
         settings: OpusSettings | None = None,
+        coming: Callable[[], asyncio.Event | None] = lambda: None,
     ) -> None:
+        """`coming`: asked before silence goes out: what is set when sound is there, while it is
+        about to come. Only one packet waits for it, and no longer than `MAX_HOLD_S`."""
         super().__init__()
         self._pull = pull
+        self._coming = coming
         self._rate_hz = rate_hz
         self._encoder = OpusEncoder(rate_hz, settings)
         self._silence = np.zeros(self._encoder.frame_samples, np.int16)
@@ -155,6 +163,8 @@ class SourceTrack(MediaStreamTrack):
         self._origin: float | None = None
         self._tick = 0
         self._is_silent = True
+        self._has_held = False
+        "A packet waits, or has waited, for the sound that is coming."
         self.skipped_ticks = 0
         "Ticks that the loop was too late for; they are a gap in the timestamps."
 
@@ -163,11 +173,17 @@ class SourceTrack(MediaStreamTrack):
         if self.readyState != "live":
             raise MediaStreamError
         await self._until_due()
+        await self._until_sound()
         packet = Packet(self._encoder.encode(self._next_pcm()))
         packet.pts = self._tick * round(self._ptime_s * OPUS_RATE_HZ)
         packet.time_base = Fraction(1, OPUS_RATE_HZ)
         self._tick += 1
         return packet
+
+    @property
+    def awaits_sound(self) -> bool:
+        """It is about to come, as far as is known: no packet has waited for it in vain."""
+        return self._is_silent and not self._has_held and self._coming() is not None
 
     def follow(self) -> None:
         """The other side's packet came just now. In silence, ticks move a little so that they come
@@ -191,6 +207,17 @@ class SourceTrack(MediaStreamTrack):
             late = int(-wait_s / self._ptime_s)
             self.skipped_ticks += late
             self._tick += late
+
+    async def _until_sound(self) -> None:
+        """A moment, if it is about to come: the media clock has no place for it within a packet."""
+        coming = self._coming() if self._is_silent else None
+        if coming is None:
+            self._has_held = False
+        elif not self._has_held:
+            self._has_held = True
+            with suppress(TimeoutError):
+                async with asyncio.timeout(MAX_HOLD_S):
+                    await coming.wait()
 
     def _next_pcm(self) -> Pcm:
         frame = self._pull()

@@ -4,7 +4,8 @@ for 200; who waits in silence should not wait for that too. Pure; time is sample
 Measured in 10 ms windows and two bands, for what one hides the other shows: the whole signal
 without its offset (voices), and its first difference (consonants; hum and rumble are gone). A
 window is audible if it stands out from the quietest moment of late and is not far below the
-loudest. Where sound does not clearly fall (loud noise), nothing is said.
+loudest. The last of them is looked at in parts. Where sound does not clearly fall (loud noise),
+nothing is said.
 """
 
 from collections import deque
@@ -16,6 +17,9 @@ import numpy.typing as npt
 from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples
 
 WINDOW_MS = 10
+PARTS = 4
+"""Of a window, 2.5 ms each. Sound ends where its last part begins: by the clock of whoever speaks,
+resampling and Opus make up for it, and no turn ends before as much silence as was asked for."""
 FLOOR_MS = 400
 "The quietest moment is looked for in so much audio: the stops of a word or the pause are in it."
 QUIET_WINDOWS = 4
@@ -34,13 +38,14 @@ FADED_DB = 30
 "What noise hides of a word's end: it would have faded to 30 dB below its peak, about 1 ms per dB."
 
 _WINDOW = ms_to_samples(WINDOW_MS, ASR_RATE_HZ)
+_PART = _WINDOW // PARTS
 _FLOOR = FLOOR_MS // WINDOW_MS
 _KEPT = PEAK_MS // WINDOW_MS
 _NOW = 2
 "Windows that are now."
 
 Levels = npt.NDArray[np.float32]
-"Mean squares, shape (2, windows)."
+"Mean squares, shape (2, windows); of parts, shape (2, windows, PARTS)."
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +69,7 @@ class Audible:
         self._unmeasured: deque[Pcm] = deque()
         self._samples = 0
         "That are not measured yet."
-        self._levels: Levels = np.zeros((2, 0), np.float32)
+        self._forget()
         self._answered = -1
         "To which end of speech the last answer was."
         self._answer: tuple[int, Levels] | None = None
@@ -75,7 +80,7 @@ class Audible:
         self._unmeasured.append(pcm)
         self._samples += len(pcm)
         if self._samples > 2 * _KEPT * _WINDOW:  # who speaks for long asks nothing
-            self._levels = np.zeros((2, 0), np.float32)
+            self._forget()
             while self._samples - len(self._unmeasured[0]) >= _KEPT * _WINDOW:
                 dropped = len(self._unmeasured.popleft())
                 self._samples -= dropped
@@ -96,16 +101,22 @@ class Audible:
         last, limits = self._answer
         return Sound(last, bool((self._levels[:, -_NOW:] >= limits[:, None]).any()))
 
+    def _forget(self) -> None:
+        self._levels: Levels = np.zeros((2, 0), np.float32)
+        self._parts: Levels = np.zeros((2, 0, PARTS), np.float32)
+
     def _measure(self) -> None:
         if self._samples < _WINDOW:
             return
         pcm = np.concatenate(self._unmeasured)
         count = len(pcm) // _WINDOW
         windows = pcm[: count * _WINDOW].reshape(count, _WINDOW).astype(np.float32)
-        whole = windows.var(axis=1)
-        steps = np.square(np.diff(windows, axis=1)).mean(axis=1)
-        levels = np.concatenate([self._levels, np.stack([whole, steps])], axis=1)
-        self._levels = levels[:, -_KEPT:]
+        steps = np.square(np.diff(windows, axis=1, prepend=windows[:, :1]))
+        levels = np.stack([windows.var(axis=1), steps.mean(axis=1)])
+        parted = windows.reshape(count, PARTS, _PART), steps.reshape(count, PARTS, _PART)
+        parts = np.stack([parted[0].var(axis=2), parted[1].mean(axis=2)])
+        self._levels = np.concatenate([self._levels, levels], axis=1)[:, -_KEPT:]
+        self._parts = np.concatenate([self._parts, parts], axis=1)[:, -_KEPT:]
         rest = pcm[count * _WINDOW :]
         self._unmeasured, self._samples = deque([rest]), len(rest)
         self._end += count * _WINDOW
@@ -130,7 +141,9 @@ class Audible:
             if len(loud):
                 hidden_db = FADED_DB - 10 * np.log10(peak[band] / limits[band])
                 fade_ms = max(0.0, float(hidden_db)) * FADE_MS_PER_DB
-                end = start + (int(loud[-1]) + 1) * _WINDOW
+                parts = np.flatnonzero(self._parts[band, loud[-1]] >= limits[band])
+                part = int(parts[-1]) if len(parts) else PARTS  # too low a hum for any part
+                end = start + int(loud[-1]) * _WINDOW + part * _PART
                 last = max(last, end + ms_to_samples(fade_ms, ASR_RATE_HZ))
         return last, limits
 

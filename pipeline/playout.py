@@ -87,6 +87,7 @@ class Playout:
         self._writer: PlayoutWriter | None = None
         self._has_room = asyncio.Event()
         self._has_room.set()
+        self._has_sound = asyncio.Event()
         self._is_idle = asyncio.Event()
         self._is_idle.set()
         self._flows = asyncio.Event()
@@ -103,6 +104,12 @@ class Playout:
         """Sound is going to the speaker."""
         return self._writer is not None and self._writer.has_started
 
+    @property
+    def awaited(self) -> asyncio.Event | None:
+        """Set when an answer has its first sound; None while one is heard, or held back."""
+        is_silent = not self.is_audible and self._flows.is_set()
+        return self._has_sound if is_silent else None
+
     def open(self, response_id: str, source_rate_hz: int) -> PlayoutWriter:
         """Begin an answer; what is left of the one before is cleared."""
         self.clear()
@@ -118,6 +125,7 @@ class Playout:
         """Stop at once. Returns the writer that was cut off, which knows how much was heard."""
         writer = self._writer
         self._frames.clear()
+        self._has_sound.clear()
         self._has_room.set()
         if writer is None:
             return None
@@ -142,6 +150,8 @@ class Playout:
             return None
         frame = self._frames.popleft()
         self._has_room.set()
+        if not self._frames:
+            self._has_sound.clear()
         self._played(writer, frame)
         if not self._frames and writer.is_finished:
             self._stop(writer)
@@ -165,6 +175,7 @@ class Playout:
         if not writer.is_dead:
             writer.written += len(frame.pcm)
             self._frames.append(frame)
+            self._has_sound.set()
 
     def finished(self, writer: PlayoutWriter) -> None:
         """For writers: no more frames will come."""

@@ -215,6 +215,13 @@ class Session:
         """The next 20 ms at 48 kHz for a server-paced session; None: silence."""
         return self._echo.pulled(self._playout.pull())
 
+    @property
+    def coming(self) -> asyncio.Event | None:
+        """For a server-paced session: set when there is sound to pull. None: no answer is on its
+        way, or it is being heard."""
+        is_on_its_way = self._listening.is_transcribing or self._responding.answering.is_busy
+        return self._playout.awaited if is_on_its_way and self.settings.answers else None
+
     def say(self, text: str) -> bool:
         """Announce something unasked, after what is being said. False: nobody would hear it."""
         return not self._closing.is_set() and self._responding.say(text)

@@ -162,6 +162,7 @@ class Call:
         peer = self._peer = Peer(
             PeerCallbacks(
                 pull=session.pull,
+                coming=lambda: session.coming,
                 on_frame=session.feed,
                 on_message=self._unread.put,
                 on_open=self._opened.set,

@@ -234,7 +234,9 @@ def test_cancelling_run_frees_the_peer() -> None:
     run(main())
 
 
-@pytest.mark.parametrize("name", ["pull", "on_frame", "on_message", "on_open", "on_connected"])
+@pytest.mark.parametrize(
+    "name", ["pull", "coming", "on_frame", "on_message", "on_open", "on_connected"]
+)
 def test_a_bug_in_a_callback_ends_the_peer_loudly(name: str) -> None:
     async def main() -> None:
         offerer, answerer = End(500), End(500)

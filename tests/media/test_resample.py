@@ -3,7 +3,7 @@ import pytest
 from psutil import Process
 
 from core.audio import Pcm
-from media.resample import LIVE_DELAY_MS, Resampler
+from media.resample import Resampler, live_delay_ms
 from tests.media.signals import peak_hz, tone
 
 RATES = [(48000, 16000), (24000, 48000), (44100, 16000), (22050, 24000), (8000, 16000)]
@@ -36,7 +36,21 @@ def test_live_gives_each_push_its_share_at_once(from_hz: int, to_hz: int) -> Non
     resampler = Resampler(from_hz, to_hz, live=True)
     chunk = np.zeros(from_hz // 50, np.int16)
     assert {len(resampler.push(chunk)) for _ in range(500)} == {to_hz // 50}
-    assert len(resampler.flush()) == pytest.approx(to_hz * LIVE_DELAY_MS / 1000, abs=2)
+    delayed = to_hz * live_delay_ms(from_hz, to_hz) / 1000
+    assert len(resampler.flush()) == pytest.approx(delayed, abs=2)
+
+
+@pytest.mark.parametrize(("from_hz", "to_hz"), [*RATES, (96000, 16000), (16000, 48000)])
+@pytest.mark.parametrize("size", [1, 77, 441])
+def test_live_owes_nothing_however_small_the_pushes_are(
+    from_hz: int, to_hz: int, size: int
+) -> None:
+    resampler = Resampler(from_hz, to_hz, live=True)
+    taken = given = 0
+    for _ in range(600):
+        taken += size
+        given += len(resampler.push(np.zeros(size, np.int16)))
+        assert given == taken * to_hz // from_hz
 
 
 @pytest.mark.parametrize(("from_hz", "to_hz"), RATES)
@@ -51,11 +65,15 @@ def test_what_the_lower_rate_cannot_carry_is_gone() -> None:
     assert np.abs(heard[200:]).max() < 80  # -40 dB; folded, it would be a loud tone of 6 kHz
 
 
-def test_live_delay_is_what_it_says() -> None:
-    click = np.zeros(4800, np.int16)
-    click[2400] = 20000
-    heard = Resampler(48000, 16000, live=True).push(click)
-    assert int(np.abs(heard).argmax()) == 800 + 16 * LIVE_DELAY_MS
+@pytest.mark.parametrize(
+    ("from_hz", "to_hz", "delay_ms"), [(48000, 16000, 1), (24000, 16000, 1), (8000, 16000, 2)]
+)
+def test_live_delay_is_what_it_says(from_hz: int, to_hz: int, delay_ms: float) -> None:
+    click = np.zeros(from_hz // 10, np.int16)
+    click[len(click) // 2] = 20000
+    heard = Resampler(from_hz, to_hz, live=True).push(click)
+    assert live_delay_ms(from_hz, to_hz) == delay_ms
+    assert int(np.abs(heard).argmax()) == to_hz // 20 + to_hz * delay_ms // 1000
 
 
 def test_equal_rates_pass_through() -> None:

@@ -7,7 +7,7 @@ from aiortc.mediastreams import MediaStreamError
 from core.audio import AudioFrame
 from media.jitter import JitterStats
 from media.opus import OpusDecoder, OpusEncoder
-from media.tracks import MAX_FILL_MS, REACTION_S, SourceTrack, TrackSource
+from media.tracks import MAX_FILL_MS, MAX_HOLD_S, REACTION_S, SourceTrack, TrackSource
 from tests.loop import run_virtual
 from tests.media.signals import assert_continuous, joined, peak_hz, tone
 
@@ -230,5 +230,79 @@ def test_a_stopped_track_ends() -> None:
         track.stop()
         with pytest.raises(MediaStreamError):
             await track.recv()
+
+    run_virtual(main())
+
+
+class Speaker:
+    """What a session plays, and what it says of it."""
+
+    def __init__(self) -> None:
+        self.sound: AudioFrame | None = None
+        self.coming: asyncio.Event | None = None
+        self.track = SourceTrack(lambda: self.sound, 24000, None, lambda: self.coming)
+
+    def begin(self) -> None:
+        assert self.coming is not None
+        self.sound = beep(0)
+        self.coming.set()
+
+    async def sent(self) -> tuple[float, int]:
+        """When the next packet goes, and its timestamp, in ms."""
+        packet = await self.track.recv()
+        assert packet.pts is not None
+        return round(asyncio.get_running_loop().time() * 1000, 3), packet.pts // 48
+
+
+def test_a_silent_packet_waits_for_sound_that_is_about_to_come() -> None:
+    async def main() -> None:
+        speaker = Speaker()
+        assert [await speaker.sent() for _ in range(2)] == [(0, 0), (20, 20)]
+        speaker.coming = asyncio.Event()
+        awaits = [speaker.track.awaits_sound]
+        asyncio.get_running_loop().call_at(0.044, speaker.begin)
+        assert await speaker.sent() == (44, 40)
+        assert [*awaits, speaker.track.awaits_sound] == [True, False]
+        assert [await speaker.sent() for _ in range(2)] == [(60, 60), (80, 80)]
+
+    run_virtual(main())
+
+
+def test_sound_that_is_not_about_to_come_after_all_makes_one_packet_late() -> None:
+    async def main() -> None:
+        speaker = Speaker()
+        await speaker.sent()
+        speaker.coming = asyncio.Event()
+        late_ms = 1000 * MAX_HOLD_S
+        assert await speaker.sent() == (20 + late_ms, 20)
+        assert not speaker.track.awaits_sound
+        assert [await speaker.sent() for _ in range(2)] == [(40, 40), (60, 60)]
+        speaker.coming = None
+        assert await speaker.sent() == (80, 80)
+        speaker.coming = asyncio.Event()  # the next answer
+        assert await speaker.sent() == (100 + late_ms, 100)
+
+    run_virtual(main())
+
+
+def test_within_sound_nothing_waits() -> None:
+    async def main() -> None:
+        speaker = Speaker()
+        speaker.sound = beep(0)
+        await speaker.sent()
+        speaker.coming, speaker.sound = asyncio.Event(), None
+        assert await speaker.sent() == (20, 20)
+        assert await speaker.sent() == (40 + 1000 * MAX_HOLD_S, 40)
+
+    run_virtual(main())
+
+
+def test_a_track_that_ends_while_it_waits_ends() -> None:
+    async def main() -> None:
+        speaker = Speaker()
+        speaker.coming = asyncio.Event()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(MAX_HOLD_S / 2):
+                await speaker.sent()
 
     run_virtual(main())

@@ -72,6 +72,10 @@ class NotedSession:
     def pull(self) -> AudioFrame | None:
         return None
 
+    @property
+    def coming(self) -> asyncio.Event | None:
+        return None
+
     def close(self) -> None:
         self.events.close()
 
