@@ -2,10 +2,10 @@
 
 Order within a turn (docs/realtime.md): SpeechStarted, HypothesisChanged*, SpeechStopped,
 InputCommitted, ItemAdded, ItemDone, Transcribed | TranscriptionFailed, ResponseCreated,
-OutputItemAdded, (OutputText | OutputAudio)*, OutputItemDone, ResponseDone. Without turn detection
-nobody is told when speech starts and stops. Responses never overlap; the next utterance may begin
-at any point. Playout events come when sound really starts and stops, TurnTraced with the first
-sound, or when a turn ends without.
+OutputItemAdded, (OutputText | OutputAudio | CallArguments)*, OutputItemDone, ResponseDone. Without
+turn detection nobody is told when speech starts and stops. Responses in the conversation never
+overlap, those out of band may; the next utterance may begin at any point. Playout events come when
+sound really starts and stops, TurnTraced when it is over for the user, or when a turn ends without.
 """
 
 from collections.abc import Mapping
@@ -16,6 +16,8 @@ from core.audio import Pcm
 from core.items import Item
 
 Modality = Literal["text", "audio"]
+FormatName = Literal["audio/pcm", "audio/pcmu", "audio/pcma"]
+"How a client is sent sound: s16le at 24 kHz, or G.711 mu-law or A-law at 8 kHz."
 ResponseStatus = Literal["in_progress", "completed", "cancelled", "failed", "incomplete"]
 CancelReason = Literal["turn_detected", "client_cancelled"]
 CutReason = CancelReason | Literal["max_output_tokens"]
@@ -113,6 +115,8 @@ class Transcribed:
     language: str
     logprobs: tuple[tuple[bytes, float], ...] | None = None
     "The tokens' texts and log probabilities, when asked for and known."
+    content_index: int = 0
+    "Which part of the item."
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +124,7 @@ class TranscriptionFailed:
     item_id: str
     code: str
     message: str
+    content_index: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +133,8 @@ class Usage:
 
     input_tokens: int = 0
     output_tokens: int = 0
+    cached_tokens: int = 0
+    "Of the input, those that the server had from an earlier request."
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +146,8 @@ class ResponseTerms:
     metadata: Mapping[str, str] | None = None
     max_output_tokens: int | None = None
     voice: str | None = None
+    "None: the session's."
+    audio_format: FormatName | None = None
     "None: the session's."
 
 
@@ -179,6 +188,17 @@ class OutputAudio:
     item_id: str
     output_index: int
     pcm: Pcm
+
+
+@dataclass(frozen=True, slots=True)
+class CallArguments:
+    """More of the arguments of a call of the client's tool; together they are the item's."""
+
+    response_id: str
+    item_id: str
+    output_index: int
+    call_id: str
+    delta: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +252,7 @@ class StageSpan:
 
 @dataclass(frozen=True, slots=True)
 class TurnTraced:
-    """Where the milliseconds of a turn went; sent when playout starts, or when it ends without."""
+    """Where the milliseconds of a turn went; once per turn, when it is no longer heard."""
 
     turn_id: str
     item_id: str | None
@@ -272,6 +292,7 @@ SessionEvent = (
     | OutputItemAdded
     | OutputText
     | OutputAudio
+    | CallArguments
     | OutputItemDone
     | ResponseDone
     | PlayoutStarted

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 ItemStatus = Literal["in_progress", "completed", "incomplete"]
+ImageDetail = Literal["auto", "low", "high"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +19,16 @@ class AudioPart:
     transcript: str | None = None
 
 
-Part = TextPart | AudioPart
+@dataclass(frozen=True, slots=True)
+class ImagePart:
+    """Something to look at."""
+
+    url: str
+    "A `data:` URL with all of it; empty once it is no longer kept."
+    detail: ImageDetail = "auto"
+
+
+Part = TextPart | AudioPart | ImagePart
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +40,14 @@ class MessageItem:
 
     @property
     def text(self) -> str:
-        """What was said or written, parts joined; untranscribed audio counts as nothing."""
-        texts = (p.text if isinstance(p, TextPart) else p.transcript or "" for p in self.parts)
-        return " ".join(t for t in texts if t)
+        """What was said or written, parts joined; untranscribed audio and images count as
+        nothing."""
+        return " ".join(text for text in map(_text_of, self.parts) if text)
+
+    @property
+    def images(self) -> tuple[ImagePart, ...]:
+        """Those that are still kept."""
+        return tuple(part for part in self.parts if isinstance(part, ImagePart) and part.url)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,3 +75,13 @@ class ItemReference:
 
 
 Item = MessageItem | FunctionCallItem | FunctionOutputItem
+
+
+def _text_of(part: Part) -> str:
+    match part:
+        case TextPart(text=text):
+            return text
+        case AudioPart(transcript=transcript):
+            return transcript or ""
+        case ImagePart():
+            return ""

@@ -7,10 +7,11 @@ forbids unknown fields) and `create(settings)`. Heavy libraries are imported ins
 
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from core.audio import AudioFrame, Pcm
 from core.events import Usage
+from core.items import ImagePart
 from core.ports import ToolSpec
 
 
@@ -199,6 +200,16 @@ class TextDelta:
 
 
 @dataclass(frozen=True, slots=True)
+class CallDelta:
+    """A piece of a call's arguments while the model writes it, from engines that tell; the whole
+    `ToolCall` follows under the same id."""
+
+    call_id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
 class Message:
     role: Role
     text: str = ""
@@ -206,6 +217,8 @@ class Message:
     "Assistant only."
     call_id: str = ""
     "Tool only: which call this answers; `text` is then the result as JSON."
+    images: tuple[ImagePart, ...] = ()
+    "User only, behind the text; for engines that see."
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,11 +251,19 @@ class Llm(Protocol):
         *,
         language: str,
         options: LlmOptions = AS_CONFIGURED,
-    ) -> AsyncGenerator[TextDelta | ToolCall | Usage, None]:
+    ) -> AsyncGenerator[TextDelta | CallDelta | ToolCall | Usage, None]:
         """Stream the answer to `messages`; `Usage` at its end, from those that count. After tool
         calls the caller appends their results and asks again. `language` is what the session speaks
         (ISO 639-1). Raises EngineError; Overloaded; RequestError for what it cannot take."""
         ...
+
+
+@runtime_checkable
+class Sees(Protocol):
+    """A language model that may be given images."""
+
+    @property
+    def sees(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,6 @@
 """One answer on its way to the user: what a draft holds, told and played; cut short on demand."""
 
 import asyncio
-import json
 import logging
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,10 +18,11 @@ from core.events import (
     SessionEvent,
 )
 from core.ids import new_id
-from core.items import AudioPart, FunctionCallItem, Item, ItemStatus, MessageItem, TextPart
+from core.items import AudioPart, Item, ItemStatus, MessageItem, TextPart
 from core.ports import Clock
-from engines.base import ToolCall, WordMark
+from engines.base import WordMark
 from pipeline.draft import Draft
+from pipeline.handing_out import HandingOut
 from pipeline.history import History
 from pipeline.playout import Playout, PlayoutWriter
 from pipeline.read_aloud import Clause
@@ -57,8 +57,13 @@ class Answer:
         self._clock, self._emit, self._finish_turn = clock, emit, finish_turn
         self._text = ""
         self._item: MessageItem | None = None
-        self._output: list[Item] = []
-        "Items that are done."
+        self._output: dict[int, Item] = {}
+        "Items that are done, by their place."
+        self._begun = 0
+        "Items, done or not."
+        self.output_index = 0
+        "Of what is said."
+        self._handing_out = HandingOut(self.response_id, history, emit, self._next_index)
         self._previous_item_id: str | None = None
         self._writer: PlayoutWriter | None = None
         self._truncated_ms: float | None = None
@@ -82,6 +87,7 @@ class Answer:
             self._draft.cancel()
             self._stop_voice()
             self._finish_item(self._heard_text(), "incomplete")
+            self._handing_out.break_off(in_conversation=self.in_conversation)
             self._done("cancelled", reason=self._cancelled or "client_cancelled")
             raise
         except EarshotError as exc:
@@ -96,7 +102,8 @@ class Answer:
         else:
             self._finish_item(self._text, "incomplete" if hit_limit else "completed")
         for call in self._draft.calls:
-            self._hand_out(call)
+            index, item = self._handing_out.finish(call)
+            self._output[index] = item
         if hit_limit:
             self._done("incomplete", reason="max_output_tokens")
         else:
@@ -159,6 +166,7 @@ class Answer:
                 tasks.create_task(self._draft.made())
                 tasks.create_task(self._deliver_texts())
                 tasks.create_task(self._deliver_sounds())
+                tasks.create_task(self._deliver_calls())
         except* EarshotError as group:
             raise first_error(group) from group
         if self._draft.regret is not None:
@@ -167,6 +175,10 @@ class Answer:
     async def _deliver_texts(self) -> None:
         while (text := await self._draft.texts.get()) is not None:
             self._add_text(text)
+
+    async def _deliver_calls(self) -> None:
+        while (delta := await self._draft.call_deltas.get()) is not None:
+            self._handing_out.push(delta)
 
     async def _deliver_sounds(self) -> None:
         if (sound := await self._draft.sounds.get()) is None:
@@ -192,10 +204,16 @@ class Answer:
             self._item = MessageItem(new_id("item"), "assistant", (empty,), "in_progress")
             self.item_id = self._item.id
             self._previous_item_id = self._history.add(self._item)
-            added = OutputItemAdded(self.response_id, 0, self._item, self._previous_item_id)
-            self._emit(added)
+            self.output_index = self._next_index()
+            added = self._item, self._previous_item_id
+            self._emit(OutputItemAdded(self.response_id, self.output_index, *added))
         self._text += text
-        self._emit(OutputText(self.response_id, self._item.id, 0, self._plan.modality, text))
+        ids = self.response_id, self._item.id, self.output_index
+        self._emit(OutputText(*ids, self._plan.modality, text))
+
+    def _next_index(self) -> int:
+        self._begun += 1
+        return self._begun - 1
 
     @property
     def _is_cut(self) -> bool:
@@ -223,6 +241,7 @@ class Answer:
         text = self._heard_text() if self._is_cut or is_broken_off else self._text
         self._stop_voice()
         self._finish_item(text, "incomplete")
+        self._handing_out.break_off(in_conversation=self.in_conversation)
         self._done("failed", error=error)
 
     def _finish_item(self, text: str, status: ItemStatus) -> None:
@@ -232,21 +251,9 @@ class Answer:
         self._item = replace(self._item, parts=(part,), status=status)
         self._history.replace(self._item)
         has_audio = self._writer is not None and self._writer.written > 0
-        self._emit(
-            OutputItemDone(self.response_id, 0, self._item, self._previous_item_id, has_audio)
-        )
-        self._output.append(self._item)
-
-    def _hand_out(self, call: ToolCall) -> None:
-        """A call of the client's own tool is an item like the message. Its id is ours: models
-        repeat theirs."""
-        arguments = json.dumps(dict(call.arguments))
-        item = FunctionCallItem(new_id("item"), new_id("call"), call.name, arguments)
-        previous, index = self._history.add(item), len(self._output)
-        begun = replace(item, arguments="", status="in_progress")
-        self._emit(OutputItemAdded(self.response_id, index, begun, previous))
-        self._emit(OutputItemDone(self.response_id, index, item, previous, has_audio=False))
-        self._output.append(item)
+        index, previous = self.output_index, self._previous_item_id
+        self._emit(OutputItemDone(self.response_id, index, self._item, previous, has_audio))
+        self._output[index] = self._item
 
     def _done(
         self,
@@ -261,7 +268,7 @@ class Answer:
                 self.response_id,
                 status,
                 self._plan.modality,
-                output=tuple(self._output),
+                output=tuple(item for _, item in sorted(self._output.items())),
                 reason=reason,
                 error_code=None if error is None else error.code,
                 error_message=None if error is None else str(error),

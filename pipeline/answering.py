@@ -39,19 +39,26 @@ class _Running:
 
 
 class Answering:
-    """Gives answers one at a time, in order."""
+    """Gives answers one at a time, in order; written ones beside the conversation at once."""
 
     def __init__(self, on_idle: Callable[[], None]) -> None:
         self._on_idle = on_idle
         self._waiting: deque[_Entry] = deque()
         self._wake = asyncio.Event()
         self._running: _Running | None = None
+        self._beside: list[Answer] = []
+        self._tasks: asyncio.TaskGroup | None = None
         self._remembered: OrderedDict[str, Answer] = OrderedDict()
 
     @property
     def is_busy(self) -> bool:
         """An answer is being generated, or waits to be."""
         return self._running is not None or bool(self._waiting)
+
+    @property
+    def is_working(self) -> bool:
+        """Something is being generated, or waits to be."""
+        return self.is_busy or bool(self._beside)
 
     @property
     def is_in_conversation(self) -> bool:
@@ -62,9 +69,10 @@ class Answering:
     @property
     def is_full(self) -> bool:
         """One more answer would cost another its place."""
-        return len(self._waiting) >= MAX_WAITING
+        return len(self._waiting) + len(self._beside) >= MAX_WAITING
 
     async def run(self, tasks: asyncio.TaskGroup) -> None:
+        self._tasks = tasks
         while True:
             while self._waiting:
                 entry = self._waiting.popleft()
@@ -87,10 +95,16 @@ class Answering:
         *,
         is_announcement: bool = False,
         is_apart: bool = False,
+        is_written: bool = False,
         takes_all: bool = False,
     ) -> None:
         """Answer when those before are done. When too many wait the oldest goes, but an
         announcement only when there is nothing else."""
+        if is_apart and is_written and self._tasks is not None:  # it needs no voice
+            answer = make()
+            self._beside.append(answer)
+            self._tasks.create_task(self._give_beside(answer), name=answer.response_id)
+            return
         if takes_all:  # together with what waits for an answer already: one is enough
             self._drop_if(lambda entry: entry.takes_all and entry.cancelled is None)
         if len(self._waiting) >= MAX_WAITING:
@@ -105,6 +119,10 @@ class Answering:
     def cancel(self, reason: CancelReason, response_id: str | None = None) -> None:
         """Stop the running answer, or the one about to. Raises Conflict when there is none."""
         running = self._running
+        for answer in self._beside:
+            if answer.response_id == response_id:
+                answer.cancel(reason)
+                return
         if running is None and response_id is None and self._waiting:
             self._waiting[0].cancelled = reason
             return
@@ -132,8 +150,10 @@ class Answering:
 
     def find(self, item_id: str) -> Answer | None:
         """The answer that made this item, if it is recent."""
-        if self._running is not None and self._running.answer.item_id == item_id:
-            return self._running.answer
+        running = [] if self._running is None else [self._running.answer]
+        for answer in (*running, *self._beside):
+            if answer.item_id == item_id:
+                return answer
         return self._remembered.get(item_id)
 
     def find_response(self, response_id: str) -> Answer | None:
@@ -143,6 +163,13 @@ class Answering:
         if self._running is not None and self._running.answer.response_id == response_id:
             return self._running.answer
         return None
+
+    async def _give_beside(self, answer: Answer) -> None:
+        try:
+            await answer.run()
+        finally:
+            self._beside.remove(answer)
+            self._on_idle()
 
     def _drop_if(self, is_void: Callable[[_Entry], bool]) -> None:
         for entry in [entry for entry in self._waiting if is_void(entry)]:

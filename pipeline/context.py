@@ -6,12 +6,13 @@ everything but their last words in that cache.
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from math import ceil
 
 import msgspec
 
+from core.errors import RequestError
 from core.ports import ToolSpec
 from engines.base import Message
 
@@ -23,6 +24,9 @@ MESSAGE_TOKENS = 6
 CALL_TOKENS = 12
 "What templates put around a tool call."
 
+IMAGE_TOKENS = 1600
+"More than a photo costs with today's models, whatever its size."
+
 LEFT_OUT = " [...] "
 SHORTEST_TOKENS = 24
 "Of a text that is cut: its beginning and its end still say what it was."
@@ -32,6 +36,21 @@ _CUT_ORDER = ("tool", "system", "assistant", "user")
 _PLAIN = re.compile(rb"[A-Za-z ]+")
 
 Count = Callable[[Message], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Truncation:
+    """What happens when a conversation outgrows the context."""
+
+    is_allowed: bool = True
+    "False: the answer fails instead."
+    retention: float = 1 - 1 / STEPS
+    "How much of the room is kept filled when the oldest go, 0 to 1."
+    max_tokens: int | None = None
+    "Of the messages after the instructions; None: as many as the context takes."
+
+
+AS_FITS = Truncation()
 
 
 def text_tokens(text: str) -> int:
@@ -55,7 +74,8 @@ def message_tokens(message: Message) -> int:
         CALL_TOKENS + text_tokens(call.name) + _json_tokens(dict(call.arguments))
         for call in message.tool_calls
     )
-    return MESSAGE_TOKENS + text_tokens(message.text) + calls
+    images = IMAGE_TOKENS * len(message.images)
+    return MESSAGE_TOKENS + text_tokens(message.text) + calls + images
 
 
 def tools_tokens(tools: Sequence[ToolSpec]) -> int:
@@ -81,32 +101,42 @@ def fit(
     context_tokens: int,
     reserve_tokens: int,
     count: Count = message_tokens,
+    how: Truncation = AS_FITS,
 ) -> list[Message]:
     """The newest messages for which there is room beside `reserve_tokens` (the answer, the tools).
 
     System messages at the front and the user's last words always stay. Older turns go as whole
     exchanges, so that no tool result loses its call. When the last exchange alone is too much, its
     finished tool rounds go, and long texts lose their middle. What cannot fit is left to the model
-    to refuse.
+    to refuse. Raises RequestError context_length_exceeded where nothing may be left out.
     """
-    room = context_tokens - reserve_tokens
-    if sum(map(count, messages)) <= room:
-        return list(messages)
     head = list(takewhile(lambda message: message.role == "system", messages))
-    spare = room - sum(map(count, head))
+    spare = context_tokens - reserve_tokens - sum(map(count, head))
+    if how.max_tokens is not None:
+        spare = min(spare, how.max_tokens)
+    needed = sum(map(count, messages[len(head) :]))
+    if needed <= spare:
+        return list(messages)
+    if not how.is_allowed:
+        raise RequestError(
+            f"the conversation has some {needed} tokens, the model has room for {max(0, spare)}, "
+            "and `truncation` is disabled",
+            code="context_length_exceeded",
+        )
     exchanges = list(_exchanges(messages[len(head) :]))
     costs = [sum(map(count, exchange)) for exchange in exchanges]
-    first = _first_kept(costs, spare)
+    step = max(1, round(spare * (1 - how.retention)))
+    first = _first_kept(costs, spare, step)
     kept = [message for exchange in exchanges[first:] for message in exchange]
     if sum(costs[first:]) > spare:
         kept = _squeezed(kept, spare, count)
     return head + kept
 
 
-def _first_kept(costs: Sequence[int], spare: int) -> int:
+def _first_kept(costs: Sequence[int], spare: int, step: int) -> int:
     """How many exchanges go. What goes is counted from the beginning of the conversation, in whole
     steps: it stays the same until the conversation has grown by another step."""
-    excess, step = sum(costs) - spare, max(1, spare // STEPS)
+    excess = sum(costs) - spare
     due, gone, first = -(-excess // step) * step, 0, 0
     while first < len(costs) - 1 and gone < due:
         gone += costs[first]

@@ -29,6 +29,12 @@ class Conversation:
     profile: Profile | None = None
     "What its next connection begins with; a client takes a value back by sending null for it."
 
+    def left_by(self, speaker: Speaker) -> None:
+        """Images are kept while somebody is there: a thousand conversations are remembered."""
+        self.speakers.remove(speaker)
+        if not self.speakers:
+            self.history.forget_images()
+
 
 class Conversations:
     """Every conversation that is remembered. Also the `Announcer` of the skills."""

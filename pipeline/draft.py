@@ -12,7 +12,7 @@ from core.errors import EarshotError, first_error
 from core.events import Usage
 from core.items import Item
 from core.ports import Clock, ToolContext
-from engines.base import Message, ToolCall
+from engines.base import CallDelta, Message, ToolCall
 from pipeline.fillers import Fillers
 from pipeline.generation import Hands, generate
 from pipeline.plan import AnswerPlan
@@ -46,6 +46,8 @@ class Draft:
         self.usage = Usage()
         self.calls: list[ToolCall] = []
         "For the client, complete when `texts` ends."
+        self.call_deltas: asyncio.Queue[CallDelta | None] = asyncio.Queue()
+        "The same as they are written; engines bound them. Ends as `texts` does."
         self.hit_limit = False
         "The model had to stop before it was done."
         self.marks: dict[Mark, float] = {}
@@ -93,6 +95,7 @@ class Draft:
         except EarshotError as exc:
             self._error = exc
             return
+        self.call_deltas.put_nowait(None)
         await self.texts.put(None)
         await self.sounds.put(None)
 
@@ -161,6 +164,8 @@ class Draft:
             async for delta in deltas:
                 if isinstance(delta, Usage):
                     self._spend(delta)
+                elif isinstance(delta, CallDelta):
+                    self.call_deltas.put_nowait(delta)
                 elif isinstance(delta, ToolCall):
                     self.calls.append(delta)
                 elif delta:
@@ -173,6 +178,7 @@ class Draft:
         self.usage = Usage(
             self.usage.input_tokens + round_.input_tokens,
             self.usage.output_tokens + round_.output_tokens,
+            self.usage.cached_tokens + round_.cached_tokens,
         )
 
     def _remember(self, item: Item) -> None:

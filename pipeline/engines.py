@@ -131,6 +131,17 @@ class EngineSet:
         if settings.answers and settings.modality == "audio":
             self._check_voice(settings.voice, settings.language or self.default_language)
 
+    def check_hears(self, settings: SessionSettings) -> None:
+        """Raises RequestError for a language that can only be written."""
+        info = self.recogniser(settings.asr).info
+        if settings.language is not None and settings.language not in info.languages:
+            raise RequestError(
+                f"{info.name} does not hear {settings.language!r}; it hears: "
+                + ", ".join(info.languages),
+                code="unsupported_language",
+                param="audio.input.transcription.language",
+            )
+
     def _check_voice(self, voice: str, language: str) -> None:
         try:
             choose_voice(self.tts, language, voice)

@@ -11,7 +11,7 @@ from core.events import Usage
 from core.ids import new_id
 from core.items import FunctionCallItem, FunctionOutputItem, Item
 from core.ports import ToolContext, ToolSpec
-from engines.base import Message, TextDelta, ToolCall
+from engines.base import CallDelta, Message, TextDelta, ToolCall
 from pipeline.client_tools import Offer, offer
 from pipeline.context import fit, reserve_tokens
 from pipeline.fillers import Fillers, with_filler
@@ -23,6 +23,9 @@ MAX_TOOL_ROUNDS = 6
 
 ANSWER_TOKENS = 512
 "Of a context kept free for an answer whose length nobody limited: some two minutes of speech."
+
+NO_LIMIT = 1 << 40
+"Tokens of a context that nobody can fill."
 
 INTERRUPTED = '{"error":"interrupted","message":"no result was waited for; it may still happen"}'
 "Of a call that changes something: a model that knew nothing of it would make it again."
@@ -45,9 +48,9 @@ class Hands:
 
 async def generate(
     plan: AnswerPlan, prompt: Sequence[Message], hands: Hands
-) -> AsyncGenerator[str | Usage | ToolCall, None]:
-    """Deltas, and what each round cost; calls of the client's tools at the end. Raises EngineError,
-    also when the model calls tools without end; RequestError."""
+) -> AsyncGenerator[str | Usage | CallDelta | ToolCall, None]:
+    """Deltas, and what each round cost; calls of the client's tools as they are written, and whole
+    at the end. Raises EngineError, also when the model calls tools without end; RequestError."""
     messages, has_text, has_failed = list(prompt), False, False
     for number in range(MAX_TOOL_ROUNDS):
         calls: list[ToolCall] = []
@@ -58,11 +61,15 @@ async def generate(
                     case TextDelta(text=text):
                         has_text = has_text or bool(text.strip())
                         yield text
+                    case CallDelta(name=name):
+                        if name in tools.client:
+                            yield delta
                     case ToolCall():
                         calls.append(delta)
                     case Usage():
                         yield delta
-        calls, of_client = tools.parted(_told_apart(calls, messages))
+        calls, of_client = tools.parted(calls)
+        calls = _told_apart(calls, messages)
         results = await _run(calls, tools, plan, hands) if calls else []
         has_failed = has_failed or any(map(_is_error, results))
         for call, result in zip(calls, results, strict=True):
@@ -84,7 +91,7 @@ async def generate(
 
 def _reply(
     plan: AnswerPlan, messages: Sequence[Message], tools: Offer
-) -> AsyncGenerator[TextDelta | ToolCall | Usage, None]:
+) -> AsyncGenerator[TextDelta | CallDelta | ToolCall | Usage, None]:
     fitting = _fitting(plan, messages, tools.specs)
     return plan.llm.reply(fitting, tools.specs, language=plan.language, options=tools.options)
 
@@ -93,11 +100,13 @@ def _fitting(
     plan: AnswerPlan, messages: Sequence[Message], specs: Sequence[ToolSpec]
 ) -> Sequence[Message]:
     """What the model's context has room for."""
-    limit = plan.llm.context_tokens
-    if limit is None:
+    limit, how = plan.llm.context_tokens, plan.truncation
+    if limit is None and how.max_tokens is None:
         return messages
+    if limit is None:
+        limit = NO_LIMIT
     answer = plan.options.max_output_tokens or ANSWER_TOKENS
-    return fit(messages, limit, reserve_tokens(limit, answer, specs))
+    return fit(messages, limit, reserve_tokens(limit, answer, specs), how=how)
 
 
 async def _run(

@@ -9,13 +9,17 @@ from core.items import (
     AudioPart,
     FunctionCallItem,
     FunctionOutputItem,
+    ImagePart,
     Item,
     ItemReference,
     MessageItem,
+    Part,
     TextPart,
 )
 from engines.base import Message, ToolCall
 
+MAX_IMAGE_CHARS = 8 * 1024 * 1024
+"Of the data URLs of all images; the oldest go first."
 MAX_ITEMS = 400
 "A long day of talking; the oldest go first, so that a conversation never outgrows its memory."
 ROOT = "root"
@@ -66,6 +70,8 @@ class History:
         if is_internal:
             self._internal.add(item.id)
         self._forget_oldest()
+        if isinstance(item, MessageItem) and item.images:
+            self.forget_images(MAX_IMAGE_CHARS)
         return previous
 
     def replace(self, item: Item) -> None:
@@ -108,6 +114,16 @@ class History:
                 _check_arguments(item)
         return tuple(self.shown(i.id) if isinstance(i, ItemReference) else i for i in items)
 
+    def forget_images(self, kept_chars: int = 0) -> None:
+        """All but the newest that are together no larger. Their items stay."""
+        for index in reversed(range(len(self._items))):
+            item = self._items[index]
+            if not isinstance(item, MessageItem) or not item.images:
+                continue
+            kept_chars -= sum(len(image.url) for image in item.images)
+            if kept_chars < 0:
+                self._items[index] = replace(item, parts=tuple(map(_unseen, item.parts)))
+
     def messages(self, instructions: str) -> list[Message]:
         """What a model sees: instructions first."""
         return messages_of(self._items, instructions)
@@ -141,8 +157,8 @@ def messages_of(items: Sequence[Item], instructions: str) -> list[Message]:
     for item in items:
         match item:
             case MessageItem(role=role):
-                if item.text:
-                    messages.append(Message(role, item.text))
+                if item.text or item.images:
+                    messages.append(Message(role, item.text, images=item.images))
             case FunctionCallItem(call_id=call_id, name=name, arguments=arguments):
                 call = ToolCall(call_id, name, json.loads(arguments))
                 messages.append(Message("assistant", tool_calls=(call,)))
@@ -151,6 +167,10 @@ def messages_of(items: Sequence[Item], instructions: str) -> list[Message]:
             case FunctionOutputItem():
                 pass  # it is beside its call
     return messages
+
+
+def _unseen(part: Part) -> Part:
+    return ImagePart("", part.detail) if isinstance(part, ImagePart) else part
 
 
 def _unknown(item_id: str) -> RequestError:

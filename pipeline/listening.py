@@ -260,7 +260,7 @@ class Listening:
     async def _transcribe(self, open_: _Open) -> None:
         item_id, turn = open_.utterance.id, open_.turn
         try:
-            self._check_language(open_.settings)
+            self._engines.check_hears(open_.settings)
             result = open_.judged(await open_.utterance.finish())
         except (EngineError, Overloaded, RequestError) as exc:
             self._transcribing -= 1
@@ -279,16 +279,6 @@ class Listening:
         logprobs = tuple((token.data, token.logprob) for token in result.tokens) or None
         self._emit(Transcribed(item_id, result.text, audio_s, result.language, logprobs))
         self._reactions.understood(turn, result)
-
-    def _check_language(self, settings: SessionSettings) -> None:
-        info = self._engines.recogniser(settings.asr).info
-        if settings.language is not None and settings.language not in info.languages:
-            raise RequestError(
-                f"{info.name} does not hear {settings.language!r}; it hears: "
-                + ", ".join(info.languages),
-                code="unsupported_language",
-                param="audio.input.transcription.language",
-            )
 
 
 def _ms(samples: int) -> int:

@@ -7,6 +7,7 @@ from core.events import AS_USUAL, Modality, ResponseTerms
 from core.items import Item
 from core.ports import ToolSpec
 from engines.base import AS_CONFIGURED, Llm, LlmOptions, Tts
+from pipeline.context import AS_FITS, Truncation
 from pipeline.settings import ToolChoice
 from pipeline.turn import Turn
 
@@ -26,6 +27,7 @@ class AnswerPlan:
     "Names of those that may be used; None: all."
     client_tools: tuple[ToolSpec, ...] = ()
     tool_choice: ToolChoice = "auto"
+    truncation: Truncation = AS_FITS
     input: tuple[Item, ...] | None = None
     "What the model sees in place of the conversation."
     terms: ResponseTerms = AS_USUAL

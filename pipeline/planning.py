@@ -64,12 +64,19 @@ class Planning:
             speed=settings.speed,
             llm=engines.language_model(settings.llm),
             tts=tts,
-            options=LlmOptions(settings.answer_temperature, limit),
+            options=LlmOptions(_chosen(request.temperature, settings.answer_temperature), limit),
             tools=settings.tools,
             client_tools=_chosen(request.client_tools, settings.client_tools),
             tool_choice=_chosen(request.tool_choice, settings.tool_choice),
+            truncation=settings.truncation,
             input=_items(request.input),
-            terms=ResponseTerms(request.in_conversation, request.metadata, limit, request.voice),
+            terms=ResponseTerms(
+                request.in_conversation,
+                request.metadata,
+                limit,
+                request.voice,
+                request.audio_format,
+            ),
             refusal=refusal,
         )
 

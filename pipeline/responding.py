@@ -77,11 +77,10 @@ class Responding:
             self._answer(self._unanswered or self._written_turn(), request)
 
     def _answer_apart(self, request: ResponseRequest) -> None:
-        """Out of band: it may come beside any other, and is given after those before it."""
+        """Out of band: written, it is given at once; spoken, after those before it."""
         if self.answering.is_full:
-            raise Conflict(
-                "too many responses wait to be generated", code="too_many_active_responses"
-            )
+            message = "too many responses wait to be generated"
+            raise Conflict(message, code="too_many_active_responses")
         self._enqueue(self._written_turn(), request)
 
     def cancel(self, response_id: str | None = None) -> None:
@@ -150,7 +149,7 @@ class Responding:
             self._speculation.drop("noise")
             self._finish_turn(turn, "rejected")
             nothing = "no speech was understood in the committed audio"
-            self._give_up(turn, RequestError(nothing, code="no_speech"))
+            self.words_known(turn, RequestError(nothing, code="no_speech"))
             return
         self._conversation.language = result.language
         if not is_meant and self._wanted is None:
@@ -172,7 +171,17 @@ class Responding:
         self._barge_in.final(turn, "")
         self._speculation.drop("dropped")
         self._finish_turn(turn, "failed")
-        self._give_up(turn, error)
+        self.words_known(turn, error)
+
+    def words_known(self, turn: Turn, error: EarshotError | None) -> None:
+        """With an error there are none: a response that waits fails, unless others came."""
+        is_wanted = self._wanted is not None and self._unanswered is None
+        if error is None or not is_wanted or self._ear.is_transcribing:
+            self.decide()
+            return
+        wanted, self._wanted = self._wanted, None
+        assert wanted is not None
+        self._enqueue(turn, wanted, refusal=error)
 
     def decide(self) -> None:
         """Answer what was understood, if its moment has come."""
@@ -180,9 +189,9 @@ class Responding:
         detection = settings.turn_detection
         if self._ear.is_transcribing:
             return  # more words are on their way; one answer takes all
-        if self._wanted is not None and self._unanswered is not None:
+        if self._wanted is not None:
             wanted, self._wanted = self._wanted, None
-            self._answer(self._unanswered, wanted)
+            self._answer(self._unanswered or self._written_turn(), wanted)
         elif not settings.answers or (detection and not detection.create_response):
             self.put_aside()
         elif detection is None or self._unanswered is None:
@@ -230,7 +239,7 @@ class Responding:
         """Sound of a client-paced session goes out as events."""
         answer = self.answering.find_response(response_id)
         if answer is not None and answer.item_id is not None:
-            self._emit(OutputAudio(response_id, answer.item_id, 0, pcm))
+            self._emit(OutputAudio(response_id, answer.item_id, answer.output_index, pcm))
 
     # Within.
 
@@ -238,14 +247,6 @@ class Responding:
         turn = Turn(new_id("turn"))
         turn.mark(Mark.SPEECH_END, self._clock.now())
         return turn
-
-    def _give_up(self, turn: Turn, error: EarshotError) -> None:
-        """There were no words: a response that waits for them fails, unless others came."""
-        if self._wanted is None or self._unanswered is not None or self._ear.is_transcribing:
-            self.decide()
-            return
-        wanted, self._wanted = self._wanted, None
-        self._enqueue(turn, wanted, refusal=error)
 
     def _answer(self, turn: Turn, request: ResponseRequest) -> None:
         self._unanswered = None
@@ -264,6 +265,7 @@ class Responding:
             lambda: self._finish_turn(turn, "cancelled"),
             is_announcement=text is not None,
             is_apart=not request.in_conversation,
+            is_written=(request.modality or self._settings().modality) == "text",
             takes_all=request is BY_ITSELF,
         )
 

@@ -7,15 +7,7 @@ from typing import NoReturn
 
 from core.audio import AudioFrame, Pcm
 from core.errors import Conflict, EarshotError
-from core.events import (
-    ItemAdded,
-    ItemDeleted,
-    ItemDone,
-    ItemRetrieved,
-    PlayoutCleared,
-    PlayoutStarted,
-    PlayoutStopped,
-)
+from core.events import PlayoutCleared, PlayoutStarted, PlayoutStopped
 from core.ids import new_id
 from core.items import Item
 from core.queues import DropOldest
@@ -24,6 +16,7 @@ from pipeline.conversation import Conversation
 from pipeline.echo_path import EchoPath
 from pipeline.hearing import Hearing
 from pipeline.idle import Idle, after_silence, commit_silence
+from pipeline.items import NO_RECORDINGS, Ears, Items, Recordings
 from pipeline.listening import Listening
 from pipeline.playout import PacedBy, Playout
 from pipeline.reporting import Reporting
@@ -71,17 +64,19 @@ class Session:
             self._clock,
             self._emit,
         )
+        self._items = Items(conversation, surroundings, lambda: self.settings, self._emit)
         self._playout = Playout(paced_by, self, self._deliver, self._reporting.room)
         self._echo = EchoPath(self._playout, self._hearing.guard)
         self._responding = Responding(
             conversation,
             surroundings,
             self._playout,
-            self._listening,
+            Ears(self._listening, self._items),
             lambda: self.settings,
             self._reporting,
             self._changed.set,
         )
+        self._items.on_known = self._responding.words_known
         self._idle = Idle(self._clock, lambda: self.settings, self._go_on)
         self._reporting.watch = self._idle.noted
         self._tasks: asyncio.TaskGroup | None = None
@@ -115,7 +110,7 @@ class Session:
             self._responding.close()
             self._held.close()
             self._playout.clear()
-            self._conversation.speakers.remove(self)
+            self._conversation.left_by(self)
             self._frames.close()
             self._reporting.close()
             self.events.close()
@@ -130,7 +125,8 @@ class Session:
         """Wait until nothing is being said, transcribed, answered or played."""
         while (
             self._listening.is_active
-            or self._responding.answering.is_busy
+            or self._items.is_transcribing
+            or self._responding.answering.is_working
             or self._playout.writer is not None
         ) and not self._closing.is_set():
             self._changed.clear()
@@ -175,26 +171,27 @@ class Session:
         self._listening.clear()
         self._responding.decide()
 
-    def add_item(self, item: Item, previous_item_id: str | None = None) -> None:
-        """Raises RequestError item_already_exists, item_not_found, invalid_value."""
-        previous = self._conversation.history.add(item, previous_item_id)
-        self._emit(ItemAdded(item, previous))
-        self._emit(ItemDone(item, previous))
+    def add_item(
+        self, item: Item, previous_item_id: str | None = None, said: Recordings = NO_RECORDINGS
+    ) -> None:
+        """Raises RequestError, Conflict: see `Items.add`."""
+        tasks = None if self._closing.is_set() else self._tasks
+        self._items.add(item, previous_item_id, said, tasks)
 
     def delete_item(self, item_id: str) -> None:
         """Raises RequestError item_not_found."""
-        self._conversation.history.delete(item_id)
-        self._emit(ItemDeleted(item_id))
+        self._items.delete(item_id)
 
     def retrieve_item(self, item_id: str) -> None:
         """Raises RequestError item_not_found."""
-        self._emit(ItemRetrieved(self._conversation.history.shown(item_id)))
+        self._items.retrieve(item_id)
 
     def create_response(self, request: ResponseRequest) -> None:
         """Answer what was said and written so far; audio that was just committed is waited for.
 
         Raises Conflict conversation_already_has_active_response, RequestError.
         """
+        self._items.check_seen(request.input or (), "response.input")
         self._responding.create(request)
 
     def cancel_response(self, response_id: str | None = None) -> None:

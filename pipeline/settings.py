@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Literal
 
-from core.events import Modality
+from core.events import FormatName, Modality
 from core.items import Item, ItemReference
 from core.ports import ToolSpec
 from engines.base import AsrInfo, AsrOptions, Padding, Task
 from media.echo_mode import EchoMode
+from pipeline.context import AS_FITS, Truncation
 
 DEFAULT = "default"
 "Engine and voice name that always works: whatever the server chose."
@@ -85,6 +86,7 @@ class SessionSettings:
     client_tools: tuple[ToolSpec, ...] = ()
     "Run by the client: their calls are handed out and end the response."
     tool_choice: ToolChoice = "auto"
+    truncation: Truncation = AS_FITS
     voice: str = DEFAULT
     speed: float = 1.0
 
@@ -138,6 +140,10 @@ class ResponseRequest:
     client_tools: tuple[ToolSpec, ...] | None = None
     tool_choice: ToolChoice | None = None
     max_output_tokens: int | Literal["inf"] | None = None
+    temperature: float | None = None
+    "Of the language model, 0 to 2."
+    audio_format: FormatName | None = None
+    "In which its sound is sent, where that is sent as events."
     metadata: Mapping[str, str] | None = None
     "The client's own notes, repeated in the response's events."
     in_conversation: bool = True

@@ -40,7 +40,7 @@ class Speculation:
     def take(self, plan: AnswerPlan, prompt: Sequence[Message]) -> Draft | None:
         """The draft, if it is what would be made now. It is the caller's from here on."""
         draft = self._draft
-        if draft is None:
+        if draft is None or not plan.terms.in_conversation:
             return None
         if draft.has_failed or not self._is_for(plan, prompt):
             self.drop("changed")

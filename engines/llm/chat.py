@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from core.items import ImagePart
 from core.ports import ToolSpec
 from engines.base import Message, ToolCall
 
@@ -71,14 +72,16 @@ def _merged(turns: Sequence[Message]) -> Iterator[Message]:
     """Neighbours of one role as one message; a round of tools ends with its results."""
     for role, group in groupby(turns, key=lambda turn: turn.role):
         texts: list[str] = []
+        images: tuple[ImagePart, ...] = ()
         calls: tuple[ToolCall, ...] = ()
         for turn in group:
             if calls and (turn.text or turn.tool_calls):
                 yield Message(role, _joined(texts), calls)
                 texts, calls = [], ()
             texts.append(turn.text)
+            images += turn.images
             calls = turn.tool_calls
-        yield Message(role, _joined(texts), calls)
+        yield Message(role, _joined(texts), calls, images=images)
 
 
 def _joined(texts: Sequence[str]) -> str:
@@ -86,10 +89,18 @@ def _joined(texts: Sequence[str]) -> str:
 
 
 def _shaped(turn: Message, *, as_text: bool) -> dict[str, Any]:
-    shaped: dict[str, Any] = {"role": turn.role, "content": turn.text}
+    content: str | list[dict[str, Any]] = turn.text
+    if turn.images:
+        text = [{"type": "text", "text": turn.text}] if turn.text else []
+        content = [*text, *map(_image, turn.images)]
+    shaped: dict[str, Any] = {"role": turn.role, "content": content}
     if turn.tool_calls:
         shaped["tool_calls"] = [_call(call, as_text=as_text) for call in turn.tool_calls]
     return shaped
+
+
+def _image(image: ImagePart) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": image.url, "detail": image.detail}}
 
 
 def _call(call: ToolCall, *, as_text: bool) -> dict[str, Any]:

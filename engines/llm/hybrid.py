@@ -23,7 +23,16 @@ from core.errors import (
 )
 from core.events import Usage
 from core.ports import ToolSpec
-from engines.base import AS_CONFIGURED, Llm, LlmOptions, Message, TextDelta, ToolCall
+from engines.base import (
+    AS_CONFIGURED,
+    CallDelta,
+    Llm,
+    LlmOptions,
+    Message,
+    Sees,
+    TextDelta,
+    ToolCall,
+)
 from engines.llm import intents
 from engines.llm.intents import REQUIRES
 
@@ -115,6 +124,10 @@ class Hybrid:
         self.languages = tuple(sorted(set(both))) if model.languages else ()
         self.context_tokens = model.context_tokens
 
+    @property
+    def sees(self) -> bool:
+        return isinstance(self.model, Sees) and self.model.sees
+
     async def warm(self, language: str, tools: Sequence[ToolSpec]) -> None:
         """Both; the model, whose languages are one, once. Raises EngineError when it can never be
         had."""
@@ -146,7 +159,7 @@ class Hybrid:
         *,
         language: str,
         options: LlmOptions = AS_CONFIGURED,
-    ) -> AsyncGenerator[TextDelta | ToolCall | Usage, None]:
+    ) -> AsyncGenerator[TextDelta | CallDelta | ToolCall | Usage, None]:
         """See `Llm.reply`. Raises EngineError only once the model has begun to answer."""
         if await self._is_command(messages, tools, language):
             done = self._commands.reply(messages, tools, language=language, options=options)
@@ -174,6 +187,8 @@ class Hybrid:
         """Results of tools go to whoever asked for them."""
         from engines.llm.intents.engine import CALL_PREFIX
 
+        if _has_images(messages):  # templates know nothing of what is to be seen
+            return False
         asked = _asked_since(messages)
         if asked:
             return all(call.call_id.startswith(f"{CALL_PREFIX}_") for call in asked)
@@ -189,6 +204,12 @@ class Hybrid:
         elif isinstance(exc, AWAY):
             texts = UNREACHABLE
         return texts.get(language.partition("-")[0], texts["en"])
+
+
+def _has_images(messages: Sequence[Message]) -> bool:
+    """They came with the user's last words."""
+    last = next((message for message in reversed(messages) if message.role == "user"), None)
+    return last is not None and bool(last.images)
 
 
 def _asked_since(messages: Sequence[Message]) -> list[ToolCall]:

@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import UnsetType
 
+from pipeline.context import AS_FITS, Truncation
 from pipeline.settings import SessionSettings
-from signaling.realtime.session_object import Extension, RealtimeSession
-from signaling.realtime.wire import kept
+from signaling.realtime.session_object import Extension, RealtimeSession, RetentionRatio
+from signaling.realtime.wire import Sent, kept, sent_object
 
 _FRESH = SessionSettings()
 
@@ -42,6 +43,33 @@ def output_limit(settings: SessionSettings, sent: RealtimeSession) -> int | None
     if isinstance(limit, UnsetType):
         return settings.max_output_tokens
     return limit if isinstance(limit, int) else None
+
+
+def with_truncation(
+    now: Truncation, sent: Sent[Literal["auto", "disabled"] | RetentionRatio]
+) -> Truncation:
+    match sent:
+        case UnsetType():
+            return now
+        case "disabled":
+            return Truncation(is_allowed=False)
+        case RetentionRatio(retention_ratio=ratio):
+            limits = sent_object(sent.token_limits)
+            most = sent_object(limits.post_instructions) if limits else None
+            return Truncation(retention=ratio, max_tokens=most)
+        case _:
+            return AS_FITS
+
+
+def truncation_json(how: Truncation) -> str | dict[str, Any]:
+    if not how.is_allowed:
+        return "disabled"
+    if how == AS_FITS:
+        return "auto"
+    shown: dict[str, Any] = {"type": "retention_ratio", "retention_ratio": how.retention}
+    if how.max_tokens is not None:
+        shown["token_limits"] = {"post_instructions": how.max_tokens}
+    return shown
 
 
 def extension_json(settings: SessionSettings) -> dict[str, Any]:

@@ -26,6 +26,16 @@ _SERVER_TYPES: Mapping[str, str] = {
 
 _UNKNOWN_THERE = ("conversation.item.done", "input_audio_buffer.timeout_triggered")
 
+_UNKNOWN_FIELDS = (
+    "type",
+    "audio",
+    "output_modalities",
+    "max_output_tokens",
+    "truncation",
+    "earshot",
+)
+"Of a session: what the flat object has elsewhere, or not at all."
+
 _FORMATS: Mapping[str, str] = {
     "pcm16": "audio/pcm",
     "g711_ulaw": "audio/pcmu",
@@ -99,11 +109,7 @@ def secret_request_to_ga(flat: Any, *, is_transcription: bool) -> Any:
 
 
 def session_to_beta(session: Json) -> Json:
-    flat = {
-        name: value
-        for name, value in session.items()
-        if name not in ("type", "audio", "output_modalities", "max_output_tokens", "earshot")
-    }
+    flat = {name: value for name, value in session.items() if name not in _UNKNOWN_FIELDS}
     for name, path in _SESSION.items():
         value = _at(session, path)
         if value is not _MISSING:
@@ -132,11 +138,9 @@ def to_beta(event: Json) -> Json | None:
 
 
 def _response_to_ga(flat: Json) -> Json:
-    """`temperature` is the session's; that of one response is not heard."""
     response: Json = {}
     for name, value in flat.items():
-        if name != "temperature":
-            _put(response, _SESSION.get(name, (name,)), _value_to_ga(name, value))
+        _put(response, _SESSION.get(name, (name,)), _value_to_ga(name, value))
     if isinstance(sent := flat.get("input"), list):
         response["input"] = [_item(i, _PARTS) if isinstance(i, dict) else i for i in sent]
     return response

@@ -34,9 +34,13 @@ from signaling.realtime.response import response_request
 from signaling.realtime.server_events import Json, to_text
 from signaling.realtime.session import Terms, check_unchanged, merged
 from signaling.realtime.translate import Translator, Transport
-from signaling.realtime.upload import Upload
+from signaling.realtime.upload import Upload, heard_in
 
 logger = logging.getLogger(__name__)
+
+
+MAX_UNTAKEN = 256
+"Events that the client has not taken yet, when it adds one more item."
 
 
 class End(Enum):
@@ -99,7 +103,8 @@ class Connection:
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             idle = tasks.create_task(self._end_when_idle(), name="idle")
-            await self._send(self._translator.created())
+            for begun in self._translator.created():
+                await self._send(begun)
             self._follow_home()
             async for happened in self._session.events:
                 self._touch()
@@ -117,7 +122,8 @@ class Connection:
 
     def join(self, aside: Outbox[str]) -> None:
         """Somebody else is told everything from here on."""
-        aside.put(to_text(self._translator.created()))
+        for begun in self._translator.created():
+            aside.put(to_text(begun))
         if self._end is not None:
             aside.close()
         self.asides.add(aside)
@@ -173,8 +179,8 @@ class Connection:
             case OutputClear():
                 self._needs("webrtc", "output_audio_buffer.clear")
                 session.clear_output()
-            case ItemCreate(item=item, previous_item_id=previous):
-                session.add_item(new_item(item), previous)
+            case ItemCreate():
+                await self._add_item(event)
             case ItemDelete(item_id=item_id):
                 with missing_in("delete"):
                     session.delete_item(item_id)
@@ -185,8 +191,7 @@ class Connection:
                 with missing_in("truncate"):
                     session.truncate(item_id, audio_end_ms)
             case ResponseCreate(response=params):
-                spoken_as = self._translator.terms.spoken_as
-                session.create_response(response_request(params, spoken_as))
+                session.create_response(response_request(params))
             case ResponseCancel(response_id=response_id):
                 session.cancel_response(response_id)
             case _:
@@ -201,6 +206,13 @@ class Connection:
         self._upload.expect(terms.heard_as)
         await self._send(self._translator.updated())
         self._follow_home()
+
+    async def _add_item(self, event: ItemCreate) -> None:
+        """Its images are sent back, so that who sends them has to take what is sent."""
+        made = new_item(event.item)
+        heard = await heard_in(made.recordings, self._translator.terms.heard_as)
+        await self._session.events.room(MAX_UNTAKEN)
+        self._session.add_item(made.item, event.previous_item_id, heard)
 
     async def _hear(self, audio: str) -> None:
         self._needs("websocket", "input_audio_buffer.append")

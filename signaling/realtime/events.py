@@ -4,10 +4,13 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from msgspec import UNSET, Meta, Struct
 
+from core.items import ImageDetail, ItemStatus
 from signaling.realtime.session_object import (
     Modalities,
     OutputTokens,
+    Reasoning,
     SessionObject,
+    Temperature,
     VoiceId,
 )
 from signaling.realtime.sound import AudioFormat
@@ -23,6 +26,10 @@ Metadata: TypeAlias = Annotated[
     Meta(max_length=16),
 ]
 "The client's notes on a response, bounded as the hosted service bounds them."
+
+
+MAX_PARTS = 64
+"Of one message."
 
 
 class ClientEventBase(Struct, frozen=True, forbid_unknown_fields=True, tag_field="type"):
@@ -59,18 +66,19 @@ class Content(WireStruct, frozen=True):
     transcript: str | None = None
     audio: str | None = None
     image_url: str | None = None
-    detail: str | None = None
+    detail: ImageDetail | None = None
 
 
 class NewItem(WireStruct, frozen=True, tag_field="type"):
     id: ItemId | None = None
-    object: str | None = None
-    status: str | None = None
+    object: Literal["realtime.item"] | None = None
+    status: ItemStatus | None = None
+    "Has no effect, as with the hosted service."
 
 
 class NewMessage(NewItem, frozen=True, kw_only=True, tag="message"):
     role: Literal["system", "user", "assistant"]
-    content: list[Content]
+    content: Annotated[list[Content], Meta(max_length=MAX_PARTS)]
 
 
 class NewFunctionCall(NewItem, frozen=True, kw_only=True, tag="function_call"):
@@ -118,6 +126,12 @@ class ResponseAudio(WireStruct, frozen=True):
     output: Sent[ResponseAudioOutput] = UNSET
 
 
+class ResponseExtension(WireStruct, frozen=True):
+    """What the hosted service has no field for; its beta has."""
+
+    temperature: Sent[Temperature] = UNSET
+
+
 InputItem: TypeAlias = NewMessage | NewFunctionCall | NewFunctionOutput | NewReference
 
 
@@ -134,8 +148,9 @@ class ResponseParams(WireStruct, frozen=True):
     tool_choice: Sent[Choice] = UNSET
     prompt: Sent[dict[str, Any]] = UNSET
     max_output_tokens: Sent[OutputTokens | Literal["inf"]] = UNSET
-    parallel_tool_calls: Any = UNSET
-    reasoning: Any = UNSET
+    parallel_tool_calls: Sent[bool] = UNSET
+    reasoning: Sent[Reasoning] = UNSET
+    earshot: Sent[ResponseExtension] = UNSET
 
 
 class ResponseCreate(ClientEventBase, frozen=True, tag="response.create"):

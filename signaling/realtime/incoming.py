@@ -15,6 +15,9 @@ MAX_EVENT_BYTES = 20 * 1024 * 1024
 MAX_CONTROL_EVENT_BYTES = 256 * 1024
 "Any other event; the longest instructions of a real client have some 50 kB."
 
+MEDIA = ("audio", "image_url")
+"Fields of an item's content that may be long."
+
 _KINDS: Mapping[str, type[ClientEvent]] = {
     str(kind.__struct_config__.tag): kind for kind in get_args(ClientEvent)
 }
@@ -46,7 +49,7 @@ def decode(
         message = f"{said} Allowed: {', '.join(sorted(_KINDS))}."
         raise BadEvent(message, code=code, param="type", event_id=event_id)
     if kind is not InputAppend:
-        _check_size(text, MAX_CONTROL_EVENT_BYTES, event_id)
+        _check_size(len(text) - _media_size(raw), MAX_CONTROL_EVENT_BYTES, event_id)
     try:
         return checked(raw, kind)
     except RequestError as exc:
@@ -54,7 +57,7 @@ def decode(
 
 
 def _decoded(text: str) -> dict[str, Any]:
-    _check_size(text, MAX_EVENT_BYTES)
+    _check_size(len(text), MAX_EVENT_BYTES)
     try:
         raw = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -64,11 +67,26 @@ def _decoded(text: str) -> dict[str, Any]:
     return raw
 
 
-def _check_size(text: str, limit_bytes: int, event_id: str | None = None) -> None:
+def _media_size(raw: dict[str, Any]) -> int:
+    """Of the audio and images in items: those have limits of their own."""
+    response = raw.get("response")
+    sent = _listed(response, "input") if isinstance(response, dict) else []
+    items = [raw.get("item"), *sent]
+    parts = [part for item in items if isinstance(item, dict) for part in _listed(item, "content")]
+    media = [part.get(name) for part in parts if isinstance(part, dict) for name in MEDIA]
+    return sum(len(one) for one in media if isinstance(one, str))
+
+
+def _listed(raw: dict[str, Any], name: str) -> list[Any]:
+    value = raw.get(name)
+    return value if isinstance(value, list) else []
+
+
+def _check_size(size: int, limit_bytes: int, event_id: str | None = None) -> None:
     """Counts characters: JSON of clients is ASCII or close to it."""
-    if len(text) > limit_bytes:
+    if size > limit_bytes:
         raise BadEvent(
-            f"The event has {len(text)} bytes; the limit is {limit_bytes}.",
+            f"The event has {size} bytes; the limit is {limit_bytes}.",
             code="event_too_large",
             event_id=event_id,
         )

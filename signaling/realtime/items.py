@@ -1,11 +1,18 @@
 """Items that a client adds to the conversation."""
 
+import binascii
+import re
+from base64 import b64decode
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
 from core.errors import RequestError
 from core.ids import new_id
 from core.items import (
     AudioPart,
     FunctionCallItem,
     FunctionOutputItem,
+    ImagePart,
     Item,
     MessageItem,
     Part,
@@ -13,14 +20,28 @@ from core.items import (
 )
 from signaling.realtime.events import Content, NewFunctionCall, NewFunctionOutput, NewMessage
 
+MAX_IMAGE_CHARS = 2 * 1024 * 1024
+"Of one image's data URL, 1.5 MB as a file: a photo of 2000 pixels. Models see no more."
+
 _ALLOWED = {
     "system": ("input_text",),
-    "user": ("input_text", "input_audio"),
+    "user": ("input_text", "input_audio", "input_image"),
     "assistant": ("output_text", "output_audio"),
 }
+_IMAGE = re.compile(r"data:image/(?:png|jpeg);base64,")
+_MAGIC = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff")
 
 
-def new_item(item: NewMessage | NewFunctionCall | NewFunctionOutput, prefix: str = "item") -> Item:
+@dataclass(frozen=True, slots=True)
+class SentItem:
+    item: Item
+    recordings: Mapping[int, str] = field(default_factory=dict[int, str])
+    "Part of the item -> base64 of what is said there, in the session's input format."
+
+
+def new_item(
+    item: NewMessage | NewFunctionCall | NewFunctionOutput, prefix: str = "item"
+) -> SentItem:
     """With an id, if the client gave none. Raises RequestError for content we cannot take, its
     `param` below `prefix`."""
     item_id = item.id or new_id("item")
@@ -30,11 +51,17 @@ def new_item(item: NewMessage | NewFunctionCall | NewFunctionOutput, prefix: str
                 _part(part, role, f"{prefix}.content[{index}]".lstrip("."))
                 for index, part in enumerate(content)
             )
-            return MessageItem(item_id, role, parts)
+            recordings = {
+                index: part.audio
+                for index, part in enumerate(content)
+                if part.type == "input_audio" and part.audio is not None
+            }
+            return SentItem(MessageItem(item_id, role, parts), recordings)
         case NewFunctionCall(name=name, arguments=arguments):
-            return FunctionCallItem(item_id, item.call_id or new_id("call"), name, arguments)
+            call_id = item.call_id or new_id("call")
+            return SentItem(FunctionCallItem(item_id, call_id, name, arguments))
         case NewFunctionOutput(call_id=call_id, output=output):
-            return FunctionOutputItem(item_id, call_id, output)
+            return SentItem(FunctionOutputItem(item_id, call_id, output))
 
 
 def _part(content: Content, role: str, param: str) -> Part:
@@ -45,13 +72,51 @@ def _part(content: Content, role: str, param: str) -> Part:
             code="invalid_value",
             param=f"{param}.type",
         )
-    is_text = content.type in ("input_text", "output_text")
-    text, field = (content.text, "text") if is_text else (content.transcript, "transcript")
-    if text is None:
+    match content.type:
+        case "input_text" | "output_text":
+            return TextPart(_needed(content.text, f"{param}.text"))
+        case "input_image":
+            url = _image(_needed(content.image_url, f"{param}.image_url"), f"{param}.image_url")
+            return ImagePart(url, content.detail or "auto")
+        case "input_audio" if content.audio is not None:
+            return AudioPart()  # what is said there decides, not what the client says of it
+        case "input_audio":
+            return AudioPart(
+                _needed(content.transcript, f"{param}.audio", "It has no transcript either.")
+            )
+        case "output_audio":
+            why = "Audio of the assistant is not kept: what was said counts."
+            return AudioPart(_needed(content.transcript, f"{param}.transcript", why))
+
+
+def _needed(value: str | None, param: str, why: str = "") -> str:
+    if value is None:
         raise RequestError(
-            f"Missing required parameter: '{param}.{field}'. Audio itself goes into the input "
-            "audio buffer.",
+            f"Missing required parameter: '{param}'. {why}".rstrip(),
             code="missing_required_parameter",
-            param=f"{param}.{field}",
+            param=param,
         )
-    return TextPart(text) if is_text else AudioPart(text)
+    return value
+
+
+def _image(url: str, param: str) -> str:
+    """A server that fetched addresses for its clients would reach what they cannot."""
+    if len(url) > MAX_IMAGE_CHARS:
+        raise RequestError(
+            f"'{param}' has {len(url)} characters; the limit is {MAX_IMAGE_CHARS}.",
+            code="image_too_large",
+            param=param,
+        )
+    head = _IMAGE.match(url)
+    try:
+        data = b64decode(url[head.end() :], validate=True) if head else b""
+    except (binascii.Error, ValueError):
+        data = b""
+    if not data.startswith(_MAGIC):
+        raise RequestError(
+            f"Invalid value for '{param}'. Allowed: a data URL of a PNG or JPEG file in base64, "
+            "data:image/png;base64,... or data:image/jpeg;base64,...",
+            code="invalid_image",
+            param=param,
+        )
+    return url

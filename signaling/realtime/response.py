@@ -10,13 +10,13 @@ from signaling.realtime.fields import params_below
 from signaling.realtime.items import new_item
 from signaling.realtime.session import own_voice
 from signaling.realtime.session_object import VoiceId
-from signaling.realtime.sound import PCM, AudioFormat, FormatName, name_of
+from signaling.realtime.sound import AudioFormat, name_of
 from signaling.realtime.tools import own_choice, own_tools
 from signaling.realtime.wire import sent_object
 
 
-def response_request(params: ResponseParams | None, spoken_as: FormatName = PCM) -> ResponseRequest:
-    """`spoken_as`: the session's format. Raises RequestError for what we cannot do."""
+def response_request(params: ResponseParams | None) -> ResponseRequest:
+    """Raises RequestError for what we cannot do."""
     if params is None:
         return ResponseRequest()
     if sent_object(params.prompt):
@@ -27,14 +27,9 @@ def response_request(params: ResponseParams | None, spoken_as: FormatName = PCM)
         )
     modalities, audio = sent_object(params.output_modalities), sent_object(params.audio)
     output = sent_object(audio.output) if audio else None
-    wish = output.format if output else None
-    if isinstance(wish, AudioFormat) and name_of(wish) != spoken_as:
-        raise RequestError(
-            f"The audio of one response cannot differ from the session's, {spoken_as}.",
-            code="unsupported_parameter",
-            param="response.audio.output.format",
-        )
+    format_ = output.format if output else None
     voice = output.voice if output else None
+    extension = sent_object(params.earshot)
     sent_input = sent_object(params.input)
     return ResponseRequest(
         modality=modalities[0] if modalities else None,
@@ -43,6 +38,8 @@ def response_request(params: ResponseParams | None, spoken_as: FormatName = PCM)
         client_tools=own_tools(params.tools, "response"),
         tool_choice=own_choice(params.tool_choice, "response"),
         max_output_tokens=sent_object(params.max_output_tokens),
+        temperature=sent_object(extension.temperature) if extension else None,
+        audio_format=name_of(format_) if isinstance(format_, AudioFormat) else None,
         metadata=sent_object(params.metadata),
         in_conversation=params.conversation != "none",
         input=None if sent_input is None else _items(sent_input),
@@ -55,6 +52,15 @@ def _items(sent: Sequence[InputItem]) -> tuple[Item | ItemReference, ...]:
         if isinstance(item, NewReference):
             items.append(ItemReference(item.id))
             continue
-        with params_below(f"response.input[{index}]"):
-            items.append(new_item(item, ""))
+        at = f"response.input[{index}]"
+        with params_below(at):
+            made = new_item(item, "")
+        for part in made.recordings:
+            raise RequestError(
+                f"'{at}.content[{part}].audio' is recognised in items of the conversation only: "
+                "create it, then name it in an item_reference; or send its transcript.",
+                code="unsupported_parameter",
+                param=f"{at}.content[{part}].audio",
+            )
+        items.append(made.item)
     return tuple(items)

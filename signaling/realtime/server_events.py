@@ -5,7 +5,16 @@ from typing import Any, assert_never
 from msgspec.json import encode
 
 from core.events import Modality, ResponseCreated, ResponseDone, Transcribed, TurnTraced
-from core.items import AudioPart, FunctionCallItem, FunctionOutputItem, Item, MessageItem, Part
+from core.items import (
+    AudioPart,
+    FunctionCallItem,
+    FunctionOutputItem,
+    ImagePart,
+    Item,
+    MessageItem,
+    Part,
+    TextPart,
+)
 from signaling.realtime.answering import UNLIMITED
 from signaling.realtime.session import Terms, output_json
 
@@ -77,7 +86,7 @@ def response_json(
         "conversation_id": conversation_id if terms.in_conversation else None,
         "output_modalities": [happened.modality],
         "max_output_tokens": terms.max_output_tokens or UNLIMITED,
-        "audio": {"output": output_json(session, terms.voice)},
+        "audio": {"output": output_json(session, terms.voice, format_=terms.audio_format)},
         "usage": None,
         "metadata": None if terms.metadata is None else dict(terms.metadata),
     }
@@ -90,7 +99,7 @@ def response_json(
 
 
 def transcribed(happened: Transcribed) -> list[Json]:
-    ids: Json = {"item_id": happened.item_id, "content_index": 0}
+    ids: Json = {"item_id": happened.item_id, "content_index": happened.content_index}
     completed = event(
         f"{TRANSCRIPTION}.completed",
         **ids,
@@ -104,13 +113,9 @@ def transcribed(happened: Transcribed) -> list[Json]:
     return [event(f"{TRANSCRIPTION}.delta", **ids, delta=happened.transcript), completed]
 
 
-def arguments_done(call: FunctionCallItem, ids: Json) -> list[Json]:
-    ids = {**ids, "call_id": call.call_id}
-    name = "response.function_call_arguments"
-    return [
-        event(f"{name}.delta", **ids, delta=call.arguments),
-        event(f"{name}.done", **ids, name=call.name, arguments=call.arguments),
-    ]
+def listed(stage: str, item: Json, previous_item_id: str | None) -> Json:
+    """An item in the conversation: `added` or `done`."""
+    return event(f"conversation.item.{stage}", previous_item_id=previous_item_id, item=item)
 
 
 def turn_json(traced: TurnTraced) -> Json:
@@ -153,7 +158,8 @@ def _status_details(done: ResponseDone) -> Json | None:
 
 
 def _usage(done: ResponseDone) -> Json:
-    """Token counts; our engines take text, so none are audio."""
+    """Token counts. Our engines take text, so none are audio; images count as text, since servers
+    do not tell them apart."""
     usage = done.usage
     return {
         "total_tokens": usage.input_tokens + usage.output_tokens,
@@ -163,19 +169,23 @@ def _usage(done: ResponseDone) -> Json:
             "text_tokens": usage.input_tokens,
             "audio_tokens": 0,
             "image_tokens": 0,
-            "cached_tokens": 0,
+            "cached_tokens": usage.cached_tokens,
+            "cached_tokens_details": {"text_tokens": usage.cached_tokens},
         },
         "output_token_details": {"text_tokens": usage.output_tokens, "audio_tokens": 0},
     }
 
 
 def _content(part: Part, role: str) -> Json:
-    match part, role:
-        case AudioPart(transcript=transcript), "assistant":
+    ours = role == "assistant"
+    match part:
+        case AudioPart(transcript=transcript) if ours:
             return {"type": "output_audio", "transcript": transcript or ""}
-        case AudioPart(transcript=transcript), _:
+        case AudioPart(transcript=transcript):
             return {"type": "input_audio", "transcript": transcript}
-        case _, "assistant":
-            return {"type": "output_text", "text": part.text}
+        case ImagePart(url=url, detail=detail):  # no URL: it is not kept any more
+            return {"type": "input_image", "image_url": url or None, "detail": detail}
+        case TextPart(text=text):
+            return {"type": "output_text" if ours else "input_text", "text": text}
         case _:
-            return {"type": "input_text", "text": part.text}
+            assert_never(part)

@@ -7,13 +7,16 @@ from typing import Any, Literal
 from msgspec import UnsetType
 
 from core.errors import Conflict, RequestError
+from core.events import FormatName
 from pipeline.engines import own_model
 from pipeline.settings import DEFAULT, SessionSettings, TurnDetection
 from signaling.realtime.answering import (
     UNLIMITED,
     extension_json,
     output_limit,
+    truncation_json,
     with_extension,
+    with_truncation,
 )
 from signaling.realtime.recognition import (
     decoding_json,
@@ -34,7 +37,7 @@ from signaling.realtime.session_object import (
     Transcription,
     VoiceId,
 )
-from signaling.realtime.sound import PCM, FormatName, format_json, name_of
+from signaling.realtime.sound import PCM, format_json, name_of
 from signaling.realtime.tools import choice_json, own_choice, own_tools, tools_json
 from signaling.realtime.wire import Sent, kept, sent_object
 
@@ -134,16 +137,23 @@ def session_json(terms: Terms, session_id: str) -> dict[str, Any]:
         "tools": tools_json(settings.client_tools),
         "tool_choice": choice_json(settings.tool_choice),
         "max_output_tokens": settings.max_output_tokens or UNLIMITED,
+        "truncation": truncation_json(settings.truncation),
+        "tracing": None,
         **common,
     }
 
 
 def output_json(
-    terms: Terms, voice: str | None = None, speed: float | None = None
+    terms: Terms,
+    voice: str | None = None,
+    speed: float | None = None,
+    format_: FormatName | None = None,
 ) -> dict[str, Any]:
-    """`voice`: None for the session's."""
-    name = voice or terms.settings.voice
-    out: dict[str, Any] = {"format": format_json(terms.spoken_as), "voice": name}
+    """`voice`, `format_`: None for the session's."""
+    out: dict[str, Any] = {
+        "format": format_json(format_ or terms.spoken_as),
+        "voice": voice or terms.settings.voice,
+    }
     return out if speed is None else {**out, "speed": speed}
 
 
@@ -158,6 +168,7 @@ def _with_answering(settings: SessionSettings, sent: RealtimeSession) -> Session
         max_output_tokens=output_limit(settings, sent),
         client_tools=settings.client_tools if tools is None else tools,
         tool_choice=own_choice(sent.tool_choice, "session") or settings.tool_choice,
+        truncation=with_truncation(settings.truncation, sent.truncation),
     )
     output = sent_object(audio.output) if (audio := sent_object(sent.audio)) else None
     return _with_output(changed, output) if output else changed

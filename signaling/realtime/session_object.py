@@ -40,6 +40,8 @@ Milliseconds = Annotated[int, Meta(ge=0)]
 Language = Annotated[str, Meta(min_length=1, max_length=16)]
 Keyword = Annotated[str, Meta(min_length=1, max_length=100)]
 ToolName = Annotated[str, Meta(min_length=1, max_length=128)]
+Temperature = Annotated[float, Meta(ge=0, le=2)]
+"Of a language model."
 Probability = Annotated[float, Meta(ge=0, le=1)]
 
 
@@ -50,6 +52,33 @@ class Transcription(WireStruct, frozen=True):
     languages: Sent[Annotated[list[Language], Meta(max_length=100)]] = UNSET
     keywords: Sent[Annotated[list[Keyword], Meta(max_length=100)]] = UNSET
     delay: Any = UNSET
+
+
+class NoiseReduction(WireStruct, frozen=True):
+    """Known, so that clients that send it can connect: `session.updated` says that none is done."""
+
+    type: Literal["near_field", "far_field"]
+
+
+class TokenLimits(WireStruct, frozen=True):
+    post_instructions: Sent[Annotated[int, Meta(ge=0)]] = UNSET
+
+
+class RetentionRatio(WireStruct, frozen=True, tag="retention_ratio", tag_field="type"):
+    retention_ratio: Annotated[float, Meta(ge=0, le=1)]
+    token_limits: Sent[TokenLimits] = UNSET
+
+
+class Tracing(WireStruct, frozen=True):
+    """As `NoiseReduction`: there is no dashboard to write to."""
+
+    group_id: str | None = None
+    metadata: Any = None
+    workflow_name: str | None = None
+
+
+class Reasoning(WireStruct, frozen=True):
+    effort: str | None = None
 
 
 class ServerVad(WireStruct, frozen=True, tag="server_vad", tag_field="type"):
@@ -69,7 +98,7 @@ class SemanticVad(WireStruct, frozen=True, tag="semantic_vad", tag_field="type")
 
 class AudioInput(WireStruct, frozen=True):
     format: Sent[AudioFormat] = UNSET
-    noise_reduction: Any = UNSET
+    noise_reduction: Sent[NoiseReduction] = UNSET
     transcription: Sent[Transcription] = UNSET
     turn_detection: Sent[ServerVad | SemanticVad] = UNSET
 
@@ -109,7 +138,7 @@ class Extension(WireStruct, frozen=True):
     transcription: Sent[Decoding] = UNSET
     barge_in: Sent[Literal["on", "patient"]] = UNSET
     echo: Sent[EchoMode] = UNSET
-    temperature: Sent[Annotated[float, Meta(ge=0, le=2)]] = UNSET
+    temperature: Sent[Temperature] = UNSET
     tools: Sent[Annotated[list[ToolName], Meta(max_length=128)]] = UNSET
 
 
@@ -126,10 +155,10 @@ class RealtimeSession(WireStruct, frozen=True, tag="realtime", tag_field="type")
     tool_choice: Sent[Choice] = UNSET
     prompt: Sent[dict[str, Any]] = UNSET
     max_output_tokens: Sent[OutputTokens | Literal["inf"]] = UNSET
-    parallel_tool_calls: Any = UNSET
-    reasoning: Any = UNSET
-    tracing: Any = UNSET
-    truncation: Any = UNSET
+    parallel_tool_calls: Sent[bool] = UNSET
+    reasoning: Sent[Reasoning] = UNSET
+    tracing: Sent[Literal["auto"] | Tracing] = UNSET
+    truncation: Sent[Literal["auto", "disabled"] | RetentionRatio] = UNSET
 
 
 class TranscriptionSession(WireStruct, frozen=True, tag="transcription", tag_field="type"):

@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 from msgspec import UNSET
 
 from core.audio import Pcm
+from core.events import FormatName
 from media import g711
 from media.pcm import from_bytes, to_bytes
 from media.resample import Resampler
@@ -19,8 +20,6 @@ WIRE_RATE_HZ = 24_000
 MAX_DELTA_SAMPLES = 12_000
 """Audio per `response.output_audio.delta`: 0.5 s at 24 kHz, 32 kB as base64. Clients can start on
 it at once, and it stays below the 64 KiB that some of them take as the limit of a message."""
-
-FormatName = Literal["audio/pcm", "audio/pcmu", "audio/pcma"]
 
 PCM: FormatName = "audio/pcm"
 

@@ -54,8 +54,8 @@ def own_tools(sent: Sent[Tools], prefix: str) -> tuple[ToolSpec, ...] | None:
         param = f"{prefix}.tools[{index}]"
         if isinstance(tool, McpTool):
             raise RequestError(
-                f"'{param}' is not supported here: MCP servers are connected in the server's "
-                "configuration.",
+                f"'{param}' is of type mcp: the server's configuration connects MCP servers. "
+                "Allowed: function.",
                 code="unsupported_parameter",
                 param=param,
             )
@@ -81,7 +81,8 @@ def own_choice(sent: Sent[Choice], prefix: str) -> ToolChoice | None:
             return NamedTool(name)
         case McpChoice():
             raise RequestError(
-                f"'{prefix}.tool_choice' cannot name an MCP server here.",
+                f"'{prefix}.tool_choice' cannot name an MCP server here. "
+                "Allowed: auto, none, required, function.",
                 code="unsupported_parameter",
                 param=f"{prefix}.tool_choice",
             )

@@ -1,13 +1,18 @@
 """Audio that a client sends as events, as 16 kHz frames for the session."""
 
+import asyncio
 import binascii
 from base64 import b64decode
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from core.audio import ASR_RATE_HZ, AudioFrame, ms_to_samples
+import numpy as np
+
+from core.audio import ASR_RATE_HZ, AudioFrame, Pcm, ms_to_samples, samples_to_ms
 from core.errors import RequestError
+from core.events import FormatName
 from media.resample import Resampler
-from signaling.realtime.sound import PCM, FormatName, decoded, rate_of
+from pipeline.listening import MAX_HELD_MS, MIN_COMMIT_MS
+from signaling.realtime.sound import PCM, decoded, rate_of
 
 SLICE_MS = 100
 "A session keeps 50 frames that it has not heard yet; slices this long make that five seconds."
@@ -27,10 +32,8 @@ class Upload:
 
     def push(self, audio: str) -> Iterator[AudioFrame]:
         """Frames of about SLICE_MS. Raises RequestError for what is no such audio."""
-        sent = decoded(_bytes(audio), self._format)
-        step = ms_to_samples(SLICE_MS, rate_of(self._format))
-        for at in range(0, len(sent), step):  # at once, five minutes would take 0.1 s of the loop
-            frame = AudioFrame(self._resampler.push(sent[at : at + step]), ASR_RATE_HZ, self._start)
+        for piece in _slices(_sound(audio, self._format, "audio"), self._format):
+            frame = AudioFrame(self._resampler.push(piece), ASR_RATE_HZ, self._start)
             self._start = frame.end
             yield frame
 
@@ -40,10 +43,54 @@ class Upload:
         self._resampler = Resampler(rate_of(format_), ASR_RATE_HZ, live=True)
 
 
-def _bytes(audio: str) -> bytes:
+async def heard_in(recordings: Mapping[int, str], format_: FormatName) -> dict[int, Pcm]:
+    """What is said in the parts of an item, 16 kHz. Raises RequestError invalid_audio for what is
+    no such audio, too short, or together too long."""
+    sent = {index: _recording(audio, format_, index) for index, audio in recordings.items()}
+    total_ms = samples_to_ms(sum(map(len, sent.values())), rate_of(format_))
+    if total_ms > MAX_HELD_MS:
+        raise RequestError(
+            f"The item holds {total_ms / 1000:.0f} s of audio; the limit is "
+            f"{MAX_HELD_MS // 1000} s.",
+            code="invalid_audio",
+            param="item.content",
+        )
+    heard: dict[int, Pcm] = {}
+    for index, pcm in sent.items():
+        resampler = Resampler(rate_of(format_), ASR_RATE_HZ)
+        pieces: list[Pcm] = []
+        for piece in _slices(pcm, format_):
+            pieces.append(resampler.push(piece))
+            await asyncio.sleep(0)  # three minutes at once would hold up every other session
+        heard[index] = np.concatenate([*pieces, resampler.flush()])
+    return heard
+
+
+def _recording(audio: str, format_: FormatName, index: int) -> Pcm:
+    param = f"item.content[{index}].audio"
+    pcm = _sound(audio, format_, param)
+    if samples_to_ms(len(pcm), rate_of(format_)) < MIN_COMMIT_MS:
+        raise RequestError(
+            f"'{param}' holds less than {MIN_COMMIT_MS} ms of audio.",
+            code="invalid_audio",
+            param=param,
+        )
+    return pcm
+
+
+def _slices(pcm: Pcm, format_: FormatName) -> Iterator[Pcm]:
+    """At once, five minutes would take 0.1 s of the loop."""
+    step = ms_to_samples(SLICE_MS, rate_of(format_))
+    for at in range(0, len(pcm), step):
+        yield pcm[at : at + step]
+
+
+def _sound(audio: str, format_: FormatName, param: str) -> Pcm:
     try:
-        return b64decode(audio, validate=True)
+        return decoded(b64decode(audio, validate=True), format_)
     except (binascii.Error, ValueError):
         raise RequestError(
-            "The audio is not valid base64.", code="invalid_audio", param="audio"
+            "The audio is not valid base64.", code="invalid_audio", param=param
         ) from None
+    except RequestError as exc:
+        raise RequestError(str(exc), code=exc.code, param=param) from None

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.items import ImagePart
 from engines.base import Message, ToolCall
 from engines.llm.chat import WORDLESS, chat_messages
 
@@ -102,6 +103,24 @@ def test_any_conversation_suits_a_strict_template(turns: list[tuple[Any, str, in
             pytest.fail("two answers in a row")
         assert (one["role"], following["role"]) != ("user", "user")
         assert following["role"] != "tool" or one["role"] in ("assistant", "tool")
+
+
+def test_images_stand_behind_the_words_they_came_with() -> None:
+    seen = tuple(ImagePart(f"data:{n}", "low") for n in range(3))
+    messages = [
+        Message("user", "look", images=seen[:1]),
+        Message("user", images=seen[1:2]),
+        Message("assistant", "I see."),
+        Message("user", images=seen[2:]),
+    ]
+    shown = [
+        {"type": "image_url", "image_url": {"url": image.url, "detail": "low"}} for image in seen
+    ]
+    assert chat_messages(messages) == [
+        {"role": "user", "content": [{"type": "text", "text": "look"}, *shown[:2]]},
+        said("I see."),
+        {"role": "user", "content": shown[2:]},
+    ]
 
 
 def test_arguments_for_templates_are_objects() -> None:

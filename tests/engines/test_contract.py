@@ -19,6 +19,7 @@ from engines.base import (
     AsrModel,
     AsrOptions,
     AsrResult,
+    CallDelta,
     EndOfTurn,
     Llm,
     Message,
@@ -208,7 +209,7 @@ def llm(request: pytest.FixtureRequest, upstream: str) -> Llm:
 async def answer(llm: Llm, text: str, language: str = "en") -> list[TextDelta | ToolCall | Usage]:
     messages = [Message("user", text)]
     async with aclosing(llm.reply(messages, (), language=language)) as deltas:
-        return [delta async for delta in deltas]
+        return [delta async for delta in deltas if not isinstance(delta, CallDelta)]
 
 
 def run_with(llm: Llm, scenario: Coroutine[Any, Any, T]) -> T:

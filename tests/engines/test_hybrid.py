@@ -16,8 +16,9 @@ from core.errors import (
     Overloaded,
 )
 from core.events import Usage
+from core.items import ImagePart
 from core.ports import ToolSpec
-from engines.base import AS_CONFIGURED, LlmOptions, Message, TextDelta, ToolCall
+from engines.base import AS_CONFIGURED, CallDelta, LlmOptions, Message, TextDelta, ToolCall
 from engines.llm import hybrid, intents
 from engines.llm.hybrid import BUSY, FAILED, UNREACHABLE, Hybrid
 from engines.registry import load
@@ -34,6 +35,7 @@ class Model:
 
     name = "scripted"
     context_tokens: int | None = 512
+    sees = False
 
     def __init__(
         self,
@@ -77,7 +79,7 @@ def answered(
     async def scenario() -> list[TextDelta | ToolCall | Usage]:
         reply = engine.reply(messages, tools, language=language)
         async with aclosing(reply) as deltas:
-            return [delta async for delta in deltas]
+            return [delta async for delta in deltas if not isinstance(delta, CallDelta)]
 
     return asyncio.run(scenario())
 
@@ -280,3 +282,14 @@ def test_two_commands_are_not_joined_into_a_third() -> None:
     (call,) = answered(made(Model()), *(Message("user", one) for one in said))
     assert isinstance(call, ToolCall)
     assert call.name == "HassTurnOff"
+
+
+def test_what_is_to_be_seen_goes_to_a_model_that_sees() -> None:
+    model = Model()
+    engine = Hybrid(intents.create(intents.Settings()), model)
+    sees = [engine.sees]
+    model.sees = True
+    assert [*sees, engine.sees] == [False, True]
+    image = ImagePart("data:image/png;base64,AAAA")
+    assert answered(engine, Message("user", "what time is it", images=(image,))) == TOLD
+    assert model.asked == 1

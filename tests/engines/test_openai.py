@@ -37,6 +37,13 @@ def test_an_answer_streams_with_its_counts() -> None:
     assert answers(server) == [TextDelta("Hel"), TextDelta("lo."), Usage(12, 3)]
 
 
+def test_what_the_server_had_in_its_cache_is_counted() -> None:
+    details = {"prompt_tokens_details": {"cached_tokens": 8, "audio_tokens": 0}}
+    counts = {"prompt_tokens": 12, "completion_tokens": 3, **details}
+    server = Server(sends(sse(*text("Hi."), {"choices": [], "usage": counts})))
+    assert answers(server)[-1] == Usage(12, 3, 8)
+
+
 def test_the_request_says_what_is_wanted(tmp_path: Path) -> None:
     file = tmp_path / "key"
     file.write_text(f"{KEY}\n")

@@ -144,6 +144,29 @@ CALLS: dict[str, tuple[list[dict[str, Any]], list[tuple[str, str, dict[str, Any]
 }
 
 
+def test_calls_are_told_of_while_they_are_written() -> None:
+    calls = CallAssembler()
+    told: list[tuple[str, str, str]] = []
+    for one in (
+        part(index=0, id="a", function={"arguments": '{"n"'}),
+        part(index=0, function=function("on", ": 1")),
+        part(index=1, id="a", function=function("off", "")),
+        part(index=0, function={"arguments": "}"}),
+        part(index=1, function={"arguments": "{}"}),
+    ):
+        chunk = read_chunk(json.dumps({"choices": [{"delta": {"tool_calls": [one]}}]}))
+        for choice in chunk.choices or ():
+            deltas = calls.push(choice.written.tool_calls or ())
+            told += [(delta.call_id, delta.name, delta.arguments) for delta in deltas]
+    on, off = calls.calls()
+    assert on.call_id == "a" != off.call_id
+    assert told == [
+        ("a", "on", '{"n": 1'),
+        ("a", "on", "}"),
+        (off.call_id, "off", "{}"),
+    ]
+
+
 def assembled(parts: list[dict[str, Any]]) -> tuple[ToolCall, ...]:
     calls = CallAssembler()
     for one in parts:

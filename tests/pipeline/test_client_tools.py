@@ -1,5 +1,6 @@
 """Tools that the client runs: handed out after the turn is confirmed, and continued."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 
@@ -7,6 +8,7 @@ import pytest
 
 from core.errors import Conflict, RequestError
 from core.events import (
+    CallArguments,
     ItemDeleted,
     ItemRetrieved,
     OutputItemAdded,
@@ -26,7 +28,7 @@ from core.items import (
     TextPart,
 )
 from core.ports import ToolSpec
-from engines.base import AS_CONFIGURED, LlmOptions, Message, TextDelta, ToolCall
+from engines.base import AS_CONFIGURED, CallDelta, LlmOptions, Message, TextDelta, ToolCall
 from pipeline.history import NO_RESULT
 from pipeline.session import Session
 from pipeline.settings import NamedTool, ResponseRequest, SessionSettings, ToolChoice
@@ -40,11 +42,16 @@ OFF = ToolCall("0", "set_light", {"on": False})
 SUM = ToolCall("1", "add", {"a": 2, "b": 2})
 
 
+Delta = TextDelta | CallDelta | ToolCall | Usage
+
+
 @dataclass
 class ScriptedLlm(EchoLlm):
     """One list of deltas for each round; then it says what it saw last."""
 
-    rounds: list[list[TextDelta | ToolCall | Usage]] = field(default_factory=list)
+    rounds: list[list[Delta]] = field(default_factory=list)
+    lasts_s: float = 0
+    "What each takes to end."
     offered: list[list[str]] = field(default_factory=list)
     options: list[LlmOptions] = field(default_factory=list)
 
@@ -58,16 +65,17 @@ class ScriptedLlm(EchoLlm):
         *,
         language: str,
         options: LlmOptions = AS_CONFIGURED,
-    ) -> AsyncGenerator[TextDelta | ToolCall | Usage, None]:
+    ) -> AsyncGenerator[Delta, None]:
         self.asked.append(list(messages))
         self.offered.append([tool.name for tool in tools])
         self.options.append(options)
         last = messages[-1].text if messages else "nothing"
         for delta in self.rounds.pop(0) if self.rounds else [TextDelta(last)]:
             yield delta
+        await asyncio.sleep(self.lasts_s)
 
 
-def world(*rounds: list[TextDelta | ToolCall | Usage]) -> tuple[World, ScriptedLlm]:
+def world(*rounds: list[Delta]) -> tuple[World, ScriptedLlm]:
     llm = ScriptedLlm(rounds=list(rounds))
     return World(llm=llm), llm
 
@@ -115,6 +123,85 @@ def test_calls_are_handed_out_after_the_words_and_the_result_continues() -> None
     roles = [message.role for message in llm.asked[-1]]
     assert roles == ["user", "assistant", "assistant", "tool", "assistant", "tool"]
     assert [m.text for m in llm.asked[-1] if m.role == "tool"] == ['{"ok":true}', NO_RESULT]
+
+
+def test_arguments_come_as_they_are_written() -> None:
+    pieces = (CallDelta("0", "set_light", '{"on"'), CallDelta("0", "set_light", ": true}"))
+    unsaid, other = ToolCall("2", "set_light", {}), CallDelta("1", "add", '{"a": 2, "b": 2}')
+    there, _ = world([*pieces, TextDelta("Now."), other, SUM, ON, unsaid])
+
+    async def scene(session: Session) -> None:
+        session.add_item(said("light on"))
+        session.create_response(ResponseRequest())
+        await done(session)
+
+    events = run_session(there, scene, TEXT)
+    story = [e for e in events if isinstance(e, CallArguments | OutputItemAdded | OutputItemDone)]
+    told: dict[int, list[str]] = {0: [], 1: [], 2: []}
+    for e in story:
+        what = e.delta if isinstance(e, CallArguments) else type(e).__name__
+        told[e.output_index].append(what)
+    begun, ended = "OutputItemAdded", "OutputItemDone"
+    assert sorted(told.values()) == [
+        [begun, ended],
+        [begun, '{"on"', ": true}", ended],
+        [begun, "{}", ended],
+    ]
+    assert told[2] == [begun, "{}", ended]
+    [end] = of(ResponseDone, events)
+    assert sorted(map(_output, end.output)) == ["Now.", "set_light", "set_light"]
+    places = {done.item.id: done.output_index for done in of(OutputItemDone, events)}
+    assert [places[item.id] for item in end.output] == [0, 1, 2]
+    arguments = [i.arguments for i in end.output if isinstance(i, FunctionCallItem)]
+    assert arguments == ['{"on": true}', "{}"]
+    by_item = {e.call_id for e in story if isinstance(e, CallArguments)}
+    assert by_item == {i.call_id for i in end.output if isinstance(i, FunctionCallItem)}
+
+
+def test_a_call_that_is_cut_off_is_never_made() -> None:
+    there, llm = world([CallDelta("0", "set_light", '{"on"'), TextDelta("wait")])
+    llm.lasts_s = 100
+
+    async def scene(session: Session) -> None:
+        session.add_item(said("light on"))
+        session.create_response(ResponseRequest())
+        await asyncio.sleep(1)
+        session.cancel_response()
+        await done(session)
+        history = there.conversations.get(session.conversation_id).history
+        assert not any(isinstance(item, FunctionCallItem) for item in history.items)
+
+    events = run_session(there, scene, TEXT)
+    [end] = of(ResponseDone, events)
+    assert (end.status, [_output(item) for item in end.output]) == ("cancelled", ["wait"])
+    cut = [d.item for d in of(OutputItemDone, events) if isinstance(d.item, FunctionCallItem)]
+    assert [(call.status, call.arguments) for call in cut] == [("incomplete", '{"on"')]
+    assert [gone.item_id for gone in of(ItemDeleted, events)] == [cut[0].id]
+
+
+def test_written_answers_beside_the_conversation_do_not_wait() -> None:
+    there, llm = world()
+    llm.lasts_s = 1
+    apart = ResponseRequest(in_conversation=False, input=(said("aside"),), modality="text")
+
+    async def scene(session: Session) -> None:
+        session.add_item(said("hello"))
+        session.create_response(ResponseRequest())  # spoken
+        await asyncio.sleep(0.5)
+        session.create_response(apart)
+        session.create_response(apart)
+        await asyncio.sleep(0.1)
+        assert len(llm.asked) == 3
+        second = session._responding.answering._beside[1]
+        session.cancel_response(second.response_id)
+        session.cancel_response()
+        await done(session)
+
+    events = run_session(there, scene)
+    ends = {end.response_id: end for end in of(ResponseDone, events)}
+    order = [ends[created.response_id] for created in of(ResponseCreated, events)]
+    assert [end.status for end in order] == ["cancelled", "completed", "cancelled"]
+    assert [end.terms.in_conversation for end in order] == [True, False, False]
 
 
 def test_the_servers_tools_of_the_same_round_run_first() -> None:

@@ -4,11 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.errors import RequestError
 from core.ports import ToolSpec
 from engines.base import Message, ToolCall
 from pipeline.context import (
     LEFT_OUT,
     MESSAGE_TOKENS,
+    Truncation,
     fit,
     message_tokens,
     reserve_tokens,
@@ -36,6 +38,25 @@ def result(call: str, text: str = "{}") -> Message:
 
 def total(messages: list[Message]) -> int:
     return sum(map(message_tokens, messages))
+
+
+GROWN = [SYSTEM, user("word " * 20)]
+for _ in range(9):
+    GROWN += [said("ok"), user("word " * 20)]
+
+
+def test_a_conversation_keeps_as_much_as_was_asked() -> None:
+    needed, room = total(GROWN), total(GROWN) // 2
+    assert fit(GROWN, needed, 0, how=Truncation(is_allowed=False)) == GROWN
+    with pytest.raises(RequestError) as caught:
+        fit(GROWN, room, 0, how=Truncation(is_allowed=False))
+    assert caught.value.code == "context_length_exceeded"
+    lengths = [len(fit(GROWN, room, 0, how=Truncation(retention=r))) for r in (1, 0.5, 0)]
+    assert lengths[0] > lengths[1] > lengths[2]
+    assert lengths[2] == 2  # nothing but the instructions and the last words
+    limited = fit(GROWN, needed, 0, how=Truncation(max_tokens=room))
+    assert total(limited[1:]) <= room
+    assert limited[-1] == GROWN[-1]
 
 
 WORDS = st.text(alphabet="abc 你é1{", max_size=60)

@@ -235,7 +235,20 @@ def history_is_what_was_said(session: Session, events: list[SessionEvent]) -> No
 
 
 def responses_are_whole(events: list[SessionEvent]) -> None:
-    """One at a time, each created and done once, its item added, filled and done in between."""
+    """One at a time, but for those that are written beside the conversation."""
+    beside = {
+        e.response_id
+        for e in events
+        if isinstance(e, ResponseCreated) and not e.terms.in_conversation and e.modality == "text"
+    }
+    of_response = [(getattr(event, "response_id", None), event) for event in events]
+    one_after_another([event for of, event in of_response if of not in beside])
+    for response_id in beside:
+        one_after_another([event for of, event in of_response if of == response_id])
+
+
+def one_after_another(events: list[SessionEvent]) -> None:
+    """Each created and done once, its item added, filled and done in between."""
     current: str | None = None
     item: str | None = None
     is_item_done = False

@@ -79,6 +79,6 @@ async def talking(server: Server, session: Event | None = None) -> AsyncIterator
     await caller.call(server, session)
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(caller.peer.run())
-        await caller.expect("session.created")
+        await caller.expect("conversation.created")
         yield caller
         caller.peer.stop()

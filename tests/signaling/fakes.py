@@ -2,11 +2,11 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from core.audio import AudioFrame
+from core.audio import AudioFrame, Pcm
 from core.errors import EarshotError
 from core.events import SessionEvent
 from core.items import Item
@@ -18,6 +18,9 @@ from signaling.realtime.session import Terms
 from signaling.realtime.translate import Transport
 from tests.loop import run_virtual
 from tests.pipeline.fakes import Counts
+
+BEGUN = ["session.created", "conversation.created"]
+"What a client is told first."
 
 Scene = Callable[[Connection], Awaitable[Any]]
 
@@ -32,6 +35,8 @@ class NotedSession:
     asked: list[tuple[Any, ...]] = field(default_factory=list)
     frames: list[AudioFrame] = field(default_factory=list)
     refuses: EarshotError | None = None
+    recordings: dict[int, Pcm] = field(default_factory=dict)
+    "Of the item that was added last."
 
     async def caught_up(self) -> None:
         pass
@@ -48,8 +53,11 @@ class NotedSession:
     def clear_input(self) -> None:
         self._ask("clear_input")
 
-    def add_item(self, item: Item, previous_item_id: str | None = None) -> None:
+    def add_item(
+        self, item: Item, previous_item_id: str | None, recordings: Mapping[int, Pcm]
+    ) -> None:
         self._ask("add_item", item, previous_item_id)
+        self.recordings = dict(recordings)
 
     def delete_item(self, item_id: str) -> None:
         self._ask("delete_item", item_id)

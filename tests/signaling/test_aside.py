@@ -10,7 +10,7 @@ from core.queues import Outbox
 from signaling.realtime.aside import MAX_ASIDES
 from signaling.realtime.connection import Connection
 from tests.signaling.callers import talking
-from tests.signaling.fakes import Client, play
+from tests.signaling.fakes import BEGUN, Client, play
 from tests.signaling.servers import Server, against
 
 ITEM = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]}
@@ -48,7 +48,7 @@ def test_a_sideband_follows_and_steers_a_call() -> None:
             seen = await caller.expect("response.done")
             assert not [event for event in seen if event["type"] == "error"]
             async with server.client.ws_connect(path) as ws:
-                await until(ws, "session.created")
+                await until(ws, "conversation.created")
                 caller.peer.stop()
                 assert (await ws.receive()).type in (WSMsgType.CLOSE, WSMsgType.CLOSED)
 
@@ -86,4 +86,4 @@ def test_an_aside_that_lags_is_cut_off_and_nobody_else() -> None:
 
     play(client, scene)
     assert slow.overflowed
-    assert client.types == ["session.created", *["session.updated"] * 3]
+    assert client.types == [*BEGUN, *["session.updated"] * 3]

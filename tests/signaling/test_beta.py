@@ -64,7 +64,7 @@ def sendable(flat: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("transport", ["webrtc", "websocket"])
 def test_every_event_is_one_that_old_clients_know(transport: Any) -> None:
     speaker = Translator(BETA, "sess_1", "conv_1", transport=transport)
-    sent = [speaker.created(), speaker.updated(), speaker.error("x", "y", param="z", event_id="c")]
+    sent = [*speaker.created(), speaker.updated(), speaker.error("x", "y", param="z", event_id="c")]
     for happened in EVERY:
         sent += speaker.to_json(happened)
     shown = [json.loads(text) for out in sent if (text := speaker.to_text(out)) is not None]
@@ -115,7 +115,10 @@ def test_a_connection_speaks_it_both_ways() -> None:
     assert client.session.asked == [
         ("configure", SessionSettings(instructions="x")),
         ("add_item", MessageItem("i", "assistant", (TextPart("Hi."),)), None),
-        ("create_response", ResponseRequest("audio", voice="anna", max_output_tokens=9)),
+        (
+            "create_response",
+            ResponseRequest("audio", voice="anna", max_output_tokens=9, temperature=0.7),
+        ),
     ]
     assert updated["session"]["instructions"] == "x"
     assert "audio" not in updated["session"]

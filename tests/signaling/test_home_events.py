@@ -6,7 +6,7 @@ from typing import Any
 
 from signaling.realtime.connection import Connection
 from signaling.realtime.session import Terms
-from tests.signaling.fakes import Client, CountingHome, play
+from tests.signaling.fakes import BEGUN, Client, CountingHome, play
 
 
 def test_the_home_is_sent_to_those_who_ask_and_the_latest_wins() -> None:
@@ -21,7 +21,7 @@ def test_the_home_is_sent_to_those_who_ask_and_the_latest_wins() -> None:
     async def scene(connection: Connection) -> None:
         home.change()
         await asyncio.sleep(1)
-        assert client.types == ["session.created"]
+        assert client.types == BEGUN
         await connection.receive(update(include=["earshot.home"]))
         await asyncio.sleep(1)
         client.takes = slowly
@@ -54,5 +54,5 @@ def test_the_home_is_sent_at_once_when_it_was_asked_for_in_the_offer() -> None:
         connection.close()
 
     play(client, scene, terms=Terms(include=frozenset({"earshot.home"})), home=home)
-    assert client.types == ["session.created", "earshot.home"]
+    assert client.types == [*BEGUN, "earshot.home"]
     assert home.watchers == 0

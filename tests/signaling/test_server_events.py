@@ -10,7 +10,9 @@ from openai.types.realtime import RealtimeServerEvent
 from pydantic import BaseModel, TypeAdapter
 
 from core.events import (
+    CallArguments,
     Failed,
+    FormatName,
     HypothesisChanged,
     InputCleared,
     InputCommitted,
@@ -44,7 +46,7 @@ from core.items import AudioPart, FunctionCallItem, FunctionOutputItem, MessageI
 from media import g711
 from pipeline.settings import SessionSettings
 from signaling.realtime.session import Terms
-from signaling.realtime.sound import MAX_DELTA_SAMPLES, FormatName
+from signaling.realtime.sound import MAX_DELTA_SAMPLES
 from signaling.realtime.translate import Translator, Transport
 
 SERVER_EVENT: TypeAdapter[Any] = TypeAdapter(RealtimeServerEvent)
@@ -99,6 +101,7 @@ EVERY: list[SessionEvent] = [
     OutputAudio("resp_1", "item_a", 0, NOISE),
     OutputItemDone("resp_1", 0, SPOKEN, "item_u", has_audio=True),
     OutputItemAdded("resp_1", 1, CALL, "item_a"),
+    CallArguments("resp_1", "item_f", 1, "call_1", CALL.arguments),
     OutputItemDone("resp_1", 1, CALL, "item_a", has_audio=False),
     ResponseDone("resp_1", "completed", "audio", (SPOKEN,), usage=Usage(3, 4)),
     ResponseDone("resp_1", "cancelled", "audio", reason="turn_detected"),
@@ -142,7 +145,7 @@ def unknown_fields(model: BaseModel, at: str = "") -> set[str]:
 @pytest.mark.parametrize("transport", ["webrtc", "websocket"])
 def test_every_event_is_one_that_clients_know(transport: Transport) -> None:
     speaker = translator(transport=transport)
-    sent = [speaker.created(), speaker.updated(), speaker.error("x", "y", param="z", event_id="c")]
+    sent = [*speaker.created(), speaker.updated(), speaker.error("x", "y", param="z", event_id="c")]
     for happened in EVERY:
         sent += speaker.to_json(happened)
     for event in sent:
@@ -191,7 +194,8 @@ def test_the_order_of_a_written_answer_and_a_tool_call() -> None:
     speaker.to_json(ResponseCreated("resp_1", "text"))
     done = speaker.to_json(OutputItemDone("resp_1", 0, TYPED, None, has_audio=False))
     assert types_of(done)[:2] == ["response.output_text.done", "response.content_part.done"]
-    called = speaker.to_json(OutputItemDone("resp_1", 1, CALL, None, has_audio=False))
+    called = speaker.to_json(CallArguments("resp_1", "item_f", 1, "call_1", CALL.arguments))
+    called += speaker.to_json(OutputItemDone("resp_1", 1, CALL, None, has_audio=False))
     assert types_of(called) == [
         "response.function_call_arguments.delta",
         "response.function_call_arguments.done",
@@ -228,6 +232,7 @@ def test_a_websocket_client_gets_the_sound_in_small_pieces() -> None:
 def test_a_telephone_gets_all_of_each_answer(name: FormatName, law: g711.Law) -> None:
     speaker = translator(transport="websocket")
     speaker.terms = replace(speaker.terms, spoken_as=name)
+    speaker.to_json(ResponseCreated("resp_1", "audio"))
     tone = (3000 * np.sin(np.arange(24_000) / 30)).astype(np.int16)
     for item in (SPOKEN, replace(SPOKEN, id="item_b")):
         sent = []

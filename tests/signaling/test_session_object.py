@@ -10,6 +10,7 @@ from openai.types.realtime import SessionUpdatedEvent
 from core.errors import Conflict, RequestError
 from core.items import ItemReference, MessageItem, TextPart
 from core.ports import ToolSpec
+from pipeline.context import Truncation
 from pipeline.settings import NamedTool, ResponseRequest, SessionSettings, TurnDetection
 from signaling.realtime.events import ResponseCreate, SessionUpdate
 from signaling.realtime.incoming import decode
@@ -17,6 +18,10 @@ from signaling.realtime.response import response_request
 from signaling.realtime.session import Terms, check_unchanged, merged, session_json
 
 F = {"type": "function", "name": "f"}
+
+
+def user(*content: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "message", "role": "user", "content": list(content)}
 
 
 def after(*updates: dict[str, Any], terms: Terms | None = None) -> Terms:
@@ -47,6 +52,12 @@ def vad(**fields: Any) -> dict[str, Any]:
 def decoding(**fields: Any) -> dict[str, Any]:
     return realtime(earshot={"transcription": fields})
 
+
+RATIO = {
+    "type": "retention_ratio",
+    "retention_ratio": 0.5,
+    "token_limits": {"post_instructions": 2000},
+}
 
 FRESH = SessionSettings()
 MERGES: list[tuple[str, tuple[dict[str, Any], ...], SessionSettings]] = [
@@ -172,6 +183,17 @@ MERGES: list[tuple[str, tuple[dict[str, Any], ...], SessionSettings]] = [
         ),
         FRESH,
     ),
+    (
+        "truncation",
+        (realtime(truncation=RATIO), realtime(instructions=None)),
+        replace(FRESH, truncation=Truncation(retention=0.5, max_tokens=2000)),
+    ),
+    (
+        "no truncation",
+        (realtime(truncation="disabled"),),
+        replace(FRESH, truncation=Truncation(is_allowed=False)),
+    ),
+    ("truncation cleared", (realtime(truncation="disabled"), realtime(truncation="auto")), FRESH),
     ("detail cleared", (vad(silence_duration_ms=450), vad(silence_duration_ms=None)), FRESH),
     (
         "hosted extras",
@@ -235,6 +257,11 @@ def test_model_and_conversation_are_fixed_once_connected() -> None:
             {"audio": {"output": {"voice": "alloy"}}, "conversation": "auto", "input": []},
             ResponseRequest(voice="default", input=()),
         ),
+        (
+            {"audio": {"output": {"format": {"type": "audio/pcma"}}}},
+            ResponseRequest(audio_format="audio/pcma"),
+        ),
+        ({"earshot": {"temperature": 0.2}}, ResponseRequest(temperature=0.2)),
     ],
 )
 def test_one_answer_may_differ(params: dict[str, Any] | None, request_: ResponseRequest) -> None:
@@ -282,15 +309,24 @@ def test_an_answer_may_have_a_context_tools_and_notes_of_its_own() -> None:
         ({"metadata": {"a": 1}}, "invalid_type", None),
         ({"metadata": {str(n): "" for n in range(17)}}, "invalid_value", "response.metadata"),
         (
-            {"audio": {"output": {"format": {"type": "audio/pcmu"}}}},
+            {"audio": {"output": {"format": {"type": "audio/opus"}}}},
+            "invalid_value",
+            "response.audio.output.format.type",
+        ),
+        ({"earshot": {"temperature": 2.1}}, "invalid_value", "response.earshot.temperature"),
+        ({"temperature": 1}, "unknown_parameter", "response.temperature"),
+        ({"conversation": "conv_1"}, "invalid_value", "response.conversation"),
+        ({"reasoning": "low"}, "invalid_type", "response.reasoning"),
+        (
+            {"input": [user({"type": "input_audio", "audio": "AAAA"})]},
             "unsupported_parameter",
-            "response.audio.output.format",
+            "response.input[0].content[0].audio",
         ),
         ({"max_output_tokens": 0}, "invalid_value", "response.max_output_tokens"),
         (
-            {"input": [{"type": "message", "role": "user", "content": [{"type": "input_image"}]}]},
-            "invalid_value",
-            "response.input[0].content[0].type",
+            {"input": [user({"type": "input_image"})]},
+            "missing_required_parameter",
+            "response.input[0].content[0].image_url",
         ),
     ],
 )
@@ -313,6 +349,8 @@ SHOWN = [
     after(heard(turn_detection=None), realtime(output_modalities=["text"])),
     after(heard(format={"type": "audio/pcmu"}), spoken(format={"type": "audio/pcma"})),
     after(spoken(format={"type": "audio/pcma"}), spoken(format=None)),
+    after(realtime(truncation=RATIO)),
+    after(realtime(truncation="disabled", tracing="auto")),
     after(realtime(tools=[F], tool_choice={"type": "function", "name": "f"})),
     after(
         {"type": "transcription"},

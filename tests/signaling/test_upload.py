@@ -7,10 +7,11 @@ import pytest
 
 from core.audio import ASR_RATE_HZ, Pcm
 from core.errors import RequestError
+from core.events import FormatName
 from media import g711
 from media.resample import Resampler
 from signaling.realtime import upload
-from signaling.realtime.sound import WIRE_RATE_HZ, FormatName
+from signaling.realtime.sound import WIRE_RATE_HZ
 from signaling.realtime.upload import SLICE_MS, Upload
 
 SENT = (3000 * np.sin(np.arange(WIRE_RATE_HZ * 3 + 7) / 9)).astype(np.int16)

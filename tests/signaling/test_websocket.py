@@ -233,7 +233,7 @@ def test_a_plain_get_is_told_what_the_path_speaks() -> None:
 def test_wrong_events_leave_the_socket_open() -> None:
     async def scene(server: Server) -> None:
         async with server.client.ws_connect("/v1/realtime") as ws:
-            await expect(ws, "session.created")
+            await expect(ws, "conversation.created")
             long = json.dumps({"type": "session.update", "session": {"x": "y" * 1_000_000}})
             for text in ("{", '{"type":"x"}', long):
                 await ws.send_str(text)
@@ -263,7 +263,7 @@ def test_a_message_over_every_limit_ends_the_session() -> None:
 
     async def scene(server: Server) -> None:
         ws = await server.client.ws_connect("/v1/realtime")
-        await expect(ws, "session.created")
+        await expect(ws, "conversation.created")
         with suppress(ConnectionError):
             await ws.send_str("x" * (MAX_EVENT_BYTES + 1))
         await server.all_left()
@@ -274,7 +274,7 @@ def test_a_message_over_every_limit_ends_the_session() -> None:
 def test_draining_closes_with_a_reason() -> None:
     async def scene(server: Server) -> None:
         async with server.client.ws_connect("/v1/realtime") as ws:
-            await expect(ws, "session.created")
+            await expect(ws, "conversation.created")
             await server.sessions.drain(1)
             message = await ws.receive()
             assert message.type is WSMsgType.CLOSE
@@ -315,7 +315,7 @@ def test_a_client_that_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch)
 def test_a_vanished_client_leaves_nothing() -> None:
     async def scene(server: Server) -> None:
         ws = await server.client.ws_connect("/v1/realtime")
-        await expect(ws, "session.created")
+        await expect(ws, "conversation.created")
         assert server.sessions.count == 1
         connection = ws._response.connection
         assert connection is not None

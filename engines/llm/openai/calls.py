@@ -8,7 +8,7 @@ import msgspec
 
 from core.errors import RemoteProtocolError
 from core.ids import new_id
-from engines.base import ToolCall
+from engines.base import CallDelta, ToolCall
 from engines.llm.openai.chunks import CallPart
 
 MAX_CALLS = 64
@@ -22,6 +22,10 @@ class _Open:
     id: str
     name: str
     pieces: list[str] = field(default_factory=list)
+    call_id: str = ""
+    "Ours, given when it is first told of: unlike its own it is there, and the only one."
+    told: int = 0
+    "Pieces that were."
 
 
 class CallAssembler:
@@ -31,10 +35,13 @@ class CallAssembler:
 
     def __init__(self) -> None:
         self._open: list[_Open] = []
+        self._ids = {""}
         self._chars = 0
 
-    def push(self, parts: Sequence[CallPart]) -> None:
-        """Raises RemoteProtocolError above the limits."""
+    def push(self, parts: Sequence[CallPart]) -> list[CallDelta]:
+        """What is new of each call, once its name is known. Raises RemoteProtocolError above the
+        limits."""
+        deltas: list[CallDelta] = []
         for part in parts:
             call = self._call(part)
             piece = _as_text(part.function.arguments)
@@ -42,6 +49,10 @@ class CallAssembler:
             if self._chars > MAX_ARGUMENT_CHARS:
                 raise RemoteProtocolError(f"tool calls of more than {MAX_ARGUMENT_CHARS} letters")
             call.pieces.append(piece)
+            if call.name and (arguments := "".join(call.pieces[call.told :])):
+                call.told = len(call.pieces)
+                deltas.append(CallDelta(self._id(call), call.name, arguments))
+        return deltas
 
     def calls(self) -> tuple[ToolCall, ...]:
         """All calls, in the order in which they began; the answer is over.
@@ -49,13 +60,13 @@ class CallAssembler:
         Raises RemoteProtocolError for arguments that are no JSON object. Calling with none instead
         could do something else: "turn off" without a name is everything.
         """
-        seen = {""}
-        made: list[ToolCall] = []
-        for call in self._open:
-            call_id = new_id("call") if call.id in seen else call.id
-            seen.add(call_id)
-            made.append(ToolCall(call_id, _name(call), _arguments(call)))
-        return tuple(made)
+        return tuple(ToolCall(self._id(c), _name(c), _arguments(c)) for c in self._open)
+
+    def _id(self, call: _Open) -> str:
+        if not call.call_id:
+            call.call_id = new_id("call") if call.id in self._ids else call.id
+            self._ids.add(call.call_id)
+        return call.call_id
 
     def _call(self, part: CallPart) -> _Open:
         """The call that this piece belongs to; a new one if it begins one."""

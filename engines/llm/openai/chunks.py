@@ -54,9 +54,14 @@ class Choice(msgspec.Struct, frozen=True):
 _NOTHING = Delta()
 
 
+class PromptDetails(msgspec.Struct, frozen=True):
+    cached_tokens: int | None = None
+
+
 class Counted(msgspec.Struct, frozen=True):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
+    prompt_tokens_details: PromptDetails | None = None
 
 
 class Chunk(msgspec.Struct, frozen=True):

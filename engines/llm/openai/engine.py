@@ -8,7 +8,7 @@ from typing import Any
 from core.errors import EngineError, Overloaded, RemoteProtocolError
 from core.events import Usage
 from core.ports import ToolSpec
-from engines.base import AS_CONFIGURED, LlmOptions, Message, TextDelta, ToolCall
+from engines.base import AS_CONFIGURED, CallDelta, LlmOptions, Message, TextDelta, ToolCall
 from engines.llm.chat import chat_messages, chat_tools
 from engines.llm.openai.calls import CallAssembler
 from engines.llm.openai.chunks import Chunk
@@ -34,6 +34,7 @@ class OpenAiLlm:
         """Raises ConfigError."""
         self.name = name
         self.languages = settings.languages
+        self.sees = settings.images
         self.context_tokens: int | None = settings.context_tokens
         self._settings = settings
         self._client = Client(settings, name)
@@ -58,9 +59,9 @@ class OpenAiLlm:
         *,
         language: str,
         options: LlmOptions = AS_CONFIGURED,
-    ) -> AsyncGenerator[TextDelta | ToolCall | Usage, None]:
-        """See `Llm.reply`. Tool calls come at the end of the text. Nothing is retried once anything
-        has been answered."""
+    ) -> AsyncGenerator[TextDelta | CallDelta | ToolCall | Usage, None]:
+        """See `Llm.reply`. Whole tool calls come at the end of the text. Nothing is retried once
+        anything has been answered."""
         try:
             body = self._body(await self._look(), messages, tools, options)
             async with aclosing(self._answer(body, messages)) as deltas:
@@ -81,7 +82,7 @@ class OpenAiLlm:
 
     async def _answer(
         self, body: Mapping[str, Any], messages: Sequence[Message]
-    ) -> AsyncGenerator[TextDelta | ToolCall | Usage, None]:
+    ) -> AsyncGenerator[TextDelta | CallDelta | ToolCall | Usage, None]:
         thoughts, calls = Thoughts(self._settings.starts_thinking), CallAssembler()
         usage: Usage | None = None
         try:
@@ -91,7 +92,8 @@ class OpenAiLlm:
                         raise self._failed(quoted(chunk.problem, messages))
                     usage = _usage(chunk) or usage
                     for choice in chunk.choices or ():
-                        calls.push(choice.written.tool_calls or ())
+                        for delta in calls.push(choice.written.tool_calls or ()):
+                            yield delta
                         if text := thoughts.push(choice.written.text):
                             yield TextDelta(text)
             if text := thoughts.end():
@@ -165,4 +167,6 @@ class OpenAiLlm:
 def _usage(chunk: Chunk) -> Usage | None:
     if chunk.usage is None:
         return None
-    return Usage(chunk.usage.prompt_tokens or 0, chunk.usage.completion_tokens or 0)
+    counted, details = chunk.usage, chunk.usage.prompt_tokens_details
+    cached = details.cached_tokens or 0 if details else 0
+    return Usage(counted.prompt_tokens or 0, counted.completion_tokens or 0, cached)

@@ -29,6 +29,8 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     "None: as the server says (vLLM, llama.cpp), else 8192."
     tools: bool = True
     "False: for models that cannot call any."
+    images: bool = False
+    "True: for models that see; nothing says so on the wire."
     starts_thinking: bool = False
     "The chat template itself opens the thought: what comes before `</think>` is not spoken."
     languages: tuple[str, ...] = ()

@@ -11,7 +11,7 @@ import aiohttp
 from core.errors import EngineCrashed, EngineUnreachable
 from core.events import Usage
 from core.ports import ToolSpec
-from engines.base import AS_CONFIGURED, LlmOptions, Message, TextDelta, ToolCall
+from engines.base import AS_CONFIGURED, CallDelta, LlmOptions, Message, TextDelta, ToolCall
 from engines.llm import openai
 from engines.llm.vllm.environment import Environment
 from engines.llm.vllm.launch import HOST, asked_with, command, variables
@@ -43,6 +43,10 @@ class Vllm:
         self._supervisor: Supervisor | None = None
         self.url = ""
         "Of the server; empty before it is started."
+
+    @property
+    def sees(self) -> bool:
+        return bool(self._settings.request.get("images"))
 
     @property
     def pid(self) -> int | None:
@@ -100,7 +104,7 @@ class Vllm:
         *,
         language: str,
         options: LlmOptions = AS_CONFIGURED,
-    ) -> AsyncGenerator[TextDelta | ToolCall | Usage, None]:
+    ) -> AsyncGenerator[TextDelta | CallDelta | ToolCall | Usage, None]:
         """See `Llm.reply`. EngineCrashed at once while the server is down, and for the answers that
         it was writing when it went."""
         self._supervised().check()

@@ -1,0 +1,223 @@
+"""Items that clients add: what is said in them is recognised, what is to be seen is passed on."""
+
+import asyncio
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from core.audio import Pcm
+from core.errors import Conflict, RequestError
+from core.events import (
+    ItemAdded,
+    ItemDone,
+    ResponseCreated,
+    ResponseDone,
+    Transcribed,
+    TranscriptionFailed,
+)
+from core.items import AudioPart, ImagePart, MessageItem, TextPart
+from pipeline.history import MAX_IMAGE_CHARS, History
+from pipeline.items import MAX_WAITING
+from pipeline.session import Session
+from pipeline.settings import ResponseRequest, SessionSettings
+from tests.pipeline.fakes import EchoLlm, LevelAsr, World, speak
+from tests.pipeline.test_session import of, run_session
+
+TEXT = SessionSettings(modality="text")
+IMAGE = ImagePart("data:image/png;base64,iVBORw0KGgo=")
+
+
+@dataclass
+class SeeingLlm(EchoLlm):
+    sees: bool = True
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+
+def spoken(item_id: str, *parts: TextPart | AudioPart) -> MessageItem:
+    return MessageItem(item_id, "user", parts or (AudioPart(),))
+
+
+def sound(level: int, ms: int = 600) -> Pcm:
+    return np.full(16 * ms, level, np.int16)
+
+
+def history(world: World, session: Session) -> list[str]:
+    items = world.conversations.get(session.conversation_id).history.items
+    return [item.text for item in items if isinstance(item, MessageItem)]
+
+
+def test_a_response_waits_for_what_is_said_in_an_item() -> None:
+    world = World()
+
+    async def scene(session: Session) -> None:
+        session.add_item(spoken("a"), None, {0: sound(1000)})
+        session.create_response(ResponseRequest())
+        await session.settled()
+        assert history(world, session) == ["one", "you said one. "]
+
+    events = run_session(world, scene, TEXT)
+    kinds = [type(event) for event in events]
+    order = [ItemAdded, ItemDone, Transcribed, ResponseCreated, ResponseDone]
+    assert [kinds.index(kind) for kind in order] == sorted(kinds.index(kind) for kind in order)
+    [told] = of(Transcribed, events)
+    assert (told.item_id, told.transcript, told.audio_s, told.content_index) == ("a", "one", 0.6, 0)
+
+
+def test_each_part_has_its_own_words() -> None:
+    world = World()
+    item = spoken("a", AudioPart(), TextPart("and"), AudioPart())
+
+    async def scene(session: Session) -> None:
+        session.add_item(item, None, {0: sound(1000), 2: sound(2000)})
+        await session.settled()
+        assert history(world, session) == ["one and two"]
+
+    told = of(Transcribed, run_session(world, scene, TEXT))
+    assert [(one.content_index, one.transcript) for one in told] == [(0, "one"), (2, "two")]
+
+
+def test_nobody_answers_an_item_by_itself() -> None:
+    async def scene(session: Session) -> None:
+        session.add_item(spoken("a"), None, {0: sound(1000)})
+        await session.settled()
+
+    assert of(ResponseCreated, run_session(World(), scene)) == []
+
+
+def test_words_that_cannot_be_had_fail_who_waits_for_them() -> None:
+    world = World()
+    world.asr.broken = True
+
+    async def scene(session: Session) -> None:
+        session.add_item(spoken("a"), None, {0: sound(1000)})
+        session.create_response(ResponseRequest())
+        await session.settled()
+        world.asr.broken = False
+        session.add_item(spoken("b"), None, {0: sound(2000)})
+        session.create_response(ResponseRequest())
+        await session.settled()
+
+    events = run_session(world, scene, TEXT)
+    [failed] = of(TranscriptionFailed, events)
+    assert (failed.item_id, failed.code, failed.content_index) == ("a", "engine_failed", 0)
+    assert [end.status for end in of(ResponseDone, events)] == ["failed", "completed"]
+
+
+def test_only_so_many_wait_and_one_is_heard_at_a_time() -> None:
+    world = World(asr=LevelAsr(delay_s=1))
+
+    async def scene(session: Session) -> None:
+        for n in range(MAX_WAITING):
+            session.add_item(spoken(str(n)), None, {0: sound(1000)})
+        with pytest.raises(Conflict) as caught:
+            session.add_item(spoken("x"), None, {0: sound(1000)})
+        assert caught.value.code == "too_many_recordings"
+        session.add_item(spoken("y", TextPart("written")))
+        await session.settled()
+
+    assert len(of(Transcribed, run_session(world, scene, TEXT))) == MAX_WAITING
+    assert world.asr.most_running == 1
+
+
+def test_what_is_said_live_is_answered_with_what_an_item_says() -> None:
+    world = World(asr=LevelAsr(delay_s=0.5))
+
+    async def scene(session: Session) -> None:
+        await speak(session, (0, 200), (2000, 600), (0, 520))
+        session.add_item(spoken("a"), None, {0: sound(1000, 3000)})
+        await speak(session, (0, 4000))
+
+    events = run_session(world, scene, TEXT)
+    assert len(of(ResponseDone, events)) == 1
+    assert sorted(one.transcript for one in of(Transcribed, events)) == ["one", "two"]
+
+
+def test_an_item_may_go_while_it_is_heard_and_a_session_may_end() -> None:
+    world = World(asr=LevelAsr(delay_s=1))
+
+    async def scene(session: Session) -> None:
+        session.add_item(spoken("a"), None, {0: sound(1000)})
+        await asyncio.sleep(0.1)
+        session.delete_item("a")
+        await session.settled()
+        assert history(world, session) == []
+        session.add_item(spoken("b"), None, {0: sound(1000)})
+        await asyncio.sleep(0.1)
+
+    events = run_session(world, scene, TEXT)
+    assert [one.item_id for one in of(Transcribed, events)] == ["a"]
+    assert len(world.asr.forgotten) >= 1
+
+
+def test_a_previous_item_must_be_there() -> None:
+    async def scene(session: Session) -> None:
+        for previous in ("nobody", ""):
+            with pytest.raises(RequestError) as caught:
+                session.add_item(spoken("a"), previous, {0: sound(1000)})
+            assert caught.value.code == "item_not_found"
+        session.add_item(spoken("b", TextPart("b")))
+        session.add_item(spoken("c", TextPart("c")), "root")
+        session.add_item(spoken("d", TextPart("d")), "c")
+        await session.settled()
+
+    events = run_session(World(), scene, TEXT)
+    added = [(one.item.id, one.previous_item_id) for one in of(ItemAdded, events)]
+    assert added == [("b", None), ("c", None), ("d", "c")]
+    assert of(Transcribed, events) == []
+
+
+def test_images_go_to_a_model_that_sees() -> None:
+    llm = SeeingLlm()
+    world = World(llm=llm)
+
+    async def scene(session: Session) -> None:
+        session.add_item(MessageItem("a", "user", (TextPart("what is it?"), IMAGE)))
+        session.create_response(ResponseRequest())
+        await session.settled()
+        own = MessageItem("x", "user", (IMAGE,))
+        session.create_response(ResponseRequest(in_conversation=False, input=(own,)))
+        await session.settled()
+
+    run_session(world, scene, TEXT)
+    asked = [[(m.text, m.images) for m in messages] for messages in llm.asked]
+    assert asked == [[("what is it?", (IMAGE,))], [("", (IMAGE,))]]
+
+
+@pytest.mark.parametrize("llm", [EchoLlm(), SeeingLlm(sees=False)])
+def test_images_are_refused_where_nobody_sees(llm: EchoLlm) -> None:
+    item = MessageItem("a", "user", (TextPart("what is it?"), IMAGE))
+
+    async def scene(session: Session) -> None:
+        with pytest.raises(RequestError, match="Allowed: input_text, input_audio") as caught:
+            session.add_item(item)
+        assert caught.value.code == "unsupported_content"
+        assert caught.value.param == "item.content[1].type"
+        with pytest.raises(RequestError) as caught:
+            session.create_response(ResponseRequest(input=(spoken("b", TextPart("")), item)))
+        assert caught.value.param == "response.input[1].content[1].type"
+
+    assert of(ItemAdded, run_session(World(llm=llm), scene, TEXT)) == []
+
+
+def test_the_newest_images_are_kept_while_somebody_is_there() -> None:
+    kept = History()
+    image = ImagePart("x" * (MAX_IMAGE_CHARS // 3), "low")
+    for n in range(4):
+        kept.add(MessageItem(str(n), "user", (TextPart(str(n)), image)))
+    assert [bool(i.images) for i in kept.items if isinstance(i, MessageItem)] == [False] + [
+        True
+    ] * 3
+    assert [m.text for m in kept.messages("")] == ["0", "1", "2", "3"]
+    world = World(llm=SeeingLlm())
+    found: list[str] = []
+
+    async def scene(session: Session) -> None:
+        session.add_item(MessageItem("a", "user", (IMAGE,)))
+        found.append(session.conversation_id)
+
+    run_session(world, scene, TEXT)
+    [item] = world.conversations.get(found[0]).history.items
+    assert item == MessageItem("a", "user", (ImagePart(""),))
