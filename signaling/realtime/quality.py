@@ -1,6 +1,6 @@
 """`earshot.connection`: how good the connection is, for clients that list it in `include`."""
 
-import asyncio
+from time import perf_counter
 from typing import Any
 
 from aiohttp import web as aioweb
@@ -45,7 +45,6 @@ class RoundTrip:
 
     def __init__(self, ws: aioweb.WebSocketResponse) -> None:
         self._ws = ws
-        self._clock = asyncio.get_running_loop().time
         self._asked = 0
         self._asked_at: float | None = None
         "None: the last one is answered."
@@ -55,14 +54,14 @@ class RoundTrip:
         if self._asked_at is not None:
             return
         self._asked += 1
-        self._asked_at = self._clock()
+        self._asked_at = perf_counter()  # uvloop's time counts whole milliseconds
         await self._ws.ping(self._payload())
 
     def answered(self, payload: bytes) -> float | None:
         """Milliseconds; None for a pong that answers no question of ours, as the heartbeat's."""
         if self._asked_at is None or payload != self._payload():
             return None
-        took_s, self._asked_at = self._clock() - self._asked_at, None
+        took_s, self._asked_at = perf_counter() - self._asked_at, None
         return 1000 * took_s
 
     def _payload(self) -> bytes:
