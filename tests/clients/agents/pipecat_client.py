@@ -75,86 +75,99 @@ def service(url):
     return OpenAIRealtimeLLMService(api_key="key", base_url=base_url, settings=settings)
 
 
-async def main(url, clip):
-    called, answers = [], []
-    llm = service(url)
+class Agent:
+    """The service between two ears, with a light to switch."""
 
-    @llm.event_handler("on_conversation_item_created")
-    async def note(_, item_id, item):
+    def __init__(self, url):
+        self.called, self.answers = [], []
+        self.llm = service(url)
+        self.llm.event_handler("on_conversation_item_created")(self.note)
+        self.llm.register_function("set_light", self.set_light)
+        schema = FunctionSchema(
+            name="set_light",
+            description="Turns a light on or off.",
+            properties={"on": {"type": "boolean"}},
+            required=["on"],
+        )
+        context = LLMContext(
+            [{"role": "user", "content": "light on please"}], ToolsSchema(standard_tools=[schema])
+        )
+        both = LLMContextAggregatorPair(context)
+        self.above, self.ear = Ear(), Ear()
+        self.task = PipelineTask(
+            Pipeline([self.above, both.user(), self.llm, self.ear, both.assistant()]),
+            params=PipelineParams(audio_in_sample_rate=24_000, audio_out_sample_rate=24_000),
+            idle_timeout_secs=None,
+        )
+
+    async def note(self, _, item_id, item):
         if item.role == "assistant":
-            answers.append(item_id)
+            self.answers.append(item_id)
 
-    async def set_light(params):
-        called.append(dict(params.arguments))
+    async def set_light(self, params):
+        self.called.append(dict(params.arguments))
         await params.result_callback({"state": "on"})
 
-    llm.register_function("set_light", set_light)
-    schema = FunctionSchema(
-        name="set_light",
-        description="Turns a light on or off.",
-        properties={"on": {"type": "boolean"}},
-        required=["on"],
-    )
-    context = LLMContext(
-        [{"role": "user", "content": "light on please"}], ToolsSchema(standard_tools=[schema])
-    )
-    both = LLMContextAggregatorPair(context)
-    above, ear = Ear(), Ear()
-    task = PipelineTask(
-        Pipeline([above, both.user(), llm, ear, both.assistant()]),
-        params=PipelineParams(audio_in_sample_rate=24_000, audio_out_sample_rate=24_000),
-        idle_timeout_secs=None,
-    )
-
-    async def ask(text):
+    async def ask(self, text):
         """The id of the answer, when some of it was heard."""
-        ear.audio_bytes = 0
+        self.ear.audio_bytes = 0
         part = events.ItemContent(type="input_text", text=text)
         item = events.ConversationItem(type="message", role="user", content=[part])
-        await llm.send_client_event(events.ConversationItemCreateEvent(item=item))
-        await llm.send_client_event(events.ResponseCreateEvent())
-        await ear.until(lambda: ear.audio_bytes > 0)
+        await self.llm.send_client_event(events.ConversationItemCreateEvent(item=item))
+        await self.llm.send_client_event(events.ResponseCreateEvent())
+        await self.ear.until(lambda: self.ear.audio_bytes > 0)
         await asyncio.sleep(HEARD_S)
-        return answers[-1]
+        return self.answers[-1]
 
-    async def speak():
+    async def speak(self, clip):
+        """What is answered to it."""
+        self.ear.text = ""
         with wave.open(clip) as file:
             pcm = file.readframes(file.getnframes()) + bytes(2 * 24_000 * 2)
         for at in range(0, len(pcm) - 960, 960):
-            await task.queue_frames([InputAudioRawFrame(pcm[at : at + 960], 24_000, 1)])
+            await self.task.queue_frames([InputAudioRawFrame(pcm[at : at + 960], 24_000, 1)])
             await asyncio.sleep(STEP_S)
-        await ear.until(lambda: "It says on." in ear.text)
+        await self.ear.until(lambda: "It says on." in self.ear.text)
+        return self.ear.text
 
-    async def kept(item_id):
+    async def interrupt(self):
+        self.ear.interruptions = 0
+        await self.task.queue_frames([InterruptionFrame()])
+        await self.ear.until(lambda: self.ear.interruptions > 0)
+
+    async def kept(self, item_id):
+        """What the server has of an answer."""
         async with asyncio.timeout(TIMEOUT_S):
-            return (await llm.retrieve_conversation_item(item_id)).content[0].transcript
+            return (await self.llm.retrieve_conversation_item(item_id)).content[0].transcript
 
-    async def drive():
-        told = {}
-        await task.queue_frames([LLMRunFrame()])
+    async def drive(self, clip):
+        told, ear = {}, self.ear
+        await self.task.queue_frames([LLMRunFrame()])
         await ear.until(lambda: "It says on." in ear.text and ear.audio_bytes > 0)
-        told["written"], ear.text = ear.text, ""
-        await speak()
-        told["spoken"] = ear.text
-        stopped = await ask("count")
-        ear.interruptions = 0
-        await task.queue_frames([InterruptionFrame()])
-        await ear.until(lambda: ear.interruptions > 0)
-        told["stopped"] = await kept(stopped)
-        spoken_over, ear.text = await ask("count on"), ""
-        await speak()
-        told["spoken_over"] = await kept(spoken_over)
-        [unknown] = await asyncio.gather(kept("item_nowhere"), return_exceptions=True)
+        told["written"] = ear.text
+        told["spoken"] = await self.speak(clip)
+        stopped = await self.ask("count")
+        await self.interrupt()
+        told["stopped"] = await self.kept(stopped)
+        spoken_over = await self.ask("count on")
+        await self.speak(clip)
+        told["spoken_over"] = await self.kept(spoken_over)
+        [unknown] = await asyncio.gather(self.kept("item_nowhere"), return_exceptions=True)
         told["unknown"] = str(unknown)
-        told["before"] = above.errors + ear.errors
-        await llm.send_client_event(events.ConversationItemDeleteEvent(item_id="item_nowhere"))
-        await above.until(lambda: above.errors)
-        told["errors"] = above.errors
-        await task.cancel()
+        told["before"] = self.above.errors + ear.errors
+        nowhere = events.ConversationItemDeleteEvent(item_id="item_nowhere")
+        await self.llm.send_client_event(nowhere)
+        await self.above.until(lambda: self.above.errors)
+        told["errors"] = self.above.errors
+        await self.task.cancel()
         return told
 
-    _, told = await asyncio.gather(PipelineRunner(handle_sigint=False).run(task), drive())
-    print(json.dumps({"called": called, **told}))
+
+async def main(url, clip):
+    agent = Agent(url)
+    running = PipelineRunner(handle_sigint=False).run(agent.task)
+    _, told = await asyncio.gather(running, agent.drive(clip))
+    print(json.dumps({"called": agent.called, **told}))
 
 
 logger.remove()
