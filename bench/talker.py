@@ -17,6 +17,9 @@ from core.audio import AudioFrame, Pcm
 TAIL_S = 0.2
 "After the server's last word: what is still on its way to the ear."
 
+TRACE_S = 1.0
+"Our server tells of a turn when its sound is over by its clock, the silence at the end included."
+
 SOUND_EVENT_S = 2.0
 "A WebRTC server that says nothing about playout is taken to be done after so much quiet."
 
@@ -69,6 +72,8 @@ class Talker:
         self._log = TurnLog()
         self._utterances = 0
         self._stopped_at = 0
+        self._tells_turns: bool | None = None
+        "Whether this server tells where the time of a turn went; None: not known yet."
 
     async def read(self) -> None:
         """Take events until the connection is over."""
@@ -157,7 +162,12 @@ class Talker:
             if self._clock() > min(active_at + self._timeout_s, began_at + MAX_TURN_S):
                 break
             await self._change()
+        over_at = self._clock()
         await asyncio.sleep(TAIL_S)
+        if self._tells_turns is not False:
+            while not self._log.is_traced and self._clock() < over_at + TRACE_S:
+                await self._change()
+            self._tells_turns = self._tells_turns or self._log.is_traced
 
     async def _change(self) -> None:
         """Something happened, or a little time went by."""

@@ -40,6 +40,8 @@ class TurnLog:
     "Of the latest response; empty while there is none or it goes on."
     is_rejected: bool = False
     error: str = ""
+    is_traced: bool = False
+    "The server has told where the time of the latest answer went: its last word on a turn."
     stages: Sequence[Stage] = ()
     server_latency_ms: float | None = None
     is_speech: bool = False
@@ -97,7 +99,7 @@ class TurnLog:
         self.reply, self.status, self.error = "", "", ""
         self.is_rejected = self.is_playing = self.has_played = False
         self.output_item_id = ""
-        self.stages, self.server_latency_ms = (), None
+        self.is_traced, self.stages, self.server_latency_ms = False, (), None
         self.transcript_at = self.reply_at = None
 
     def _transcription(self, kind: str, event: Mapping[str, Any], at: float) -> None:
@@ -148,8 +150,11 @@ class TurnLog:
         self.reply_at = None
 
     def _turn(self, turn: Mapping[str, Any]) -> None:
+        if turn.get("response_id") not in (None, self._response_id):
+            return  # of an answer that was cut short: it was heard until now
         if turn.get("status") == "rejected":
             self.is_rejected, self.is_speech = True, False
+        self.is_traced = True
         self.server_latency_ms = turn.get("response_latency_ms")
         self.stages = tuple(
             Stage(

@@ -148,6 +148,12 @@ class Answering:
             self._waiting.appendleft(_Entry(entry.make, entry.drop, is_announcement=True))
         running.answer.cancel("turn_detected")
 
+    def close(self) -> list[Answer]:
+        """Nothing more is answered. Returns the answers that were given, as far as remembered."""
+        self._drop_if(lambda _: True)
+        running = [] if self._running is None else [self._running.answer]
+        return [*self._remembered.values(), *running, *self._beside]
+
     def find(self, item_id: str) -> Answer | None:
         """The answer that made this item, if it is recent."""
         running = [] if self._running is None else [self._running.answer]

@@ -11,7 +11,7 @@ from contextlib import aclosing
 from core.errors import EarshotError, first_error
 from core.events import Usage
 from core.items import Item
-from core.ports import Clock, ToolContext
+from core.ports import Clock, Metrics, ToolContext
 from engines.base import CallDelta, Message, ToolCall
 from pipeline.fillers import Fillers
 from pipeline.generation import Hands, generate
@@ -38,6 +38,7 @@ class Draft:
         toolbox: Toolbox,
         context: ToolContext,
         clock: Clock,
+        metrics: Metrics,
         fillers: Fillers,
     ) -> None:
         self.plan, self.prompt = plan, tuple(prompt)
@@ -54,7 +55,7 @@ class Draft:
         self.regret: EarshotError | None = None
         "It failed; an apology was made in its place, or after what there was."
         self._toolbox, self._context, self._clock = toolbox, context, clock
-        self._fillers = fillers
+        self._metrics, self._fillers = metrics, fillers
         self._is_confirmed = asyncio.Event()
         self._recorded: list[Item] = []
         self._record: Callable[[Item], None] = self._recorded.append
@@ -175,6 +176,8 @@ class Draft:
     def _spend(self, round_: Usage) -> None:
         limit = self.plan.options.max_output_tokens
         self.hit_limit = limit is not None and round_.output_tokens >= limit
+        self._metrics.count("earshot_llm_tokens", round_.input_tokens, kind="input")
+        self._metrics.count("earshot_llm_tokens", round_.output_tokens, kind="output")
         self.usage = Usage(
             self.usage.input_tokens + round_.input_tokens,
             self.usage.output_tokens + round_.output_tokens,

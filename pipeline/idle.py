@@ -8,7 +8,6 @@ from core.events import (
     InputCommitted,
     ItemAdded,
     ItemDone,
-    OutputAudio,
     PlayoutCleared,
     PlayoutStarted,
     PlayoutStopped,
@@ -23,8 +22,8 @@ from core.events import (
 from core.ids import new_id
 from core.items import AudioPart, Item, MessageItem, TextPart
 from core.ports import Clock
+from pipeline.client_clock import ClientClock
 from pipeline.history import History
-from pipeline.playout import CLIENT_RATE_HZ
 from pipeline.settings import ResponseRequest, SessionSettings
 
 SILENCE = "..."
@@ -55,17 +54,20 @@ class Idle:
     known: the client's playout is taken to run as fast as time."""
 
     def __init__(
-        self, clock: Clock, settings: Callable[[], SessionSettings], remind: Callable[[int], None]
+        self,
+        clock: Clock,
+        client: ClientClock,
+        settings: Callable[[], SessionSettings],
+        remind: Callable[[int], None],
     ) -> None:
         """`remind` takes the length of the silence in ms."""
-        self._clock, self._settings, self._remind = clock, settings, remind
+        self._clock, self._client = clock, client
+        self._settings, self._remind = settings, remind
         self._is_due = asyncio.Event()
         "Set while the deadline counts."
         self._deadline = 0.0
         self._has_answered = False
         self._responding = self._playing = self._speaking = False
-        self._sound_until = 0.0
-        "When the client will have played what it was sent."
 
     def noted(self, event: SessionEvent) -> None:
         """Something was told to the client."""
@@ -80,14 +82,8 @@ class Idle:
                 self._responding, self._has_answered = False, True
             case PlayoutStarted():
                 self._playing = True
-            case PlayoutStopped():
+            case PlayoutStopped() | PlayoutCleared():
                 self._playing = False
-            case PlayoutCleared():
-                self._playing, self._sound_until = False, 0.0
-            case OutputAudio(pcm=pcm):
-                begins = max(self._clock.now(), self._sound_until)
-                self._sound_until = begins + samples_to_ms(len(pcm), CLIENT_RATE_HZ) / 1000
-                return
             case _:
                 return
         self._settle()
@@ -109,7 +105,7 @@ class Idle:
         if timeout_ms is None or is_busy or not self._has_answered:
             self._is_due.clear()
             return
-        self._deadline = max(self._clock.now(), self._sound_until) + timeout_ms / 1000
+        self._deadline = max(self._clock.now(), self._client.until) + timeout_ms / 1000
         self._is_due.set()
 
     def _timeout_ms(self) -> int | None:

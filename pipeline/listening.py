@@ -271,6 +271,7 @@ class Listening:
             return
         except asyncio.CancelledError:
             open_.utterance.discard()
+            self._reactions.abandoned(turn)
             raise
         self._transcribing -= 1
         turn.mark(Mark.ASR_FINAL, self._clock.now())

@@ -101,8 +101,8 @@ class Planning:
         return ToolContext(self._conversation.id, plan.language)
 
     def draft(self, plan: AnswerPlan, prompt: Sequence[Message]) -> Draft:
-        of = self._surroundings
-        return Draft(plan, prompt, of.toolbox, self.context(plan), of.clock, self._fillers)
+        of, context = self._surroundings, self.context(plan)
+        return Draft(plan, prompt, of.toolbox, context, of.clock, of.metrics, self._fillers)
 
     def language(self, heard: str | None = None) -> str:
         """Of the next answer."""

@@ -1,6 +1,7 @@
 """What goes to the speaker: one writer per answer, exact frames, and a count of what was heard.
 
-Server-paced: a track pulls one frame per 20 ms. Client-paced: frames are handed over as they come.
+Server-paced: a track pulls one frame per 20 ms. Client-paced: frames are handed over as they come,
+and `ClientClock` tells when they are played.
 A new answer or `clear` makes the old writer dead: what it still writes goes nowhere.
 """
 
@@ -10,8 +11,10 @@ from collections.abc import Awaitable, Callable
 from typing import Literal, Protocol
 
 from core.audio import PTIME_MS, AudioFrame, Pcm, samples_to_ms
+from core.ports import Clock, Metrics
 from media.framer import Framer
 from media.resample import Resampler
+from pipeline.client_clock import ClientClock
 
 PACED_RATE_HZ = 48_000
 "Opus's own rate: what a WebRTC track takes."
@@ -26,9 +29,9 @@ PacedBy = Literal["server", "client"]
 class Listener(Protocol):
     """What the session is told; called from the task that writes or pulls, never re-entered."""
 
-    def playout_started(self, response_id: str) -> None: ...
-    def playout_stopped(self, response_id: str) -> None: ...
-    def playout_cleared(self, response_id: str) -> None: ...
+    def playout_started(self, writer: "PlayoutWriter") -> None: ...
+    def playout_stopped(self, writer: "PlayoutWriter") -> None: ...
+    def playout_cleared(self, writer: "PlayoutWriter") -> None: ...
 
 
 class PlayoutWriter:
@@ -43,6 +46,11 @@ class PlayoutWriter:
         self.played = 0
         "Samples that the speaker took (server-paced), or that were handed over (client-paced)."
         self.has_started = False
+        self.ends_at = 0.0
+        """Monotonic seconds. Server-paced: when its latest packet went. Client-paced: when all that
+        was handed over has been played."""
+        self._runs: list[tuple[float, float]] = []
+        "Where sound began or went on after a gap: ms of this answer, monotonic seconds."
         self._playout = playout
         self._resampler = Resampler(source_rate_hz, playout.rate_hz)
         self._framer = Framer(playout.rate_hz)
@@ -54,6 +62,18 @@ class PlayoutWriter:
     @property
     def total_ms(self) -> float:
         return samples_to_ms(self.written, self._playout.rate_hz)
+
+    def heard_at(self, heard_ms: float) -> float:
+        """When a client that paces itself had played so much of it."""
+        run_ms, at = next(run for run in reversed(self._runs) if run[0] <= heard_ms)
+        return min(at + (heard_ms - run_ms) / 1000, self.ends_at)
+
+    def took(self, samples: int, begin: float, end: float, *, has_gap: bool) -> None:
+        """For the playout: the next samples are played from `begin` on, after a gap or at once."""
+        if has_gap or not self._runs:
+            self._runs.append((self.heard_ms, begin))
+        self.played += samples
+        self.ends_at = end
 
     async def write(self, pcm: Pcm) -> None:
         """Queue sound; waits while `MAX_QUEUED_MS` are queued."""
@@ -75,13 +95,17 @@ class Playout:
         self,
         paced_by: PacedBy,
         listener: Listener,
+        clock: Clock,
+        client: ClientClock,
+        metrics: Metrics,
         deliver: Callable[[str, Pcm], None] | None = None,
         client_has_room: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """For a client-paced session: `deliver(response_id, pcm)` takes frames, as room is."""
         self.paced_by = paced_by
         self.rate_hz = PACED_RATE_HZ if paced_by == "server" else CLIENT_RATE_HZ
-        self._listener = listener
+        self._listener, self._clock, self._metrics = listener, clock, metrics
+        self._client = client
         self._deliver, self._client_has_room = deliver, client_has_room
         self._frames: deque[AudioFrame] = deque()
         self._writer: PlayoutWriter | None = None
@@ -93,6 +117,10 @@ class Playout:
         self._flows = asyncio.Event()
         "Not paused."
         self._flows.set()
+        self._pausing_since: float | None = None
+        "Sound was to pause, and the speaker has not been without it yet."
+        self._ran_dry = False
+        "A speaker that paces by our clock got nothing in the middle of an answer."
 
     @property
     def writer(self) -> PlayoutWriter | None:
@@ -127,26 +155,36 @@ class Playout:
         self._frames.clear()
         self._has_sound.clear()
         self._has_room.set()
+        self._paused()
         if writer is None:
             return None
         writer.is_dead = True
         self._end()
         if writer.has_started:
-            self._listener.playout_cleared(writer.response_id)
+            self._listener.playout_cleared(writer)
         return writer
 
     def pause(self) -> None:
         """Nothing goes to the speaker from the next frame on; what is queued is kept."""
+        if self._flows.is_set() and self.is_audible and self._frames:
+            self._pausing_since = self._clock.now()
         self._flows.clear()
 
     def resume(self) -> None:
         """Go on where it stopped."""
+        self._pausing_since = None
         self._flows.set()
 
     def pull(self) -> AudioFrame | None:
         """The next 20 ms for the speaker; None when there is nothing to play."""
         writer = self._writer
-        if writer is None or not self._frames or not self._flows.is_set():
+        if not self._flows.is_set():
+            self._paused()
+            return None
+        if writer is None:
+            return None
+        if not self._frames:
+            self._ran_dry = writer.has_started
             return None
         frame = self._frames.popleft()
         self._has_room.set()
@@ -183,16 +221,32 @@ class Playout:
             self._stop(writer)
 
     def _played(self, writer: PlayoutWriter, frame: AudioFrame) -> None:
-        writer.played += len(frame.pcm)
+        begin = end = self._clock.now()
+        has_gap = self._ran_dry
+        if self.paced_by == "client":
+            begin = self._client.take(samples_to_ms(len(frame.pcm), self.rate_hz) / 1000)
+            end, has_gap = self._client.until, writer.has_started and begin > writer.ends_at
+        if has_gap:
+            self._ran_dry = False
+            self._metrics.count("earshot_playout_underruns")
+        writer.took(len(frame.pcm), begin, end, has_gap=has_gap)
         if not writer.has_started:
             writer.has_started = True
-            self._listener.playout_started(writer.response_id)
+            self._listener.playout_started(writer)
+
+    def _paused(self) -> None:
+        """The speaker is without sound now."""
+        if self._pausing_since is not None:
+            paused_s = self._clock.now() - self._pausing_since
+            self._metrics.observe("earshot_barge_in_pause_seconds", paused_s)
+            self._pausing_since = None
 
     def _stop(self, writer: PlayoutWriter) -> None:
         self._end()
         if writer.has_started:
-            self._listener.playout_stopped(writer.response_id)
+            self._listener.playout_stopped(writer)
 
     def _end(self) -> None:
         self._writer = None
+        self._ran_dry = False
         self._is_idle.set()

@@ -42,6 +42,10 @@ class Reactions(Protocol):
 
     def not_understood(self, turn: Turn, error: EarshotError) -> None: ...
 
+    def abandoned(self, turn: Turn) -> None:
+        """The session ends before its words are known."""
+        ...
+
 
 class Ear(Protocol):
     """What the listening side does right now."""

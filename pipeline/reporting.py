@@ -67,11 +67,13 @@ class Reporting:
         await self.events.room(MAX_AHEAD)
 
     def finish_turn(self, turn: Turn, status: TurnStatus) -> None:
-        """Tell where the turn's time went; only the first call counts."""
-        if turn.is_traced:
+        """The turn ends like this; only the first call counts. While its answer is heard it is told
+        when that ends (`pipeline.sounding`), else now."""
+        turn.status = turn.status or status
+        if turn.is_traced or turn.is_sounding:
             return
         turn.is_traced = True
-        traced = turn.trace(status)
+        traced = turn.trace(turn.status)
         for span in traced.stages:
             seconds = (span.end_ms - span.start_ms) / 1000
             self._metrics.observe("earshot_stage_seconds", seconds, stage=span.stage)
@@ -79,7 +81,9 @@ class Reporting:
             self._metrics.observe(
                 "earshot_response_latency_seconds", traced.response_latency_ms / 1000
             )
-        self._metrics.count("earshot_turns", status=status)
+        if (hold_s := turn.gate_hold_s()) is not None:
+            self._metrics.observe("earshot_gate_hold_seconds", hold_s)
+        self._metrics.count("earshot_turns", status=turn.status)
         self.emit(traced)
 
 

@@ -229,11 +229,9 @@ class Responding:
         """The session is over."""
         self._speculation.drop("dropped")
         self._barge_in.end()
-
-    def playout_started(self, response_id: str) -> None:
-        if (answer := self.answering.find_response(response_id)) is not None:
-            answer.turn.mark(Mark.PLAYOUT_START, self._clock.now())
-            self._finish_turn(answer.turn, "answered")
+        self.put_aside()
+        for answer in self.answering.close():  # one that is heard ends with its sound
+            self._finish_turn(answer.turn, "cancelled")
 
     def deliver(self, response_id: str, pcm: Pcm) -> None:
         """Sound of a client-paced session goes out as events."""

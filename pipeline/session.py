@@ -7,11 +7,12 @@ from typing import NoReturn
 
 from core.audio import AudioFrame, Pcm
 from core.errors import Conflict, EarshotError
-from core.events import PlayoutCleared, PlayoutStarted, PlayoutStopped
 from core.ids import new_id
 from core.items import Item
 from core.queues import DropOldest
 from engines.base import AsrResult
+from pipeline.answer import Answer
+from pipeline.client_clock import ClientClock
 from pipeline.conversation import Conversation
 from pipeline.echo_path import EchoPath
 from pipeline.hearing import Hearing
@@ -22,6 +23,7 @@ from pipeline.playout import PacedBy, Playout
 from pipeline.reporting import Reporting
 from pipeline.responding import Responding
 from pipeline.settings import Profile, ResponseRequest, SessionSettings
+from pipeline.sounding import Sounding
 from pipeline.surroundings import Surroundings
 from pipeline.turn import Turn
 
@@ -65,7 +67,14 @@ class Session:
             self._emit,
         )
         self._items = Items(conversation, surroundings, lambda: self.settings, self._emit)
-        self._playout = Playout(paced_by, self, self._deliver, self._reporting.room)
+        client = ClientClock(self._clock)
+        self._sounding = Sounding(
+            paced_by, self._clock, client, self._reporting, self._answer_of, self._cut
+        )
+        to_client = self._deliver, self._reporting.room
+        self._playout = Playout(
+            paced_by, self._sounding, self._clock, client, self._metrics, *to_client
+        )
         self._echo = EchoPath(self._playout, self._hearing.guard)
         self._responding = Responding(
             conversation,
@@ -77,7 +86,7 @@ class Session:
             self._changed.set,
         )
         self._items.on_known = self._responding.words_known
-        self._idle = Idle(self._clock, lambda: self.settings, self._go_on)
+        self._idle = Idle(self._clock, client, lambda: self.settings, self._go_on)
         self._reporting.watch = self._idle.noted
         self._tasks: asyncio.TaskGroup | None = None
         self.running = asyncio.Event()
@@ -101,6 +110,7 @@ class Session:
                 tasks.create_task(self._listening.run(self._frames, tasks), name="listen")
                 tasks.create_task(self._responding.answering.run(tasks), name="answer")
                 tasks.create_task(self._idle.run(), name="idle")
+                tasks.create_task(self._sounding.run(), name="sounding")
                 await self._until_closed()
         except* _Closed:
             logger.debug("= session %s closed", self.id)
@@ -110,6 +120,7 @@ class Session:
             self._responding.close()
             self._held.close()
             self._playout.clear()
+            self._sounding.close()
             self._conversation.left_by(self)
             self._frames.close()
             self._reporting.close()
@@ -207,6 +218,7 @@ class Session:
         """The client played only this much of an answer. Raises RequestError."""
         self._echo.cut()
         self._responding.truncate(item_id, audio_end_ms)
+        self._sounding.truncated(item_id, audio_end_ms)
 
     def pull(self) -> AudioFrame | None:
         """The next 20 ms at 48 kHz for a server-paced session; None: silence."""
@@ -226,6 +238,9 @@ class Session:
     # What listening reports.
 
     def speech_started(self, turn: Turn) -> None:
+        detection = self.settings.turn_detection
+        if detection is not None and detection.interrupt_response:
+            self._sounding.silenced()
         self._responding.speech_started(turn, self._group)
 
     def words_heard(self, turn: Turn, words: str) -> None:
@@ -252,18 +267,8 @@ class Session:
     def not_understood(self, turn: Turn, error: EarshotError) -> None:
         self._responding.not_understood(turn, error)
 
-    # What playout reports.
-
-    def playout_started(self, response_id: str) -> None:
-        self._emit(PlayoutStarted(response_id))
-        self._responding.playout_started(response_id)
-
-    def playout_stopped(self, response_id: str) -> None:
-        self._emit(PlayoutStopped(response_id))
-
-    def playout_cleared(self, response_id: str) -> None:
-        self._echo.cut()
-        self._emit(PlayoutCleared(response_id))
+    def abandoned(self, turn: Turn) -> None:
+        self._reporting.finish_turn(turn, "cancelled")
 
     # Within.
 
@@ -288,6 +293,12 @@ class Session:
     async def _until_closed(self) -> NoReturn:
         await self._closing.wait()
         raise _Closed
+
+    def _answer_of(self, response_id: str) -> Answer | None:
+        return self._responding.answering.find_response(response_id)
+
+    def _cut(self) -> None:
+        self._echo.cut()
 
     def _deliver(self, response_id: str, pcm: Pcm) -> None:
         self._echo.delivered(pcm)

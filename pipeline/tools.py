@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from core.errors import EarshotError
 from core.ports import Metrics, ToolContext, ToolOutcome, ToolProvider, ToolSpec
@@ -17,6 +17,9 @@ TOOL_TIMEOUT_S = 10.0
 
 MAX_PARALLEL = 8
 "Calls of one answer at a time; a model gone wrong asks for hundreds."
+
+_HOW: Mapping[str | None, str] = {None: "done", "tool_timeout": "timeout"}
+"Error code -> outcome, as a metric tells it; all other codes are failures."
 
 
 class Toolbox:
@@ -69,13 +72,19 @@ class Toolbox:
         if tool is None:
             outcome = ToolOutcome({"message": f"no tool {call.name!r}"}, error="no_such_tool")
             return self._told(call, outcome)
+        now = asyncio.get_running_loop().time
+        began_at, how = now(), "cancelled"
         try:
             outcome = await self._outcome(tool, call, context)
-            return self._told(call, outcome)
+            told = self._told(call, outcome)
+            how = _HOW.get(outcome.error, "failed")
         except Exception as error:
             # The edge of providers: a bug in one, or in what it returned, costs one result.
             logger.error("tool %s failed", call.name, exc_info=error)
-            return self._told(call, ToolOutcome({}, error="tool_failed"))
+            how, told = "failed", self._told(call, ToolOutcome({}, error="tool_failed"))
+        finally:
+            self._metrics.observe("earshot_tool_seconds", now() - began_at, outcome=how)
+        return told
 
     async def _outcome(self, tool: Tool, call: ToolCall, context: ToolContext) -> ToolOutcome:
         timeout_s = self._timeout_s if tool.spec.timeout_s is None else tool.spec.timeout_s

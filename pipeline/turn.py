@@ -28,7 +28,9 @@ class Mark(StrEnum):
     GATE_OPEN = "gate_open"
     "From here on the answer may leave the server: its turn is confirmed."
     PLAYOUT_START = "playout_start"
-    "The first packet. When the last one went, `PlayoutStopped` tells."
+    "The first packet."
+    PLAYOUT_END = "playout_end"
+    "The last packet went; a client that paces itself has played it. Or where sound was cut."
 
 
 SPANS: tuple[
@@ -49,6 +51,10 @@ class Turn:
     id: str
     item_id: str | None = None
     response_id: str | None = None
+    status: TurnStatus | None = None
+    "How it ended; the first that is set counts. With the first sound it is answered."
+    is_sounding: bool = False
+    "Its answer is being heard: there is another mark to come."
     is_traced: bool = False
     marks: dict[Mark, float] = field(default_factory=dict[Mark, float])
     "Monotonic seconds. The first mark of a kind wins."
@@ -86,6 +92,15 @@ class Turn:
         if origin is None:
             return {}
         return {mark.value: round(1000 * (at - origin), 1) for mark, at in self.marks.items()}
+
+    def gate_hold_s(self) -> float | None:
+        """How long the first sound (where nothing is spoken: the first words) was ready and not let
+        out; None: it was not ready when the gate opened."""
+        ready = self.marks.get(Mark.TTS_FIRST_AUDIO, self.marks.get(Mark.LLM_FIRST_TOKEN))
+        opened = self.marks.get(Mark.GATE_OPEN)
+        if ready is None or opened is None or ready > opened:
+            return None
+        return opened - ready
 
     def response_latency_ms(self) -> float | None:
         """End of speech to first sound; to the first word where nothing is spoken."""

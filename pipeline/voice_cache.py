@@ -3,6 +3,7 @@
 Clause by clause: an answer whose first clause is known begins at once, whoever said it before.
 """
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable
 from contextlib import aclosing
@@ -88,6 +89,10 @@ class VoiceCache:
         self._seen.move_to_end(key)
         if len(self._seen) > MAX_SEEN:
             self._seen.popitem(last=False)
+
+    def made(self, took_s: float, sound_s: float) -> None:
+        """A voice spoke a clause: how long it was waited for, and how long it sounds."""
+        self._metrics.observe("earshot_tts_realtime_factor", took_s / sound_s)
 
     def clear(self) -> None:
         self._sounds.clear()
@@ -179,9 +184,15 @@ class CachedTts:
         frames = self._tts.speak(
             clause.alone(), language=language, voice=voice, speed=speed, on_word=on_word
         )
+        now = asyncio.get_running_loop().time
+        waited_s, sound_s, since = 0.0, 0.0, now()
         async with aclosing(frames):
             async for frame in frames:
+                waited_s, sound_s = waited_s + now() - since, sound_s + frame.duration_ms / 1000
                 yield replace(frame, start=clause.start + frame.start)
+                since = now()  # who listens takes its time
+        if sound_s > 0:
+            self._cache.made(waited_s + now() - since, sound_s)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from base64 import b64decode
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from typing import Any, Literal
 
@@ -112,18 +113,24 @@ def recorded(name: str, records: Sequence[Record]) -> Recorded:
 
 
 def turns(records: Iterable[Record]) -> list[Turn]:
-    """In the order in which they were over."""
+    """In the order in which they were committed or asked for; each is told when its sound ends."""
+    places: dict[str, float] = {}
     transcripts: dict[str, str] = {}
     answers: dict[str, list[str]] = {}
     traced: list[Record] = []
-    for record in records:
+    for place, record in enumerate(records):
         match record["event"]:
+            case "InputCommitted":
+                places.setdefault(str(record.get("item_id")), place)
+            case "ResponseCreated":
+                places.setdefault(str(record.get("response_id")), place)
             case "Transcribed":
                 transcripts[record["item_id"]] = str(record.get("transcript", "")).strip()
             case "OutputItemDone":
                 answers.setdefault(record["response_id"], []).append(_text(record.get("item")))
             case "TurnTraced":
                 traced.append(record)
+    traced.sort(key=lambda turn: places.get(turn["item_id"] or turn["response_id"] or "", inf))
     return [
         Turn(
             status=record["status"],

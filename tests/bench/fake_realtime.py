@@ -134,15 +134,17 @@ class Line:
         self._say("response.output_audio_transcript.delta", **ids, delta="Hi ")
         self._say("response.output_audio_transcript.delta", **ids, delta="there.")
         self._playout("started", ids["response_id"])
-        self._traced("answered")
         sound = tone(440, RATE_HZ * ANSWER_MS // 1000, RATE_HZ)
         self.play(sound)
         self._say("response.done", response={**response, "status": "completed"})
+        if not self.is_webrtc:
+            self._traced("answered")
         return None
 
     def stopped(self) -> None:
         """The track has played everything."""
         self._playout("stopped", f"r{self._turns}")
+        self._traced("answered")
 
     def _playout(self, stage: str, response_id: Any) -> None:
         if self.is_webrtc and self.behaviour.has_playout_events:
@@ -151,7 +153,9 @@ class Line:
     def _traced(self, status: str) -> None:
         if "earshot.turn" in self.include:
             stages = [{"stage": "asr", "start_ms": 200.0, "end_ms": 230.5}]
-            turn = {"status": status, "response_latency_ms": 240.0, "stages": stages}
+            response_id = None if status == "rejected" else f"r{self._turns}"
+            turn: Json = {"response_id": response_id, "status": status, "stages": stages}
+            turn["response_latency_ms"] = 240.0
             self._say("earshot.turn", turn=turn)
 
     def _say(self, kind: str, **fields: Any) -> None:

@@ -202,6 +202,17 @@ def test_when_a_turn_is_over(events: Sequence[Event], is_over: bool, reply: str)
     assert log.reply == reply
 
 
+def test_what_is_told_late_of_an_answer_that_was_cut_short_is_not_of_the_next() -> None:
+    def traced(number: int) -> Event:
+        turn = {"response_id": f"r{number}", "response_latency_ms": 100.0 * number, "stages": []}
+        return {"type": "earshot.turn", "turn": turn}
+
+    log = taken(*heard(), *answer(), *heard(2), *answer(2), traced(1))
+    assert (log.is_traced, log.server_latency_ms) == (False, None)
+    log.take(Received(traced(2), 0.0))
+    assert (log.is_traced, log.server_latency_ms) == (True, 200.0)
+
+
 def test_without_sound_events_a_turn_is_over_with_its_response() -> None:
     log = taken(*heard(), *answer())
     assert log.is_over(has_sound_events=False)

@@ -58,6 +58,8 @@ class Counts:
     counts: dict[str, float] = field(default_factory=dict)
     "By name, and by name and label: `turns`, `turns:answered`."
     observed: dict[str, list[float]] = field(default_factory=dict)
+    labelled: dict[str, list[float]] = field(default_factory=dict)
+    "The same by name and label."
 
     def count(self, name: str, value: float = 1, /, **labels: str) -> None:
         for key in (name, *(f"{name}:{label}" for label in labels.values())):
@@ -65,6 +67,8 @@ class Counts:
 
     def observe(self, name: str, seconds: float, /, **labels: str) -> None:
         self.observed.setdefault(name, []).append(seconds)
+        for label in labels.values():
+            self.labelled.setdefault(f"{name}:{label}", []).append(seconds)
 
     def gauge(self, name: str, value: float, /, **labels: str) -> None:
         self.counts[name] = value

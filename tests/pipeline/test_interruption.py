@@ -117,7 +117,7 @@ def test_a_backchannel_pauses_the_answer_and_lets_it_go_on_where_it_stopped() ->
     assert len(of(PlayoutStopped, events)) == 1
     assert len(of(ResponseCreated, events)) == 1, "nobody answers an uh-huh"
     assert [e.transcript for e in of(Transcribed, events)] == ["one", "uh-huh"]
-    assert [t.status for t in of(TurnTraced, events)] == ["answered", "transcribed"]
+    assert [t.status for t in of(TurnTraced, events)] == ["transcribed", "answered"]
     assert world.metrics.counts["earshot_barge_in:resumed"] == 1
 
 

@@ -217,8 +217,7 @@ def live(seed: int, paced_by: PacedBy) -> list[SessionEvent]:
         started = {e.item_id for e in events if isinstance(e, InputCommitted)}
         ended = {e.item_id for e in events if isinstance(e, Transcribed | TranscriptionFailed)}
         assert started == ended
-    turns = [e.turn_id for e in events if isinstance(e, TurnTraced)]
-    assert len(turns) == len(set(turns))
+    turns_are_told(events)
     return events
 
 
@@ -287,6 +286,21 @@ def playout_is_balanced(events: list[SessionEvent]) -> None:
                 assert playing == response_id
                 playing = None
     assert playing is None
+
+
+def turns_are_told(events: list[SessionEvent]) -> None:
+    """Each once, none is lost, and those that sounded after their sound."""
+    traced = [e for e in events if isinstance(e, TurnTraced)]
+    assert len(traced) == len({turn.turn_id for turn in traced})
+    committed = {e.item_id for e in events if isinstance(e, InputCommitted)}
+    assert committed == {turn.item_id for turn in traced} - {None}
+    sounding: set[str] = set()
+    for event in events:
+        match event:
+            case PlayoutStarted(response_id):
+                sounding.add(response_id)
+            case TurnTraced(response_id=str(response_id), marks=marks) if response_id in sounding:
+                assert marks["playout_start"] <= marks["playout_end"]
 
 
 def utterances_are_in_order(events: list[SessionEvent]) -> None:

@@ -11,16 +11,17 @@ from core.errors import RequestError
 from core.events import StageSpan
 from core.items import AudioPart, FunctionCallItem, FunctionOutputItem, MessageItem, TextPart
 from pipeline.chunker import MAX_CHARS, Chunker
+from pipeline.client_clock import ClientClock
 from pipeline.endpointer import INTERRUPT_MS, MAX_UTTERANCE_MS, START_MS, Edge, Endpointer
 from pipeline.hearing import Hearing
 from pipeline.history import MAX_ITEMS, History
-from pipeline.playout import MAX_QUEUED_MS, Playout
+from pipeline.playout import MAX_QUEUED_MS, Playout, PlayoutWriter
 from pipeline.settings import TurnDetection
 from pipeline.spoken import SpokenText
 from pipeline.stable_prefix import StablePrefix
 from pipeline.turn import Mark, Turn
 from tests.loop import run_virtual
-from tests.pipeline.fakes import LoudVad
+from tests.pipeline.fakes import Counts, LoopClock, LoudVad
 
 FRAME = 320
 FRAME_MS = 20
@@ -221,21 +222,26 @@ class Told:
     def __init__(self) -> None:
         self.events: list[str] = []
 
-    def playout_started(self, response_id: str) -> None:
+    def playout_started(self, writer: PlayoutWriter) -> None:
         self.events.append("started")
 
-    def playout_stopped(self, response_id: str) -> None:
+    def playout_stopped(self, writer: PlayoutWriter) -> None:
         self.events.append("stopped")
 
-    def playout_cleared(self, response_id: str) -> None:
+    def playout_cleared(self, writer: PlayoutWriter) -> None:
         self.events.append("cleared")
+
+
+def paced(told: Told) -> Playout:
+    clock = LoopClock()
+    return Playout("server", told, clock, ClientClock(clock), Counts())
 
 
 def test_playout_is_exact_paced_and_bounded() -> None:
     told = Told()
 
     async def main() -> None:
-        playout = Playout("server", told)
+        playout = paced(told)
         writer = playout.open("resp_1", 48_000)
         assert playout.pull() is None
         async with asyncio.TaskGroup() as tasks:
@@ -265,7 +271,7 @@ def test_a_cleared_writer_is_dead_and_wakes_up() -> None:
     told = Told()
 
     async def main() -> None:
-        playout = Playout("server", told)
+        playout = paced(told)
         writer = playout.open("resp_1", 48_000)
         async with asyncio.TaskGroup() as tasks:
             writing = tasks.create_task(writer.write(np.ones(48_000 * 10, np.int16)))

@@ -86,8 +86,8 @@ def test_a_spoken_turn_tells_its_story_in_order() -> None:
         "OutputItemDone",
         "ResponseDone",
         "PlayoutStarted",
-        "TurnTraced",
         "PlayoutStopped",
+        "TurnTraced",
     ]
     assert of(Transcribed, events)[0].transcript == "one two"
     assert "".join(e.delta for e in of(OutputText, events)) == "you said one two. "

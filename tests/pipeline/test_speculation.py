@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from core.events import (
     ResponseDone,
     Transcribed,
     TurnTraced,
+    Usage,
 )
 from core.items import FunctionCallItem, FunctionOutputItem, MessageItem, TextPart
 from core.ports import ToolContext, ToolOutcome, ToolSpec
@@ -42,8 +44,47 @@ def test_the_answer_is_there_when_the_silence_is_over() -> None:
     (turn,) = of(TurnTraced, events)
     assert turn.marks["tts_first_audio"] < turn.marks["endpoint"] <= turn.marks["gate_open"]
     assert turn.marks["playout_start"] - turn.marks["endpoint"] <= 20
+    held_s = (turn.marks["gate_open"] - turn.marks["tts_first_audio"]) / 1000
+    assert world.metrics.observed["earshot_gate_hold_seconds"] == [pytest.approx(held_s, abs=2e-4)]
     assert counted(world, "used") == 1
     assert len(world.llm.asked) == 1, "the draft is the answer, not a second one"
+
+
+def test_an_answer_that_comes_after_the_silence_was_not_held() -> None:
+    world = World(llm=EchoLlm(word_s=0.5))
+    assert of(TurnTraced, run_session(world, one_turn))[0].status == "answered"
+    assert "earshot_gate_hold_seconds" not in world.metrics.observed
+
+
+class TokenLlm(EchoLlm):
+    """Says at the end what it took."""
+
+    async def reply(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[ToolSpec],
+        *,
+        language: str,
+        options: LlmOptions = AS_CONFIGURED,
+    ) -> AsyncGenerator[Any, None]:
+        replies = super().reply(messages, tools, language=language, options=options)
+        async with aclosing(replies):
+            async for delta in replies:
+                yield delta
+        yield Usage(input_tokens=20, output_tokens=4)
+
+
+def test_tokens_are_counted_whether_anybody_gets_the_answer() -> None:
+    """The draft for `one` is complete when `two` makes it void."""
+    world = World(llm=TokenLlm(word_s=0.01))
+
+    async def scenario(session: Session) -> None:
+        await speak(session, (ONE, 400), (SILENCE, 300), (TWO, 400), (SILENCE, 4000))
+
+    run_session(world, scenario)
+    assert counted(world, "resumed") == 1
+    assert world.metrics.counts["earshot_llm_tokens:input"] == 2 * 20
+    assert world.metrics.counts["earshot_llm_tokens:output"] == 2 * 4
 
 
 def test_nothing_is_told_before_the_turn_is_over() -> None:

@@ -103,14 +103,27 @@ def test_a_tool_may_take_longer_than_others_if_it_says_so() -> None:
     assert (result["error"], seconds) == ("tool_timeout", 1)
 
 
+def test_how_long_tools_take_is_told_by_how_they_end() -> None:
+    """Never by their names or arguments: those are others' words."""
+    metrics = Counts()
+    good, slow = shop("good", takes_s=2), shop("slow", takes_s=60)
+    bad = shop("bad", answer=NotFound("no such cake"), takes_s=1)
+    toolbox = Toolbox([good, slow, bad], metrics, timeout_s=5)
+    run(toolbox, ("good", {}), ("slow", {"a": 1}), ("bad", {}), ("unknown", {}))
+    name = "earshot_tool_seconds"
+    assert metrics.labelled == {f"{name}:done": [2], f"{name}:timeout": [5], f"{name}:failed": [1]}
+
+
 def test_cancelling_an_answer_cancels_its_tools() -> None:
     slow = shop("slow", takes_s=5)
+    metrics = Counts()
 
     async def main() -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(1):
-                await Toolbox([slow], Counts()).run([ToolCall("c", "slow", {})], CONTEXT)
+                await Toolbox([slow], metrics).run([ToolCall("c", "slow", {})], CONTEXT)
         assert (slow.cancelled, slow.running) == (1, 0)
+        assert metrics.labelled["earshot_tool_seconds:cancelled"] == [1]
 
     run_virtual(main())
 

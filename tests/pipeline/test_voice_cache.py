@@ -12,6 +12,7 @@ from core.errors import EngineError
 from engines.base import TtsInfo, WordMark
 from pipeline import voice_cache
 from pipeline.voice_cache import CachedTts, VoiceCache
+from tests.loop import run_virtual
 
 RATE_HZ = 1000
 "One sample is one millisecond; a letter lasts ten."
@@ -22,13 +23,14 @@ class Counted:
 
     def __init__(self) -> None:
         self.sums: dict[str, float] = {}
+        self.observed: list[tuple[str, float]] = []
 
     def count(self, name: str, value: float = 1, /, **labels: str) -> None:
         name = " ".join([name, *labels.values()])
         self.sums[name] = self.sums.get(name, 0) + value
 
     def observe(self, name: str, seconds: float, /, **labels: str) -> None:
-        raise AssertionError
+        self.observed.append((name, seconds))
 
     def gauge(self, name: str, value: float, /, **labels: str) -> None:
         self.sums[name] = value
@@ -180,6 +182,44 @@ def test_a_failure_is_not_kept(cache: VoiceCache) -> None:
             say(tts, "fail")
     assert len(cache) == 0
     assert cache.size_bytes == 0
+
+
+class SlowVoice(Voice):
+    """It takes 30 ms to begin, then 10 ms per frame."""
+
+    async def speak(
+        self,
+        text: AsyncIterable[str],
+        *,
+        language: str,
+        voice: str | None = None,
+        speed: float = 1,
+        on_word: Callable[[WordMark], None] | None = None,
+    ) -> AsyncGenerator[AudioFrame, None]:
+        await asyncio.sleep(0.03)
+        frames = super().speak(text, language=language, voice=voice, speed=speed, on_word=on_word)
+        async with aclosing(frames):
+            async for frame in frames:
+                await asyncio.sleep(0.01)
+                yield frame
+
+
+def test_how_fast_a_voice_is_does_not_depend_on_who_listens_or_on_what_is_kept(
+    cache: VoiceCache, metrics: Counted
+) -> None:
+    tts = CachedTts(SlowVoice(), cache)
+
+    async def main() -> None:
+        for _ in range(3):
+            speech = tts.speak(given("Okay.", "Okay then, this."), language="en")
+            async with aclosing(speech) as frames:
+                async for _ in frames:
+                    await asyncio.sleep(1)
+
+    run_virtual(main())
+    times = {"Okay.": 0.05 / 0.05, "Okay then, this.": 0.05 / 0.16}
+    assert [name for name, _ in metrics.observed] == ["earshot_tts_realtime_factor"] * 4
+    assert [factor for _, factor in metrics.observed] == pytest.approx([*times.values()] * 2)
 
 
 def test_long_clauses_pass_by(cache: VoiceCache, metrics: Counted) -> None:

@@ -62,6 +62,27 @@ def test_turns_are_put_together_from_events_in_any_order() -> None:
     assert unplayable(found) == ""
 
 
+def test_an_answer_that_was_told_after_the_next_turn_keeps_its_place() -> None:
+    def told(item_id: str | None, response_id: str | None) -> dict[str, Any]:
+        how: dict[str, Any] = {"status": "answered", "stages": [], "response_latency_ms": None}
+        return record("TurnTraced", item_id=item_id, response_id=response_id, **how)
+
+    found = recorded(
+        "s",
+        [
+            record("InputCommitted", item_id="a"),
+            record("Transcribed", item_id="a", transcript="long story"),
+            record("ResponseCreated", response_id="written"),
+            record("InputCommitted", item_id="b"),
+            record("Transcribed", item_id="b", transcript="uh-huh"),
+            told("b", None),
+            told(None, "written"),
+            told("a", "r"),
+        ],
+    )
+    assert [turn.transcript for turn in found.turns] == ["long story", "", "uh-huh"]
+
+
 def test_what_a_client_without_turn_detection_did_is_done_where_it_did_it() -> None:
     manual = SessionSettings(turn_detection=None)
     later = SessionSettings(language="de")

@@ -25,11 +25,11 @@ def test_a_written_question_is_answered_by_voice() -> None:
             item = {"type": "message", "role": "user", "content": content}
             caller.send(type="conversation.item.create", item=item)
             caller.send(type="response.create")
-            events = await caller.expect("output_audio_buffer.stopped")
+            events = await caller.expect("earshot.turn")
             types = [event["type"] for event in events]
             assert "response.output_audio.delta" not in types
             assert types.index("response.created") < types.index("output_audio_buffer.started")
-            assert "earshot.turn" in types
+            assert "output_audio_buffer.stopped" in types, "the turn is told when it was heard"
             assert events[0]["type"] == "earshot.home"
             await caller.heard.wait()
         await server.all_left()

@@ -1,0 +1,297 @@
+"""When an answer's sound is over, by whichever clock owns it; each turn is told once, then."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import numpy as np
+import pytest
+
+from core.audio import Pcm
+from core.events import (
+    OutputItemAdded,
+    PlayoutCleared,
+    PlayoutStarted,
+    PlayoutStopped,
+    ResponseCreated,
+    SessionEvent,
+    SpeechStarted,
+    TurnTraced,
+)
+from core.items import MessageItem, TextPart
+from pipeline.client_clock import ClientClock
+from pipeline.playout import CLIENT_RATE_HZ, PacedBy, Playout, PlayoutWriter
+from pipeline.session import Session
+from pipeline.sessions import Sessions
+from pipeline.settings import ResponseRequest, SessionSettings
+from pipeline.sounding import TRUNCATE_S
+from tests.loop import run_virtual
+from tests.pipeline.fakes import Counts, LevelAsr, LoopClock, ToneTts, World, speak
+from tests.pipeline.test_session import of
+
+SILENCE, ONE, TWO = 0, 1000, 2000
+Told = list[tuple[float, SessionEvent]]
+
+
+def live(
+    world: World, paced_by: PacedBy, scenario: Callable[[Session, Told], Awaitable[None]]
+) -> Told:
+    """Everything that a session told, with the time."""
+    told: Told = []
+
+    async def note(session: Session) -> None:
+        async for event in session.events:
+            told.append((asyncio.get_running_loop().time(), event))
+
+    async def main() -> None:
+        sessions = Sessions(world.surroundings(), world.conversations, max_sessions=1)
+        opened = sessions.open(SessionSettings(), paced_by=paced_by)
+        async with asyncio.TaskGroup() as tasks, opened as session:
+            tasks.create_task(note(session))
+            await scenario(session, told)
+
+    run_virtual(main())
+    return told
+
+
+def at(told: Told, kind: type[SessionEvent]) -> float:
+    return next(when for when, event in told if isinstance(event, kind))
+
+
+def traced(told: Told) -> list[TurnTraced]:
+    return of(TurnTraced, [event for _, event in told])
+
+
+def ask(session: Session, words: str = "hello") -> None:
+    session.add_item(MessageItem(f"item_{words}", "user", (TextPart(words),)))
+    session.create_response(ResponseRequest())
+
+
+def length_ms(turn: TurnTraced) -> float:
+    """From the first packet to the end of the sound."""
+    return turn.marks["playout_end"] - turn.marks["playout_start"]
+
+
+def test_our_own_speaker_ends_with_its_last_packet() -> None:
+    async def scenario(session: Session, _: Told) -> None:
+        await speak(session, (ONE, 600), (SILENCE, 4000))
+
+    told = live(World(), "server", scenario)
+    (turn,) = traced(told)
+    assert length_ms(turn) == pytest.approx(980, abs=0.2), "50 packets"
+    assert at(told, TurnTraced) == at(told, PlayoutStopped)
+    assert told[-1][1] is turn
+
+
+def test_an_interrupted_answer_ends_where_its_sound_stopped() -> None:
+    """Not when the speech was judged to be an interruption, which took longer."""
+    world = World(tts=ToneTts(clause_ms=5000))
+
+    async def scenario(session: Session, _: Told) -> None:
+        await speak(session, (ONE, 600), (SILENCE, 1500), (TWO, 800), (SILENCE, 300))
+
+    told = live(world, "server", scenario)
+    turn = traced(told)[0]
+    assert turn.status == "answered"
+    assert turn.response_latency_ms == turn.marks["playout_start"]
+    assert at(told, TurnTraced) == at(told, PlayoutCleared)
+    origin = at(told, PlayoutStarted) - turn.marks["playout_start"] / 1000
+    starts = [when for when, event in told if isinstance(event, SpeechStarted)]
+    ended_at = origin + turn.marks["playout_end"] / 1000
+    assert 0 <= starts[1] - ended_at <= 0.021, "one packet at most"
+    assert at(told, PlayoutCleared) - ended_at > 0.1
+    (pause_s,) = world.metrics.observed["earshot_barge_in_pause_seconds"]
+    assert 0 <= pause_s <= 0.021
+
+
+def test_a_client_is_done_when_it_has_played_what_it_was_sent() -> None:
+    async def scenario(session: Session, _: Told) -> None:
+        ask(session)
+        await asyncio.sleep(5)
+
+    told = live(World(), "client", scenario)
+    (turn,) = traced(told)
+    assert at(told, PlayoutStopped) < at(told, TurnTraced) - 0.5, "it was sent faster"
+    assert length_ms(turn) == pytest.approx(1000, abs=0.2)
+    first_packet = at(told, TurnTraced) - 1
+    assert first_packet == pytest.approx(turn.marks["playout_start"] / 1000, abs=1e-3)
+
+
+def test_where_the_client_stopped_it_says_itself() -> None:
+    async def scenario(session: Session, told: Told) -> None:
+        ask(session)
+        await asyncio.sleep(0.9)
+        added = next(event for _, event in told if isinstance(event, OutputItemAdded))
+        session.truncate(added.item.id, 400)
+        session.truncate(added.item.id, 300)
+        await asyncio.sleep(5)
+
+    told = live(World(), "client", scenario)
+    (turn,) = traced(told)
+    assert length_ms(turn) == pytest.approx(400, abs=0.2)
+    assert at(told, TurnTraced) == pytest.approx(0.9)
+
+
+@pytest.mark.parametrize("truncates", [False, True])
+def test_a_client_that_is_told_of_speech_falls_silent(truncates: bool) -> None:
+    world = World(tts=ToneTts(clause_ms=8000))
+
+    async def scenario(session: Session, told: Told) -> None:
+        ask(session)
+        await speak(session, (SILENCE, 2000), (TWO, 400))
+        if truncates:
+            added = next(event for _, event in told if isinstance(event, OutputItemAdded))
+            session.truncate(added.item.id, 1500)
+        await speak(session, (SILENCE, 300))
+
+    told = live(world, "client", scenario)
+    turn = traced(told)[0]
+    began_at = at(told, SpeechStarted)
+    ended_at = turn.marks["playout_end"] / 1000
+    if truncates:
+        assert length_ms(turn) == pytest.approx(1500, abs=0.2)
+        assert at(told, TurnTraced) == pytest.approx(2.4, abs=1e-3)
+    else:
+        assert ended_at == pytest.approx(began_at, abs=1e-3)
+        assert at(told, TurnTraced) == pytest.approx(began_at + TRUNCATE_S)
+
+
+def test_the_next_answer_waits_in_the_clients_queue() -> None:
+    async def scenario(session: Session, _: Told) -> None:
+        ask(session)
+        await asyncio.sleep(0.3)
+        assert session.say("ding dong")
+        await asyncio.sleep(10)
+
+    first, second = (turn for turn in traced(live(World(), "client", scenario)))
+    assert length_ms(first) == pytest.approx(1000, abs=0.2)
+    assert length_ms(second) > 1500, "it was sent while the client played the first"
+
+
+@pytest.mark.parametrize("paced_by", ["server", "client"])
+def test_a_session_that_ends_ends_the_sound(paced_by: PacedBy) -> None:
+    async def scenario(session: Session, _: Told) -> None:
+        ask(session)
+        await speak(session, (SILENCE, 600))
+
+    (turn,) = traced(live(World(), paced_by, scenario))
+    assert 0 < length_ms(turn) < 600
+    assert turn.status == "answered"
+
+
+async def heard(session: Session) -> None:
+    """Its words are still being found out."""
+    await speak(session, (ONE, 600), (SILENCE, 600))
+
+
+async def asked_twice(session: Session) -> None:
+    """One answer is given, and announcements wait."""
+    ask(session)
+    await asyncio.sleep(0.1)
+    assert session.say("ding")
+    assert session.say("dong")
+
+
+async def unheard(session: Session) -> None:
+    """It is complete, and nobody took it."""
+    ask(session)
+    await asyncio.sleep(3)
+
+
+async def not_asked_for(session: Session) -> None:
+    """Push-to-talk: the client never asked for the answer."""
+    session.configure(SessionSettings(turn_detection=None))
+    await speak(session, (ONE, 600))
+    session.commit_input()
+    await asyncio.sleep(3)
+
+
+@pytest.mark.parametrize(
+    ("scene", "statuses"),
+    [
+        (heard, ["cancelled"]),
+        (asked_twice, ["cancelled"] * 3),
+        (unheard, ["cancelled"]),
+        (not_asked_for, ["transcribed"]),
+    ],
+)
+def test_no_turn_is_lost_with_its_session(
+    scene: Callable[[Session], Awaitable[None]], statuses: list[str]
+) -> None:
+    async def scenario(session: Session, _: Told) -> None:
+        await scene(session)
+
+    world = World(asr=LevelAsr(delay_s=2 if scene is heard else 0.05))
+    told = live(world, "server", scenario)
+    assert [turn.status for turn in traced(told)] == statuses
+    assert world.metrics.counts["earshot_turns"] == len(statuses)
+    assert not any("playout_end" in turn.marks for turn in traced(told))
+    responses = {event.response_id for _, event in told if isinstance(event, ResponseCreated)}
+    assert responses <= {turn.response_id for turn in traced(told)}
+
+
+# What a speaker goes without.
+
+
+class Ignored:
+    def playout_started(self, writer: PlayoutWriter) -> None: ...
+    def playout_stopped(self, writer: PlayoutWriter) -> None: ...
+    def playout_cleared(self, writer: PlayoutWriter) -> None: ...
+
+
+def opened(paced_by: PacedBy, counts: Counts) -> Playout:
+    clock = LoopClock()
+    return Playout(paced_by, Ignored(), clock, ClientClock(clock), counts, lambda *_: None)
+
+
+async def pulled(playout: Playout, frames: int) -> None:
+    for _ in range(frames):
+        playout.pull()
+        await asyncio.sleep(0.02)
+
+
+def tone(length_ms: int) -> Pcm:
+    return np.full(length_ms * CLIENT_RATE_HZ // 1000, 9000, np.int16)
+
+
+@pytest.mark.parametrize("paced_by", ["server", "client"])
+def test_gaps_are_counted_and_move_the_end(paced_by: PacedBy) -> None:
+    """100 ms of sound every 150 ms."""
+    counts, ends, moments = Counts(), list[float](), list[float]()
+
+    async def main() -> None:
+        playout = opened(paced_by, counts)
+        writer = playout.open("resp_1", CLIENT_RATE_HZ)
+        for number in range(4):
+            await writer.write(tone(100))
+            if number == 3:
+                await writer.finish()
+            await pulled(playout, 7)
+            await asyncio.sleep(0.01)
+        ends.append(writer.ends_at)
+        moments.extend(writer.heard_at(ms) for ms in (0, 50, 150, 1000))
+
+    run_virtual(main())
+    assert counts.counts["earshot_playout_underruns"] == 3
+    assert ends[0] == pytest.approx(0.55, abs=0.02)
+    if paced_by == "client":
+        assert moments == pytest.approx([0, 0.05, 0.2, 0.55], abs=0.02)
+
+
+def test_neither_a_pause_nor_the_end_is_a_gap() -> None:
+    counts = Counts()
+
+    async def main() -> None:
+        playout = opened("server", counts)
+        writer = playout.open("resp_1", CLIENT_RATE_HZ)
+        await writer.write(tone(200))
+        playout.pull()
+        playout.pause()
+        assert playout.pull() is None
+        playout.resume()
+        await writer.finish()
+        await pulled(playout, 15)
+        playout.open("resp_2", CLIENT_RATE_HZ)
+        playout.pull()
+
+    run_virtual(main())
+    assert "earshot_playout_underruns" not in counts.counts
