@@ -62,9 +62,16 @@ TIMEOUT_S = 10
 class Watch:
     """What the session tells of one sentence."""
 
+    cuts: int = 0
+    "Ends in the middle of it, those included that were taken back."
     utterances: int = 1
+    "That were left of it."
+
+    def begin(self) -> None:
+        self.cuts, self.utterances = 0, 1
 
     def change(self, log: TurnLog) -> None:
+        self.cuts = max(self.cuts, len(log.transcripts) - 1)
         self.utterances = max(1, len(log.transcripts))
 
 
@@ -72,6 +79,7 @@ class Watch:
 class Said:
     words: tuple[str, str]
     pause_ms: int
+    cuts: int
     utterances: int
     report: Report
 
@@ -105,9 +113,9 @@ async def measure(talker: Talker, watch: Watch) -> AsyncIterator[tuple[Said, int
     """Each sentence, and how many of its words were wrong by the pause alone."""
     for number, words in enumerate(SENTENCES):
         pause_ms = PAUSES_MS[number % len(PAUSES_MS)]
-        watch.utterances = 1
+        watch.begin()
         report = await talker.say(with_pause(words, pause_ms))
-        said = Said(words, pause_ms, watch.utterances, report)
+        said = Said(words, pause_ms, watch.cuts, watch.utterances, report)
         lost = 0
         if said.errors:
             whole = await talker.say(spoken(" ".join(words)))
@@ -138,7 +146,7 @@ async def run(args: argparse.Namespace) -> int:
     ):
         async for said, lost in measure(talker, watch):
             results.append((said, lost))
-            row = (" | ".join(said.words), said.pause_ms, said.utterances, lost)
+            row = (" | ".join(said.words), said.pause_ms, said.cuts, said.utterances, lost)
             print("\t".join(map(str, (*row, said.report.transcript, said.report.reply))))
     for name, value in figures(results):
         print(f"| {name} | {value} |")
@@ -150,7 +158,8 @@ def figures(results: Sequence[tuple[Said, int]]) -> Iterator[tuple[str, int]]:
     yield "words misheard by the pause alone", sum(lost for _, lost in results)
     missing = (_missing(said) for said, _ in results)
     yield "words fewer than spoken", sum(missing)
-    yield "cut into several utterances", sum(said.utterances > 1 for said, _ in results)
+    yield "cut at the pause", sum(said.cuts > 0 for said, _ in results)
+    yield "cut, and left in several utterances", sum(said.utterances > 1 for said, _ in results)
     yield "word errors, the recogniser's own included", sum(said.errors for said, _ in results)
     answered = sum(said.report.status == "answered" for said, _ in results)
     yield "answered", answered

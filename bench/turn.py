@@ -34,7 +34,7 @@ class TurnLog:
     unstable: str = ""
     "Words while they are spoken: those that stay, and those that may change."
     transcripts: dict[str, str] = field(default_factory=dict[str, str])
-    "Item -> what was said; a pause makes two items of one recording."
+    "Item -> what was said. A pause can make two of one recording, which the server may join again."
     reply: str = ""
     status: Literal["", "completed", "failed", "cancelled", "incomplete"] = ""
     "Of the latest response; empty while there is none or it goes on."
@@ -59,6 +59,8 @@ class TurnLog:
     last_at: float = 0.0
     _response_id: Any = None
     _speech_start_ms: Any = None
+    _item_id: Any = None
+    "Of the newest utterance."
     _has_hypotheses: bool = False
 
     @property
@@ -75,6 +77,8 @@ class TurnLog:
             self._playout(kind, event)
         elif kind.startswith(TRANSCRIPTION) or kind == "earshot.hypothesis":
             self._transcription(kind, event, received.at)
+        elif kind == "conversation.item.deleted":  # a later item says it again, with more words
+            self.transcripts.pop(str(event.get("item_id")), None)
         elif kind.startswith("response."):
             self._response(kind, event, received.at)
         elif kind == "earshot.turn":
@@ -87,10 +91,12 @@ class TurnLog:
             case "speech_started":
                 self.is_speech = True
                 self._speech_start_ms = event.get("audio_start_ms")
+                self._item_id = event.get("item_id")
             case "speech_stopped":  # speech of no length was none: nothing is committed
                 self.is_speech = event.get("audio_end_ms") != self._speech_start_ms
             case "committed":  # whatever was answered before was an answer to less
                 self.is_speech = False
+                self._item_id = event.get("item_id")
                 self._forget_answer()
             case "cleared":
                 self.is_speech = False
@@ -152,7 +158,8 @@ class TurnLog:
     def _turn(self, turn: Mapping[str, Any]) -> None:
         if turn.get("response_id") not in (None, self._response_id):
             return  # of an answer that was cut short: it was heard until now
-        if turn.get("status") == "rejected":
+        is_newest = turn.get("item_id", self._item_id) == self._item_id
+        if turn.get("status") == "rejected" and is_newest:
             self.is_rejected, self.is_speech = True, False
         self.is_traced = True
         self.server_latency_ms = turn.get("response_latency_ms")

@@ -24,6 +24,7 @@ from engines.base import WordMark
 from pipeline.draft import Draft
 from pipeline.handing_out import HandingOut
 from pipeline.history import History
+from pipeline.joining import HARDLY_HEARD_MS
 from pipeline.playout import Playout, PlayoutWriter
 from pipeline.read_aloud import Clause
 from pipeline.spoken import SpokenText
@@ -57,6 +58,8 @@ class Answer:
         self._clock, self._emit, self._finish_turn = clock, emit, finish_turn
         self._text = ""
         self._item: MessageItem | None = None
+        self._internal: list[str] = []
+        "Items of its tools."
         self._output: dict[int, Item] = {}
         "Items that are done, by their place."
         self._begun = 0
@@ -134,6 +137,32 @@ class Answer:
         """Some of it went to the speaker."""
         return self._writer is not None and self._writer.has_started
 
+    def is_hardly_heard(self, now: float) -> bool:
+        """Who has heard this much of it knows nothing yet, and has not refused it either."""
+        writer = self._writer
+        if self._cancelled == "client_cancelled":
+            return False
+        if writer is None:
+            return self._plan.modality == "audio" or not self._text
+        heard_ms = writer.heard_ms
+        if self._playout.paced_by == "client":  # it was sent so much, and plays it in real time
+            since_s = now - self.turn.marks.get(Mark.PLAYOUT_START, now)
+            heard_ms = min(heard_ms, 1000 * since_s)
+        if self._truncated_ms is not None:
+            heard_ms = min(heard_ms, self._truncated_ms)
+        is_all = writer.is_finished and heard_ms >= writer.total_ms
+        return heard_ms < HARDLY_HEARD_MS and not is_all
+
+    @property
+    def has_acted(self) -> bool:
+        """Something was changed for it, or is for its client to do."""
+        return self._draft.has_acted or bool(self._draft.calls)
+
+    @property
+    def items(self) -> tuple[str, ...]:
+        """Ids of what it added to the history."""
+        return (*self._internal, *([] if self.item_id is None else [self.item_id]))
+
     @property
     def asks(self) -> bool:
         """It has put a question."""
@@ -155,6 +184,7 @@ class Answer:
         self._draft.confirm(self._remember)
 
     def _remember(self, item: Item) -> None:
+        self._internal.append(item.id)
         self._history.add(item, is_internal=True)
 
     async def _deliver(self) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from core.errors import Conflict
 from core.events import CancelReason
 from pipeline.answer import Answer
+from pipeline.turn import Turn
 
 logger = logging.getLogger(__name__)
 
@@ -157,18 +158,18 @@ class Answering:
     def find(self, item_id: str) -> Answer | None:
         """The answer that made this item, if it is recent."""
         running = [] if self._running is None else [self._running.answer]
-        for answer in (*running, *self._beside):
-            if answer.item_id == item_id:
-                return answer
-        return self._remembered.get(item_id)
+        known = (*running, *self._beside, *self._remembered.values())
+        return next((answer for answer in known if answer.item_id == item_id), None)
+
+    def answers_to(self, turn: Turn) -> list[Answer]:
+        """What was begun in answer to it, if it is recent; the newest last."""
+        running = [] if self._running is None else [self._running.answer]
+        return [a for a in (*self._remembered.values(), *running) if a.turn is turn]
 
     def find_response(self, response_id: str) -> Answer | None:
-        for answer in reversed(self._remembered.values()):
-            if answer.response_id == response_id:
-                return answer
         if self._running is not None and self._running.answer.response_id == response_id:
             return self._running.answer
-        return None
+        return self._remembered.get(response_id)
 
     async def _give_beside(self, answer: Answer) -> None:
         try:
@@ -183,7 +184,6 @@ class Answering:
             entry.drop()
 
     def _remember(self, answer: Answer) -> None:
-        if answer.item_id is not None:
-            self._remembered[answer.item_id] = answer
+        self._remembered[answer.response_id] = answer
         while len(self._remembered) > MAX_REMEMBERED:
             self._remembered.popitem(last=False)

@@ -7,6 +7,7 @@ from typing import Literal
 
 from core.ports import Metrics
 from pipeline.interruption import DECIDE_MS, Overlap, Verdict, is_backchannel, judge
+from pipeline.joining import Join
 from pipeline.playout import Playout
 from pipeline.turn import Turn
 
@@ -19,6 +20,7 @@ class _Held:
     policy: Literal["on", "patient"]
     language: str
     is_question: bool
+    join: Join | None
     is_late: bool = False
     is_paused: bool = True
     words: str = ""
@@ -47,16 +49,19 @@ class BargeIn:
         language: str,
         *,
         is_question: bool,
+        join: Join | None,
         tasks: asyncio.TaskGroup,
     ) -> None:
-        """Speech began while an answer is made or played."""
-        held = self._held[turn.id] = _Held(turn, policy, language, is_question)
+        """Speech began while an answer is made or played. `join`: what it may go on; words that
+        were said before do not count."""
+        held = self._held[turn.id] = _Held(turn, policy, language, is_question, join)
         self._playout.pause()
         tasks.create_task(self._decide_in_time(held), name=f"barge-in-{turn.id}")
 
     def words(self, turn: Turn, words: str) -> None:
         """What was heard of it so far; empty when the recogniser found no words."""
         if (held := self._of(turn)) is not None:
+            words = words if held.join is None else held.join.beyond(words)
             held.words, held.is_wordless = words, not words
             self._judge(held)
 
@@ -71,9 +76,20 @@ class BargeIn:
         `is_over`: so is the answer, so that words which would not have ended it still want one."""
         if (held := self._of(turn)) is None:
             return True
+        if held.join is not None and not held.join.is_void and words:
+            words = held.join.new
         held.words, held.is_final = words, True
         verdict = self._judge(held)
         self._held.pop(turn.id, None)
+        is_nothing = is_backchannel(words, held.language, is_question=held.is_question)
+        return verdict is Verdict.CANCEL or (is_over and not is_nothing)
+
+    def ends(self, turn: Turn, words: str, *, is_over: bool) -> bool:
+        """What `final` would return for these new words. Nothing comes of it."""
+        if (held := self._of(turn)) is None:
+            return True
+        overlap = Overlap(words, held.is_late, held.is_silent, not words, is_final=True)
+        verdict = judge(overlap, held.policy, held.language, is_question=held.is_question)
         is_nothing = is_backchannel(words, held.language, is_question=held.is_question)
         return verdict is Verdict.CANCEL or (is_over and not is_nothing)
 

@@ -52,6 +52,8 @@ class Draft:
         self.hit_limit = False
         "The model had to stop before it was done."
         self.marks: dict[Mark, float] = {}
+        self.has_acted = False
+        "A tool was called that changes something."
         self.regret: EarshotError | None = None
         "It failed; an apology was made in its place, or after what there was."
         self._toolbox, self._context, self._clock = toolbox, context, clock
@@ -156,7 +158,7 @@ class Draft:
         hands = Hands(
             self._toolbox,
             self._context,
-            self._is_confirmed.wait,
+            self._may_act,
             self._remember,
             self._fillers,
             say,
@@ -183,6 +185,10 @@ class Draft:
             self.usage.output_tokens + round_.output_tokens,
             self.usage.cached_tokens + round_.cached_tokens,
         )
+
+    async def _may_act(self) -> None:
+        await self._is_confirmed.wait()
+        self.has_acted = True
 
     def _remember(self, item: Item) -> None:
         self._record(item)

@@ -107,6 +107,16 @@ class History:
         """Raises RequestError item_not_found."""
         self._items.remove(self.shown(item_id))
 
+    def remove(self, item_id: str) -> bool:
+        """Forget an item, if it is still there. Whether clients knew it."""
+        item = self.find(item_id)
+        if item is None:
+            return False
+        self._items.remove(item)
+        is_shown = item_id not in self._internal
+        self._internal.discard(item_id)
+        return is_shown
+
     def resolved(self, items: Sequence[Item | ItemReference]) -> tuple[Item, ...]:
         """With what the references stand for. Raises RequestError item_not_found, invalid_value."""
         for item in items:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from copy import copy
 
 from core.audio import ASR_RATE_HZ, AudioFrame, samples_to_ms
 from core.errors import EngineError, Overloaded, RequestError
@@ -29,9 +29,13 @@ from pipeline.endpointer import Edge, SpeechEdge
 from pipeline.engines import EngineSet
 from pipeline.hearing import Heard, Hearing
 from pipeline.history import History
+from pipeline.joining import Join, Joining, Said
+from pipeline.open_audio import OpenAudio
+from pipeline.open_utterance import OpenUtterance
 from pipeline.reactions import LiveWords, Reactions
 from pipeline.settings import SessionSettings
-from pipeline.speech_evidence import SpeechEvidence, gated, rejects_noise
+from pipeline.settling import settled
+from pipeline.speech_evidence import SpeechEvidence
 from pipeline.transcription import Utterance
 from pipeline.turn import Mark, Turn
 from pipeline.turn_evidence import TurnEvidence
@@ -43,34 +47,6 @@ MIN_COMMIT_MS = 100
 
 MAX_HELD_MS = 180_000
 "Push-to-talk: what a client neither commits nor clears for so long was not meant for us."
-
-
-@dataclass(slots=True)
-class _Open:
-    """The utterance that is being spoken."""
-
-    utterance: Utterance
-    settings: SessionSettings
-    "As they were when it began: it is decoded by them."
-    turn: Turn
-    start: int
-    "Sample of the session at which its audio begins."
-    is_announced: bool
-    "The client was told that speech started, and will be told that it stopped."
-    end: int | None = None
-    "Where the speech ended, while it looks so."
-    evidence: SpeechEvidence = field(default_factory=SpeechEvidence)
-    "That somebody speaks."
-    guessed: dict[Mark, float] = field(default_factory=dict[Mark, float])
-    "When the pause began that may be its end, and when its words were known."
-    is_full: bool = False
-
-    def judged(self, result: AsrResult) -> AsrResult:
-        """Noise yields nothing. Who says himself when he speaks is believed that he spoke."""
-        settings = self.settings
-        if settings.turn_detection is None or not rejects_noise(settings.no_speech_threshold):
-            return result
-        return gated(result, self.evidence)
 
 
 class Listening:
@@ -90,7 +66,8 @@ class Listening:
         self._settings, self._reactions = settings, reactions
         self._clock, self._emit = clock, emit
         self._evidence = TurnEvidence(engines.endpoint, reactions.is_whole, hearing.expect)
-        self._open: _Open | None = None
+        self._joining = Joining()
+        self._open: OpenUtterance | None = None
         self._uncommitted = 0
         "Samples since the last commit or clear (push-to-talk)."
         self._transcribing = 0
@@ -130,14 +107,18 @@ class Listening:
                     code="input_audio_buffer_commit_empty",
                 )
             # Nothing in it was speech.
-            open_ = self._begin(self._hearing.samples, tasks, is_announced=False)
-            open_.utterance.push(self._hearing.recent())
+            recent = self._hearing.recent()
+            start = self._hearing.samples - len(recent)
+            open_ = self._begin(start, tasks, is_announced=False)
+            open_.push(recent)
         self._hearing.reset()
         self._finish(open_, tasks)
+        self._joining.forget()  # the client knows when it is over
 
     def clear(self) -> None:
         """Forget what was not committed."""
         self._hearing.reset()
+        self._joining.forget()
         self._uncommitted = 0
         if self._open is not None:
             self._open.utterance.discard()
@@ -161,12 +142,13 @@ class Listening:
             return
         open_ = self._open
         if open_ is None:
+            self._joining.heard(heard.pcm)
             return
         if open_.utterance.audio_ms >= MAX_HELD_MS:
             self._refuse_more(open_)
         else:
-            open_.utterance.push(heard.pcm)
-        open_.evidence.push(heard.probability, len(heard.pcm))
+            open_.push(heard.pcm)
+        open_.heard(heard.probability, len(heard.pcm))
         if heard.edge is None:
             return
         if edge is Edge.RESUMED:  # in push-to-talk too: it may have been set in the pause
@@ -180,8 +162,9 @@ class Listening:
         elif edge is Edge.ENDED:
             open_.end = heard.edge.at
             self._finish(open_, tasks)
+            self._joining.ended(open_.said)
 
-    def _pause(self, open_: _Open, pause: SpeechEdge, tasks: asyncio.TaskGroup) -> None:
+    def _pause(self, open_: OpenUtterance, pause: SpeechEdge, tasks: asyncio.TaskGroup) -> None:
         """It may be over: what can be known ahead is found out in the silence."""
         detection, heard_until = self._settings().turn_detection, pause.until - open_.start
         if detection is None:
@@ -194,15 +177,15 @@ class Listening:
         self._reactions.speech_paused(open_.turn)
         open_.utterance.prepare(heard_until, self._guess(open_, tasks))
 
-    def _guess(self, open_: _Open, tasks: asyncio.TaskGroup) -> Callable[[AsrResult], None]:
+    def _guess(self, open_: OpenUtterance, tasks: asyncio.TaskGroup) -> Callable[[AsrResult], None]:
         def report(result: AsrResult) -> None:
             open_.guessed[Mark.ASR_FINAL] = self._clock.now()
             self._evidence.heard(result.text, result.language, tasks)
-            self._reactions.supposed(open_.turn, open_.judged(result))
+            self._reactions.supposed(open_.turn, open_.supposed(result))
 
         return report
 
-    def _refuse_more(self, open_: _Open) -> None:
+    def _refuse_more(self, open_: OpenUtterance) -> None:
         if not open_.is_full:
             open_.is_full = True
             limit_s = MAX_HELD_MS // 1000
@@ -210,32 +193,54 @@ class Listening:
             self._emit(Failed("input_audio_buffer_full", message))
 
     def _start(self, heard: Heard, tasks: asyncio.TaskGroup) -> None:
+        assert heard.edge is not None
         is_announced = self._settings().turn_detection is not None
         start = self._hearing.samples - len(heard.pcm)
-        open_ = self._begin(start, tasks, is_announced=is_announced)
-        open_.utterance.push(heard.pcm)
-        assert heard.edge is not None
+        join = self._join(heard.edge.at, start)
+        open_ = self._begin(start, tasks, is_announced=is_announced, join=join)
+        open_.push(heard.pcm)
         spoken = self._hearing.samples - heard.edge.at
         # The frames before this one were as sure of speech: they made it a start.
-        open_.evidence.push(heard.probability, spoken)
+        open_.heard(heard.probability, spoken)
         open_.turn.mark(Mark.SPEECH_START, self._clock.now() - spoken / ASR_RATE_HZ)
         if is_announced:
-            self._emit(SpeechStarted(open_.utterance.id, _ms(open_.start)))
-        self._reactions.speech_started(open_.turn)
+            self._emit(SpeechStarted(open_.utterance.id, _ms(start)))
+        self._reactions.speech_started(open_.turn, join)
 
-    def _begin(self, start: int, tasks: asyncio.TaskGroup, *, is_announced: bool) -> _Open:
+    def _join(self, speech: int, start: int) -> Join | None:
+        """To what was said just before, if nobody can tell yet that it was all."""
+        last = self._joining.last(speech, self._settings())
+        if last is None or not self._reactions.is_open(last.turn):
+            return None
+        return self._joining.join(last, start)
+
+    def _begin(
+        self, start: int, tasks: asyncio.TaskGroup, *, is_announced: bool, join: Join | None = None
+    ) -> OpenUtterance:
+        """With the audio of the utterance that it goes on, if it does."""
+        self._joining.forget()
         settings = self._settings()
-        recogniser = self._engines.recogniser(settings.asr)
-        options = settings.recognition(recogniser.info)
         item_id = new_id("item")
-        utterance = Utterance(recogniser, item_id, options, self._clock, tasks)
+        utterance = self._utterance(item_id, settings, tasks)
         turn = Turn(new_id("turn"), item_id)
         live = LiveWords(turn, self._reactions, self._emit)
         utterance.follow(live.hypothesis, live.failed, live.nothing_heard)
-        self._open = _Open(utterance, settings, turn, start, is_announced)
+        if join is not None:
+            utterance.push(join.pcm)
+        own = SpeechEvidence() if join is None else join.evidence
+        both = SpeechEvidence() if join is None else copy(join.former.evidence)
+        said = Said(turn, settings, start, OpenAudio(), both, join)
+        self._open = OpenUtterance(utterance, said, is_announced, own)
         return self._open
 
-    def _finish(self, open_: _Open, tasks: asyncio.TaskGroup) -> None:
+    def _utterance(
+        self, utterance_id: str, settings: SessionSettings, tasks: asyncio.TaskGroup
+    ) -> Utterance:
+        recogniser = self._engines.recogniser(settings.asr)
+        options = settings.recognition(recogniser.info)
+        return Utterance(recogniser, utterance_id, options, self._clock, tasks)
+
+    def _finish(self, open_: OpenUtterance, tasks: asyncio.TaskGroup) -> None:
         """Commit: from here on the client knows the item, and its words are on their way."""
         self._open = None
         self._uncommitted = 0
@@ -255,31 +260,42 @@ class Listening:
         self._emit(ItemAdded(item, previous))
         self._emit(ItemDone(item, previous))
         self._transcribing += 1
-        tasks.create_task(self._transcribe(open_), name=f"transcribe-{item.id}")
+        tasks.create_task(self._transcribe(open_, tasks), name=f"transcribe-{item.id}")
 
-    async def _transcribe(self, open_: _Open) -> None:
+    async def _transcribe(self, open_: OpenUtterance, tasks: asyncio.TaskGroup) -> None:
         item_id, turn = open_.utterance.id, open_.turn
         try:
             self._engines.check_hears(open_.settings)
-            result = open_.judged(await open_.utterance.finish())
+            result = await settled(open_, self._reactions, lambda: self._alone(open_, tasks))
         except (EngineError, Overloaded, RequestError) as exc:
             self._transcribing -= 1
-            open_.utterance.discard()
+            open_.give_up()
             logger.warning("! utterance %s: %s (%s)", item_id, exc, exc.code)
             self._emit(TranscriptionFailed(item_id, exc.code, str(exc)))
             self._reactions.not_understood(turn, exc)
             return
         except asyncio.CancelledError:
-            open_.utterance.discard()
+            open_.give_up()
             self._reactions.abandoned(turn)
             raise
         self._transcribing -= 1
+        open_.said.tell(result.text)
         turn.mark(Mark.ASR_FINAL, self._clock.now())
         self._history.replace(MessageItem(item_id, "user", (AudioPart(result.text),)))
-        audio_s = round(open_.utterance.audio_ms / 1000, 3)
+        audio_s = round(samples_to_ms(open_.said.samples, ASR_RATE_HZ) / 1000, 3)
         logprobs = tuple((token.data, token.logprob) for token in result.tokens) or None
         self._emit(Transcribed(item_id, result.text, audio_s, result.language, logprobs))
         self._reactions.understood(turn, result)
+
+    async def _alone(self, open_: OpenUtterance, tasks: asyncio.TaskGroup) -> AsrResult:
+        """What it adds to a former one, decoded without that. Raises EngineError, Overloaded."""
+        utterance = self._utterance(f"{open_.utterance.id}.alone", open_.settings, tasks)
+        utterance.push(open_.said.audio.pcm())
+        try:
+            return await utterance.finish()
+        except BaseException:
+            utterance.discard()
+            raise
 
 
 def _ms(samples: int) -> int:

@@ -88,12 +88,16 @@ class Planning:
         plan = self.plan(turn, request, self._conversation.language)
         return replace(plan, text=text, refusal=refusal or plan.refusal)
 
-    def prompt(self, plan: AnswerPlan, said: str = "") -> Sequence[Message]:
-        """What the model sees; `said`: by the user, and not in the history yet."""
+    def prompt(
+        self, plan: AnswerPlan, said: str = "", without: Sequence[str] = ()
+    ) -> Sequence[Message]:
+        """What the model sees; `said`: by the user, and not in the history yet, in place of the
+        items `without`."""
         history = self._conversation.history
         items = plan.input
         if items is None:
-            items = _asked_last(history.items, plan.turn.item_id)
+            kept = tuple(item for item in history.items if item.id not in without)
+            items = _asked_last(kept, plan.turn.item_id)
         messages = messages_of(items, plan.instructions)
         return [*messages, Message("user", said)] if said else messages
 

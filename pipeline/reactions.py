@@ -7,6 +7,7 @@ from typing import Protocol
 from core.errors import EarshotError
 from core.events import Failed, HypothesisChanged, SessionEvent
 from engines.base import AsrResult
+from pipeline.joining import Join
 from pipeline.stable_prefix import Agreed
 from pipeline.turn import Turn
 
@@ -14,7 +15,17 @@ from pipeline.turn import Turn
 class Reactions(Protocol):
     """The session, as its ear sees it."""
 
-    def speech_started(self, turn: Turn) -> None: ...
+    def is_open(self, turn: Turn) -> bool:
+        """Whether what is said now may go on this turn: its answer is hardly heard."""
+        ...
+
+    def speech_started(self, turn: Turn, join: Join | None) -> None:
+        """`join`: what it may go on."""
+        ...
+
+    def goes_on(self, turn: Turn, words: str) -> bool:
+        """Whether a turn that adds these words to what it is joined to takes its place."""
+        ...
 
     def words_heard(self, turn: Turn, words: str) -> None:
         """So far; empty when the recogniser found none."""

@@ -14,6 +14,7 @@ from pipeline.answering import Answering
 from pipeline.barge_in import BargeIn
 from pipeline.conversation import Conversation
 from pipeline.history import History
+from pipeline.joining import Join
 from pipeline.planning import Planning
 from pipeline.playout import Playout
 from pipeline.reactions import Ear
@@ -21,7 +22,8 @@ from pipeline.reporting import Reporting
 from pipeline.settings import ResponseRequest, SessionSettings
 from pipeline.speculation import Speculation
 from pipeline.surroundings import Surroundings
-from pipeline.truncation import truncate
+from pipeline.taking_back import TakingBack
+from pipeline.truncation import cut, truncate
 from pipeline.turn import Mark, Turn
 
 BY_ITSELF = ResponseRequest()
@@ -46,10 +48,10 @@ class Responding:
         self._playout, self._ear, self._settings = playout, ear, settings
         self._clock = surroundings.clock
         self._emit, self._finish_turn = reporting.emit, reporting.finish_turn
-        metrics = surroundings.metrics
         self.planning = Planning(conversation, surroundings, settings)
-        self._speculation = Speculation(surroundings.drafts, self._clock, metrics)
-        self._barge_in = BargeIn(playout, metrics, self._give_way)
+        self._speculation = Speculation(surroundings.drafts, self._clock, surroundings.metrics)
+        self._barge_in = BargeIn(playout, surroundings.metrics, self._give_way)
+        self.taking_back = TakingBack(self._history, self.answering, self._clock, self._emit)
         self._wanted: ResponseRequest | None = None
         "A response that waits for the words of the audio that was just committed."
         self._unanswered: Turn | None = None
@@ -105,7 +107,7 @@ class Responding:
 
     # What is heard.
 
-    def speech_started(self, turn: Turn, tasks: asyncio.TaskGroup) -> None:
+    def speech_started(self, turn: Turn, join: Join | None, tasks: asyncio.TaskGroup) -> None:
         """The user speaks over the answer, if the session lets them."""
         settings = self._settings()
         detection = settings.turn_detection
@@ -114,13 +116,13 @@ class Responding:
         if self._playout.paced_by == "client" and self._playout.is_audible:
             self._give_way()  # such a client falls silent by itself when it hears of speech
         elif self._is_answering:
-            self._barge_in.begin(
-                turn,
-                settings.barge_in,
-                self.planning.language(),
-                is_question=self._has_asked(),
-                tasks=tasks,
-            )
+            how, asked = (settings.barge_in, self.planning.language()), self._has_asked()
+            self._barge_in.begin(turn, *how, is_question=asked, join=join, tasks=tasks)
+
+    def goes_on(self, turn: Turn, words: str) -> bool:
+        """Whether it takes the place of what it is joined to, to which it adds these words."""
+        is_meant = self._barge_in.ends(turn, words, is_over=not self._is_answering)
+        return is_meant and self.taking_back.may(turn)
 
     def words_heard(self, turn: Turn, words: str) -> None:
         self._barge_in.words(turn, words)
@@ -137,11 +139,10 @@ class Responding:
         self._barge_in.words(turn, result.text)
         if not (result.text and self._may_suppose()):
             return
-        planning = self.planning
-        plan = planning.plan(turn, ResponseRequest(), planning.language(result.language))
+        plan = self.planning.plan(turn, BY_ITSELF, self.planning.language(result.language))
         if plan.refusal is None:
-            draft = planning.draft(plan, planning.prompt(plan, result.text))
-            self._speculation.begin(draft, tasks)
+            prompt = self.planning.prompt(plan, *self.taking_back.as_if(turn, result.text))
+            self._speculation.begin(self.planning.draft(plan, prompt), tasks)
 
     def understood(self, turn: Turn, result: AsrResult) -> None:
         is_meant = self._barge_in.final(turn, result.text, is_over=not self._is_answering)
@@ -208,22 +209,18 @@ class Responding:
         if self._unanswered is not None:
             self._finish_turn(self._unanswered, "transcribed")
             self._unanswered = None
+            self.taking_back.finish()
 
     # What is played.
 
     def cut_playout(self) -> None:
         """Stop the voice; of a complete answer, keep what was heard."""
         writer = self._playout.clear()
-        if writer is None:
-            return
-        answer = self.answering.find_response(writer.response_id)
-        if answer is None or answer.item_id is None or not answer.is_done:
+        answer = self.answering.find_response(writer.response_id) if writer else None
+        if writer is None or answer is None or answer.item_id is None or not answer.is_done:
             return  # a running one cuts itself short when it ends
         self._finish_turn(answer.turn, "cancelled")
-        if self._playout.paced_by == "server":
-            answer.truncate(writer.heard_ms)
-        if self._playout.paced_by == "server" and self._history.find(answer.item_id) is not None:
-            self._emit(ItemTruncated(answer.item_id, round(writer.heard_ms)))
+        cut(answer, self._history, writer, self._playout.paced_by, self._emit)
 
     def close(self) -> None:
         """The session is over."""
@@ -271,6 +268,7 @@ class Responding:
         self, turn: Turn, request: ResponseRequest, text: str | None, refusal: EarshotError | None
     ) -> Answer:
         """Settings count at the moment when the answer begins."""
+        self.taking_back.finish()
         plan = self.planning.final_plan(turn, request, text, refusal)
         prompt = self.planning.prompt(plan)
         draft = self._speculation.take(plan, prompt) or self.planning.draft(plan, prompt)

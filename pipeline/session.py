@@ -18,6 +18,7 @@ from pipeline.echo_path import EchoPath
 from pipeline.hearing import Hearing
 from pipeline.idle import Idle, after_silence, commit_silence
 from pipeline.items import NO_RECORDINGS, Ears, Items, Recordings
+from pipeline.joining import Join
 from pipeline.listening import Listening
 from pipeline.playout import PacedBy, Playout
 from pipeline.reporting import Reporting
@@ -237,11 +238,19 @@ class Session:
 
     # What listening reports.
 
-    def speech_started(self, turn: Turn) -> None:
+    def is_open(self, turn: Turn) -> bool:
+        return self._responding.taking_back.is_open(turn)
+
+    def goes_on(self, turn: Turn, words: str) -> bool:
+        return self._responding.goes_on(turn, words)
+
+    def speech_started(self, turn: Turn, join: Join | None) -> None:
         detection = self.settings.turn_detection
+        if join is not None:
+            self._responding.taking_back.begin(turn, join)
         if detection is not None and detection.interrupt_response:
             self._sounding.silenced()
-        self._responding.speech_started(turn, self._group)
+        self._responding.speech_started(turn, join, self._group)
 
     def words_heard(self, turn: Turn, words: str) -> None:
         self._responding.words_heard(turn, words)

@@ -1,8 +1,12 @@
-"""A client tells how much of an answer it played: the answer is cut to what was heard."""
+"""An answer is cut to what was heard: a client tells how much it played, or we stop playing."""
+
+from collections.abc import Callable
 
 from core.errors import RequestError
+from core.events import ItemTruncated, SessionEvent
 from pipeline.answer import Answer
 from pipeline.history import History
+from pipeline.playout import PacedBy, PlayoutWriter
 
 
 def truncate(answer: Answer | None, history: History, item_id: str, audio_end_ms: int) -> None:
@@ -19,3 +23,18 @@ def truncate(answer: Answer | None, history: History, item_id: str, audio_end_ms
             param="audio_end_ms",
         )
     answer.truncate(audio_end_ms)
+
+
+def cut(
+    answer: Answer,
+    history: History,
+    writer: PlayoutWriter,
+    paced_by: PacedBy,
+    emit: Callable[[SessionEvent], None],
+) -> None:
+    """Playout of a complete answer stopped. A client that paces itself tells where; another one is
+    told, if it knows of the answer still."""
+    if paced_by == "server":
+        answer.truncate(writer.heard_ms)
+        if answer.item_id is not None and history.find(answer.item_id) is not None:
+            emit(ItemTruncated(answer.item_id, round(writer.heard_ms)))

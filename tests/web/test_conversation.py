@@ -172,6 +172,19 @@ def test_the_latest_question_gets_the_answer(tab: Page) -> None:
     assert [(turn["said"], turn["reply"]) for turn in turns] == [("one", ""), ("two", "Two it is.")]
 
 
+def test_a_sentence_that_was_joined_again_is_one_turn(tab: Page) -> None:
+    gone = {"type": "conversation.item.deleted", "item_id": "a"}
+    begun = [*spoken("a", "make it"), created("r"), said("r", "I did"), done("r", "cancelled")]
+    answered = [created("q"), said("q", "It is red."), done("q")]
+    events = [*begun, *spoken("b", "make it red"), gone, *answered]
+    state = reduced(tab, *events)
+    assert [(turn["said"], turn["reply"]) for turn in state["shown"]] == [
+        ("make it red", "It is red.")
+    ]
+    unknown = {"type": "conversation.item.deleted", "item_id": "c"}
+    assert reduced(tab, *events, unknown)["shown"] == state["shown"]
+
+
 def test_a_lost_connection_ends_what_was_open(tab: Page) -> None:
     asked = [user("a", "one"), created("r"), said("r", "It")]
     hearing = {"type": "input_audio_buffer.speech_started", "item_id": "b", "audio_start_ms": 0}

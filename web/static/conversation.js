@@ -185,6 +185,11 @@ const HANDLERS = {
   }),
   "conversation.item.added": itemSeen,
   "conversation.item.done": itemSeen,
+  "conversation.item.deleted": (state, { item_id: id }) => ({
+    ...state,
+    turns: state.turns.filter((turn) => turn.itemId !== id),
+    hearing: state.hearing === id ? null : state.hearing,
+  }),
   "conversation.item.input_audio_transcription.completed": (state, { item_id: id, transcript }) =>
     withItem(state, id, transcript.trim() ? { said: transcript.trim() } : { status: "noise" }),
   "conversation.item.input_audio_transcription.failed": (state, { item_id: id, error }) =>

@@ -1,0 +1,359 @@
+"""Who pauses within a sentence is heard as one, and answered once; in virtual time."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from core.audio import ASR_RATE_HZ, AudioFrame, ms_to_samples
+from core.events import (
+    HypothesisChanged,
+    ItemDeleted,
+    OutputItemAdded,
+    OutputItemDone,
+    PlayoutStarted,
+    ResponseCreated,
+    ResponseDone,
+    SessionEvent,
+    SpeechStarted,
+    Transcribed,
+    TurnTraced,
+)
+from core.items import FunctionCallItem, FunctionOutputItem, Item, MessageItem
+from core.ports import ToolSpec
+from engines.base import Message
+from pipeline.endpointer import INTERRUPT_MS
+from pipeline.joining import MAX_JOINED_MS, MAX_JOINS, RESUME_MS
+from pipeline.playout import PacedBy
+from pipeline.session import Session
+from pipeline.settings import SessionSettings, TurnDetection
+from tests.pipeline.fakes import FRAME, EchoLlm, LevelAsr, World, speak
+from tests.pipeline.test_session import of, run_session
+from tests.pipeline.test_speculation import ToolLlm, Watched, counted
+
+SILENCE, ONE, TWO, THREE, UH_HUH, WORDLESS = 0, 1000, 2000, 3000, 6000, 700
+PAUSE = (SILENCE, 700)
+"Longer than the wait of 450 ms, so that the answer has begun to be heard."
+SEMANTIC = TurnDetection(kind="semantic_vad")
+
+
+def talk(
+    *script: tuple[int, int],
+    world: World | None = None,
+    detection: TurnDetection = SEMANTIC,
+    paced_by: PacedBy = "server",
+    **settings: object,
+) -> tuple[list[SessionEvent], World]:
+    world = world or World()
+    asked = replace(SessionSettings(turn_detection=detection), **settings)  # type: ignore[arg-type]
+
+    async def scenario(session: Session) -> None:
+        await speak(session, (SILENCE, 200), *script, (SILENCE, 4000))
+
+    return run_session(world, scenario, asked, paced_by), world
+
+
+def transcripts(events: Sequence[SessionEvent]) -> list[str]:
+    return [event.transcript for event in events if isinstance(event, Transcribed)]
+
+
+def items(world: World) -> tuple[Item, ...]:
+    return next(iter(world.conversations._known.values())).history.items
+
+
+def texts(world: World) -> list[tuple[str, str]]:
+    return [(i.role, i.text) for i in items(world) if isinstance(i, MessageItem)]
+
+
+JOINED = [("user", "one two"), ("assistant", "you said one two. ")]
+
+
+@pytest.mark.parametrize("paced_by", ["server", "client"])
+@pytest.mark.parametrize("pause_ms", [480, 600, 700])
+def test_a_sentence_that_was_cut_is_decoded_as_one(pause_ms: int, paced_by: PacedBy) -> None:
+    events, world = talk((ONE, 600), (SILENCE, pause_ms), (TWO, 600), paced_by=paced_by)
+    assert transcripts(events) == ["one", "one two"]
+    assert texts(world) == JOINED
+    assert world.llm.asked[-1] == [Message("user", "one two")]
+
+
+def test_the_audio_is_as_it_was_spoken_without_a_sample_twice() -> None:
+    spoken: list[AudioFrame] = []
+    world = World()
+
+    async def scenario(session: Session) -> None:
+        rng = np.random.default_rng(1)
+        for level, duration_ms in ((0, 400), (1000, 600), PAUSE, (2000, 600), (0, 1000)):
+            for _ in range(duration_ms // 20):
+                await asyncio.sleep(0.02)
+                pcm = (level + rng.integers(0, 50, FRAME)).astype(np.int16)
+                spoken.append(AudioFrame(pcm, ASR_RATE_HZ, 0))
+                session.feed(spoken[-1])
+                session.pull()
+
+    run_session(world, scenario, SessionSettings(turn_detection=SEMANTIC))
+    everything = np.concatenate([frame.pcm for frame in spoken])
+    _, _, item = world.asr.asked[-1]
+    start = int(np.flatnonzero(everything == item.pcm[0])[0])
+    candidates = [
+        at
+        for at in np.flatnonzero(everything == item.pcm[0])
+        if np.array_equal(everything[at : at + len(item.pcm)], item.pcm)
+    ]
+    assert candidates, start
+    assert candidates[0] <= ms_to_samples(400, ASR_RATE_HZ), "its padding, too"
+
+
+def test_the_former_items_go_before_the_answer_to_both_begins() -> None:
+    events, _ = talk((ONE, 600), PAUSE, (TWO, 600))
+    (added, answer), (cut, _) = of(OutputItemAdded, events), of(OutputItemDone, events)
+    first, second = (event.item_id for event in of(SpeechStarted, events))
+    assert [e.item_id for e in of(ItemDeleted, events)] == [added.item.id, first]
+    assert cut.item.id == added.item.id
+    story = [type(e) for e in events if isinstance(e, ResponseDone | ItemDeleted | ResponseCreated)]
+    assert story == [
+        ResponseCreated,
+        ResponseDone,
+        ItemDeleted,
+        ItemDeleted,
+        ResponseCreated,
+        ResponseDone,
+    ]
+    assert [e.item_id for e in of(Transcribed, events)] == [first, second]
+    assert answer.previous_item_id == second
+    statuses = [e.status for e in of(TurnTraced, events)]
+    assert len(statuses) == 2
+
+
+def test_live_words_are_of_the_whole_sentence() -> None:
+    events, _ = talk((ONE, 600), PAUSE, (TWO, 1500))
+    _, second = (event.item_id for event in of(SpeechStarted, events))
+    live = [
+        f"{e.stable} {e.unstable}".strip()
+        for e in of(HypothesisChanged, events)
+        if e.item_id == second
+    ]
+    assert live[-1] == "one two"
+    assert set(live) <= {"one", "one two"}
+
+
+def test_the_answer_to_both_is_drafted_in_the_silence() -> None:
+    events, world = talk((ONE, 600), PAUSE, (TWO, 1000))
+    assert transcripts(events)[-1] == "one two"
+    assert counted(world, "used") == 2
+    assert world.llm.asked == [[Message("user", "one")], [Message("user", "one two")]]
+    _, start = of(PlayoutStarted, events)
+    assert start is not None
+
+
+def test_two_pauses_in_one_sentence() -> None:
+    events, world = talk((ONE, 600), PAUSE, (TWO, 600), PAUSE, (THREE, 600))
+    assert transcripts(events) == ["one", "one two", "one two three"]
+    assert texts(world) == [("user", "one two three"), ("assistant", "you said one two three. ")]
+    assert len(of(ItemDeleted, events)) == 4
+
+
+def test_joins_are_bounded() -> None:
+    script = [one for _ in range(MAX_JOINS + 1) for one in ((TWO, 400), PAUSE)]
+    events, _ = talk((ONE, 600), PAUSE, *script)
+    longest = max(len(words.split()) for words in transcripts(events))
+    assert longest == MAX_JOINS + 1
+    assert transcripts(events)[-1] == "two"
+
+
+def test_joined_audio_is_bounded() -> None:
+    long = MAX_JOINED_MS - 200
+    events, _ = talk((ONE, long), PAUSE, (TWO, 600))
+    assert transcripts(events) == ["one", "two"]
+
+
+@pytest.mark.parametrize(("pause_ms", "is_joined"), [(0, True), (-100, True), (100, False)])
+def test_it_depends_on_when_speech_goes_on(pause_ms: int, is_joined: bool) -> None:
+    world = World()
+    world.llm.word_s = 2.0  # nothing is heard of the answer
+    wait_ms = 460  # of silence, to the frame
+    script = (ONE, 600), (SILENCE, wait_ms + RESUME_MS + pause_ms - 20), (TWO, 600)
+    events, _ = talk(*script, world=world)
+    assert transcripts(events)[-1] == ("one two" if is_joined else "two")
+
+
+def test_an_answer_that_was_heard_stands() -> None:
+    events, world = talk((ONE, 600), (SILENCE, 1300), (TWO, 600))
+    assert transcripts(events) == ["one", "two"]
+    assert not of(ItemDeleted, events)
+    assert texts(world)[0] == ("user", "one")
+
+
+@pytest.mark.parametrize(
+    "noise", [(TWO, INTERRUPT_MS), (WORDLESS, 400)], ids=["too short", "without words"]
+)
+def test_noise_after_the_end_leaves_the_answer_be(noise: tuple[int, int]) -> None:
+    events, world = talk((ONE, 600), PAUSE, noise)
+    assert transcripts(events) == ["one", ""]
+    assert not of(ItemDeleted, events)
+    assert [done.status for done in of(ResponseDone, events)] == ["completed"]
+    assert texts(world) == [("user", "one"), ("assistant", "you said one. "), ("user", "")]
+
+
+def test_a_backchannel_is_no_part_of_the_sentence() -> None:
+    events, world = talk((ONE, 600), PAUSE, (UH_HUH, 600))
+    assert transcripts(events) == ["one", "uh-huh"]
+    assert [done.status for done in of(ResponseDone, events)] == ["completed"]
+    assert not of(ItemDeleted, events)
+    assert len(world.llm.asked) == 1
+
+
+def test_noise_before_the_rest_costs_no_word() -> None:
+    events, _ = talk((ONE, 600), (SILENCE, 560), (WORDLESS, 240), (SILENCE, 140), (TWO, 600))
+    assert transcripts(events)[-1] == "one two"
+
+
+@pytest.mark.parametrize("is_read_only", [True, False])
+def test_what_a_tool_has_changed_stays_said(is_read_only: bool) -> None:
+    world = World(llm=ToolLlm())
+    tool = Watched(is_read_only=is_read_only)
+    world.providers = [tool]
+    events, _ = talk((ONE, 600), PAUSE, (TWO, 600), world=world)
+    assert transcripts(events) == ["one", "one two" if is_read_only else "two"]
+    kinds = [type(item) for item in items(world)]
+    answered = [FunctionCallItem, FunctionOutputItem, MessageItem]
+    if is_read_only:
+        assert kinds == [MessageItem, *answered]
+        assert len(of(ItemDeleted, events)) == 2, "clients never knew of the calls"
+    else:
+        assert kinds == [MessageItem, *answered, MessageItem, *answered]
+        assert not of(ItemDeleted, events)
+
+
+class Commands(EchoLlm):
+    """Knows what it understands."""
+
+    def __init__(self, *known: str) -> None:
+        super().__init__()
+        self.known = known
+
+    async def understands(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec], *, language: str
+    ) -> bool:
+        return messages[-1].text in self.known
+
+
+@pytest.mark.parametrize(
+    ("known", "last"),
+    [
+        (("one", "two"), "two"),
+        (("one", "one two"), "one two"),
+        (("one",), "one two"),
+        ((), "one two"),
+    ],
+)
+def test_two_commands_are_not_one(known: tuple[str, ...], last: str) -> None:
+    world = World(llm=Commands(*known))
+    events, _ = talk((ONE, 600), (SILENCE, 660), (TWO, 600), world=world)
+    assert transcripts(events) == ["one", last]
+    assert bool(of(ItemDeleted, events)) == (last == "one two")
+
+
+@pytest.mark.parametrize(
+    "detection",
+    [
+        TurnDetection(silence_ms=450),
+        replace(SEMANTIC, create_response=False),
+        replace(SEMANTIC, interrupt_response=False),
+    ],
+    ids=["server_vad", "no answers by itself", "no interruptions"],
+)
+def test_who_does_not_ask_for_it_gets_pieces(detection: TurnDetection) -> None:
+    events, _ = talk((ONE, 600), (SILENCE, 600), (TWO, 600), detection=detection)
+    assert transcripts(events) == ["one", "two"]
+    assert not of(ItemDeleted, events)
+
+
+def test_a_transcription_session_gets_pieces() -> None:
+    events, _ = talk((ONE, 600), PAUSE, (TWO, 600), answers=False)
+    assert transcripts(events) == ["one", "two"]
+
+
+def test_push_to_talk_is_what_the_client_says() -> None:
+    async def scenario(session: Session) -> None:
+        for level in (ONE, TWO):
+            await speak(session, (level, 600))
+            session.commit_input()
+            await speak(session, (SILENCE, 200))
+
+    events = run_session(World(), scenario, SessionSettings(turn_detection=None))
+    assert transcripts(events) == ["one", "two"]
+
+
+async def _pieces(session: Session) -> None:
+    await speak(session, (SILENCE, 200), (ONE, 600), (SILENCE, 600))
+
+
+def test_a_cleared_rest_leaves_the_answer() -> None:
+    world = World()
+
+    async def scenario(session: Session) -> None:
+        await _pieces(session)
+        await speak(session, (TWO, 180))
+        session.clear_input()
+        await speak(session, (SILENCE, 3000))
+
+    events = run_session(world, scenario, SessionSettings(turn_detection=SEMANTIC))
+    assert transcripts(events) == ["one"]
+    assert texts(world) == [("user", "one"), ("assistant", "you said one. ")]
+
+
+def test_what_was_cleared_before_is_not_gone_on_with() -> None:
+    async def scenario(session: Session) -> None:
+        await _pieces(session)
+        session.clear_input()
+        await speak(session, (TWO, 600), (SILENCE, 3000))
+
+    events = run_session(World(), scenario, SessionSettings(turn_detection=SEMANTIC))
+    assert transcripts(events) == ["one", "two"]
+
+
+def test_an_answer_that_the_client_cancelled_is_not_given_again() -> None:
+    async def scenario(session: Session) -> None:
+        await _pieces(session)
+        session.cancel_response()
+        await speak(session, (TWO, 600), (SILENCE, 3000))
+
+    world = World(llm=EchoLlm(word_s=0.5))
+    events = run_session(world, scenario, SessionSettings(turn_detection=SEMANTIC))
+    assert transcripts(events) == ["one", "two"]
+
+
+def test_a_deleted_item_does_not_come_back() -> None:
+    async def scenario(session: Session) -> None:
+        await _pieces(session)
+        await speak(session, (TWO, 300))
+        session.delete_item(next(i.id for i in session._conversation.history.items))
+        await speak(session, (TWO, 300), (SILENCE, 3000))
+
+    world = World()
+    events = run_session(world, scenario, SessionSettings(turn_detection=SEMANTIC))
+    assert transcripts(events) == ["one", "two"]
+
+
+def test_words_that_come_late_are_waited_for() -> None:
+    """Both decodes are on their way when the sentence is over."""
+    world = World(asr=LevelAsr(delay_s=1.5))
+    events, _ = talk((ONE, 600), PAUSE, (TWO, 400), world=world)
+    assert transcripts(events) == ["one", "one two"]
+    assert len(of(ResponseCreated, events)) == 1
+    assert texts(world) == JOINED
+
+
+def test_a_rest_that_cannot_be_decoded_leaves_the_former_answer() -> None:
+    world = World()
+
+    async def scenario(session: Session) -> None:
+        await _pieces(session)
+        world.asr.broken = True
+        await speak(session, (TWO, 300), (SILENCE, 3000))
+
+    run_session(world, scenario, SessionSettings(turn_detection=SEMANTIC))
+    assert ("user", "one") in texts(world)
