@@ -65,7 +65,8 @@ class History:
         elif previous_item_id == ROOT:
             previous, index = None, 0
         else:
-            previous, index = previous_item_id, self._index(previous_item_id) + 1
+            previous = self.shown(previous_item_id, "previous_item_id").id
+            index = self._index(previous) + 1
         self._items.insert(index, item)
         if is_internal:
             self._internal.add(item.id)
@@ -96,11 +97,11 @@ class History:
         self.replace(cut)
         return cut
 
-    def shown(self, item_id: str) -> Item:
+    def shown(self, item_id: str, param: str = "item_id") -> Item:
         """An item that clients know. Raises RequestError item_not_found."""
-        item = self._items[self._index(item_id)]
-        if item_id in self._internal:
-            raise _unknown(item_id)
+        item = self.find(item_id)
+        if item is None or item_id in self._internal:
+            raise _unknown(item_id, param)
         return item
 
     def delete(self, item_id: str) -> None:
@@ -122,7 +123,12 @@ class History:
         for item in items:
             if isinstance(item, FunctionCallItem):
                 _check_arguments(item)
-        return tuple(self.shown(i.id) if isinstance(i, ItemReference) else i for i in items)
+        return tuple(
+            self.shown(item.id, f"response.input[{index}].id")
+            if isinstance(item, ItemReference)
+            else item
+            for index, item in enumerate(items)
+        )
 
     def forget_images(self, kept_chars: int = 0) -> None:
         """All but the newest that are together no larger. Their items stay."""
@@ -183,9 +189,9 @@ def _unseen(part: Part) -> Part:
     return ImagePart("", part.detail) if isinstance(part, ImagePart) else part
 
 
-def _unknown(item_id: str) -> RequestError:
+def _unknown(item_id: str, param: str = "item_id") -> RequestError:
     return RequestError(
-        f"no item {item_id!r} in this conversation", code="item_not_found", param="item_id"
+        f"no item {item_id!r} in this conversation", code="item_not_found", param=param
     )
 
 

@@ -14,11 +14,13 @@ from signaling.realtime.session_object import (
     VoiceId,
 )
 from signaling.realtime.sound import AudioFormat
-from signaling.realtime.tools import Choice, Tools
+from signaling.realtime.tools import Choice, FunctionName, Tools
 from signaling.realtime.wire import Sent, WireStruct
 
 ItemId = Annotated[str, Meta(min_length=1, max_length=64)]
-"Ids are kept with the conversation: a bound on what a client can make us keep."
+"Ids are kept with the conversation and repeated in errors: a bound on what a client sends."
+CallId = Annotated[str, Meta(min_length=1, max_length=128)]
+"""Models choose them."""
 
 
 Metadata: TypeAlias = Annotated[
@@ -82,13 +84,13 @@ class NewMessage(NewItem, frozen=True, kw_only=True, tag="message"):
 
 
 class NewFunctionCall(NewItem, frozen=True, kw_only=True, tag="function_call"):
-    name: str
+    name: FunctionName
     arguments: str
-    call_id: str | None = None
+    call_id: CallId | None = None
 
 
 class NewFunctionOutput(NewItem, frozen=True, kw_only=True, tag="function_call_output"):
-    call_id: str
+    call_id: CallId
     output: str
 
 
@@ -100,19 +102,19 @@ class NewReference(WireStruct, frozen=True, tag_field="type", tag="item_referenc
 
 class ItemCreate(ClientEventBase, frozen=True, kw_only=True, tag="conversation.item.create"):
     item: NewMessage | NewFunctionCall | NewFunctionOutput
-    previous_item_id: str | None = None
+    previous_item_id: ItemId | None = None
 
 
 class ItemDelete(ClientEventBase, frozen=True, kw_only=True, tag="conversation.item.delete"):
-    item_id: str
+    item_id: ItemId
 
 
 class ItemRetrieve(ClientEventBase, frozen=True, kw_only=True, tag="conversation.item.retrieve"):
-    item_id: str
+    item_id: ItemId
 
 
 class ItemTruncate(ClientEventBase, frozen=True, kw_only=True, tag="conversation.item.truncate"):
-    item_id: str
+    item_id: ItemId
     content_index: Annotated[int, Meta(ge=0, le=0)]
     audio_end_ms: Annotated[int, Meta(ge=0)]
 
@@ -158,7 +160,7 @@ class ResponseCreate(ClientEventBase, frozen=True, tag="response.create"):
 
 
 class ResponseCancel(ClientEventBase, frozen=True, tag="response.cancel"):
-    response_id: str | None = None
+    response_id: ItemId | None = None
 
 
 ClientEvent = (

@@ -1,6 +1,7 @@
 """Every kind of bad input at every door: its documented code, and a server that lives on."""
 
 import re
+from base64 import b64encode
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,13 @@ MEGABYTE = "x" * 1_000_000
 WRONG_RATE = {"audio": {"input": {"format": {"type": "audio/pcm", "rate": 16_000}}}}
 BAD_LANGUAGE = {"audio": {"input": {"transcription": {"language": "xx"}}}}
 LANGUAGE = "session.audio.input.transcription.language"
+NOISE = "session.audio.input.noise_reduction.type"
+PNG = f"data:image/png;base64,{b64encode(bytes.fromhex('89504e470d0a1a0a')).decode()}"
+RESULT = {"type": "function_call_output", "call_id": "nobody", "output": "{}"}
+REFERENCE = {"type": "item_reference", "id": "nobody"}
+PART = "item.content[0]"
+BESIDE = "response.input[0].content[0].type"
+SOUND = "response.input[0].content[0].audio"
 RATE = "session.audio.input.format.rate"
 
 
@@ -107,6 +115,26 @@ def update(**session: Any) -> Sent:
     return {"type": "session.update", "session": {"type": "realtime", **session}}
 
 
+def create(item: dict[str, Any], previous: str | None = None) -> Sent:
+    return {"type": "conversation.item.create", "item": item, "previous_item_id": previous}
+
+
+def respond(**response: Any) -> Sent:
+    return {"type": "response.create", "response": response}
+
+
+def said(*content: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "message", "role": "user", "content": list(content)}
+
+
+def shown(url: str) -> dict[str, Any]:
+    return {"type": "input_image", "image_url": url}
+
+
+def heard(audio: str) -> dict[str, Any]:
+    return {"type": "input_audio", "audio": audio}
+
+
 AS_EVENTS: list[tuple[str, Sent, str, str | None]] = [
     ("not JSON", "{", "invalid_json", None),
     ("JSON, but no object", "[]", "invalid_json", None),
@@ -116,6 +144,23 @@ AS_EVENTS: list[tuple[str, Sent, str, str | None]] = [
     ("1 MB long", update(instructions=MEGABYTE), "event_too_large", None),
     ("audio of the wrong rate", update(**WRONG_RATE), "invalid_value", RATE),
     ("bad language", update(**BAD_LANGUAGE), "unsupported_language", LANGUAGE),
+    ("MCP", update(tools=[{"type": "mcp"}]), "unsupported_parameter", "session.tools[0]"),
+    ("a stored prompt", update(prompt={"id": "p"}), "unsupported_parameter", "session.prompt"),
+    (
+        "noise",
+        update(audio={"input": {"noise_reduction": {"type": "all"}}}),
+        "invalid_value",
+        NOISE,
+    ),
+    ("unknown previous item", create(said(), "nobody"), "item_not_found", "previous_item_id"),
+    ("a result without its call", create(RESULT), "item_not_found", "item.call_id"),
+    ("an address", create(said(shown("http://x/y.png"))), "invalid_image", f"{PART}.image_url"),
+    ("nobody sees", create(said(shown(PNG))), "unsupported_content", f"{PART}.type"),
+    ("no audio", create(said(heard("AAAA"))), "invalid_audio", f"{PART}.audio"),
+    ("nothing to cancel", {"type": "response.cancel"}, "response_cancel_not_active", None),
+    ("unknown reference", respond(input=[REFERENCE]), "item_not_found", "response.input[0].id"),
+    ("an image beside", respond(input=[said(shown(PNG))]), "unsupported_content", BESIDE),
+    ("a context of sound", respond(input=[said(heard("AAAA"))]), "unsupported_parameter", SOUND),
 ]
 
 
@@ -153,7 +198,8 @@ async def _refused(ws: ClientWebSocketResponse, sent: Sent) -> dict[str, Any]:
 def test_as_an_event(sent: Sent, code: str, param: str | None) -> None:
     async def over_websocket(server: Server) -> None:
         async with server.client.ws_connect("/v1/realtime") as ws:
-            await ws.receive_json()
+            for begun in ("session.created", "conversation.created"):
+                assert (await ws.receive_json())["type"] == begun
             refused = await _refused(ws, sent)
             assert (refused["type"], refused["error"]["code"]) == ("error", code)
             assert refused["error"]["param"] == param

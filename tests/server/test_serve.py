@@ -75,7 +75,8 @@ async def _choose_recogniser(server: Running, name: str) -> dict[str, Any]:
     url = f"{server.url}/v1/realtime?model=default"
     asked = {"type": "realtime", "audio": {"input": {"transcription": {"model": name}}}}
     async with aiohttp.ClientSession() as client, client.ws_connect(url) as session:
-        await session.receive_json(timeout=10)
+        for begun in ("session.created", "conversation.created"):
+            assert (await session.receive_json(timeout=10))["type"] == begun
         await session.send_json({"type": "session.update", "session": asked})
         answer: dict[str, Any] = await session.receive_json(timeout=10)
         return answer
