@@ -15,6 +15,10 @@ from core.errors import RemoteProtocolError
 OPUS_RATE_HZ = 48_000
 "Opus decodes to this rate, and RTP counts its timestamps in it (RFC 7587)."
 
+LEAST_DELAY_MS = 2.5
+"""By which sound comes later out of Opus than the packet that carries it: 2.5 ms in its low-delay
+mode, 6.5 in the others (RFC 6716 section 2)."""
+
 ENCODER_RATES_HZ = (8_000, 12_000, 16_000, 24_000, 48_000)
 
 MAX_PACKET_BYTES = 1275 * 6 + 12

@@ -31,7 +31,7 @@ _JITTER_BUFFER = "_RTCRtpReceiver__jitter_buffer"
 _MAX_CONCEALED_SAMPLES = ms_to_samples(100, OPUS_RATE_HZ)
 "What libopus guesses beyond is background noise, and costs as much as decoding."
 
-REACTION_S = 0.004
+REACTION_S = 0.003
 "From a packet to knowing what it ends: voice activity. An answer that follows is waited for."
 MAX_HOLD_S = 0.01
 """What a silent packet waits for sound that is about to come. It is less than a network's jitter,

@@ -18,8 +18,8 @@ from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples
 
 WINDOW_MS = 10
 PARTS = 4
-"""Of a window, 2.5 ms each. Sound ends where its last part begins: by the clock of whoever speaks,
-resampling and Opus make up for it, and no turn ends before as much silence as was asked for."""
+"""Of a window, 2.5 ms each. Sound ends where its last part begins: resampling delays it by 1 ms, so
+by the clock of whoever speaks there is as much silence as was asked for."""
 FLOOR_MS = 400
 "The quietest moment is looked for in so much audio: the stops of a word or the pause are in it."
 QUIET_WINDOWS = 4
@@ -51,7 +51,7 @@ Levels = npt.NDArray[np.float32]
 @dataclass(frozen=True, slots=True)
 class Sound:
     last: int
-    "Sample one past the last audible sound, as far as it lies before the VAD's end of speech."
+    "Sample at which the last audible sound ended, if that is before the VAD's end of speech."
     is_now: bool
     "Something is audible again, or still, in the newest 20 ms."
 
@@ -59,7 +59,9 @@ class Sound:
 class Audible:
     """Follows one utterance. Measuring waits for the first question, and there are few."""
 
-    def __init__(self) -> None:
+    def __init__(self, late_ms: float = 0) -> None:
+        """`late_ms`: by which what is heard is older than the frame it came in, at least."""
+        self._late = ms_to_samples(late_ms, ASR_RATE_HZ)
         self.begin(0, np.zeros(0, np.int16))
 
     def begin(self, at: int, pcm: Pcm) -> None:
@@ -145,7 +147,7 @@ class Audible:
                 part = int(parts[-1]) if len(parts) else PARTS  # too low a hum for any part
                 end = start + int(loud[-1]) * _WINDOW + part * _PART
                 last = max(last, end + ms_to_samples(fade_ms, ASR_RATE_HZ))
-        return last, limits
+        return last - self._late, limits
 
 
 def _power(db: float) -> float:

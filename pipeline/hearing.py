@@ -33,10 +33,11 @@ class Heard:
 
 
 class Hearing:
-    def __init__(self, vad: Vad) -> None:
+    def __init__(self, vad: Vad, late_ms: float = 0) -> None:
+        """`late_ms`: by which sound is older than its frame, at least, when it comes."""
         self._vad = vad
         self._endpointer = Endpointer()
-        self._audible = Audible()
+        self._audible = Audible(late_ms)
         self._eagerness: Eagerness | None = None
         "semantic_vad: the wait may change within a pause."
         self._rest: Pcm = np.zeros(0, np.int16)

@@ -11,6 +11,7 @@ from core.ids import new_id
 from core.items import Item
 from core.queues import DropOldest
 from engines.base import AsrResult
+from media.opus import LEAST_DELAY_MS
 from pipeline.answer import Answer
 from pipeline.client_clock import ClientClock
 from pipeline.conversation import Conversation
@@ -57,7 +58,8 @@ class Session:
         self._reporting = Reporting(self.id, surroundings, self._changed.set)
         self.events, self._emit = self._reporting.events, self._reporting.emit
         self._frames: DropOldest[AudioFrame] = DropOldest(MAX_LIVE_FRAMES)
-        self._hearing = Hearing(self._engines.vad.open())
+        late_ms = LEAST_DELAY_MS if paced_by == "server" else 0  # whom we pace, we hear by Opus
+        self._hearing = Hearing(self._engines.vad.open(), late_ms)
         self._listening = Listening(
             self._hearing,
             self._engines,

@@ -35,10 +35,12 @@ def noise(ms: float, level: float, seed: int = 2) -> Signal:
     return np.random.default_rng(seed).normal(0, level, samples(ms))
 
 
-def heard(signal: Signal, speech_end_ms: float, chunk: int = 320) -> list[Sound | None]:
+def heard(
+    signal: Signal, speech_end_ms: float, chunk: int = 320, late_ms: float = 0
+) -> list[Sound | None]:
     """The answers after each chunk since the VAD's end of speech."""
     pcm: Pcm = np.clip(signal, -32768, 32767).astype(np.int16)
-    audible = Audible()
+    audible = Audible(late_ms)
     audible.begin(0, pcm[:960])
     answers = []
     for at in range(960, len(pcm), chunk):
@@ -73,6 +75,15 @@ def test_an_end_within_a_window_is_told_to_the_part(offset_ms: float) -> None:
     last = ends_ms(heard(signal, vad_ms)[-1])
     assert last is not None
     assert 0 <= SPEECH_MS + offset_ms - last <= WINDOW_MS / PARTS
+
+
+def test_what_comes_late_ended_earlier() -> None:
+    signal, vad_ms = utterance(vowel(SPEECH_MS))
+    signal += noise(1000 * len(signal) / ASR_RATE_HZ, 5)
+    at_once, late = (heard(signal, vad_ms, late_ms=ms)[-1] for ms in (0, 5))
+    assert at_once is not None
+    assert late is not None
+    assert at_once.last - late.last == samples(5)
 
 
 @pytest.mark.parametrize(
