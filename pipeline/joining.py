@@ -46,6 +46,7 @@ class Said:
     evidence: SpeechEvidence
     "That somebody speaks in it, what it is joined to included."
     join: "Join | None" = None
+    "To what it may go on, until it is known that it stands by itself."
     text: str = ""
     "Its words, with those of the joined one. Empty: not known yet, not understood, or noise."
     known: asyncio.Event = field(default_factory=asyncio.Event)
@@ -54,6 +55,12 @@ class Said:
         """There is no more to wait for."""
         self.text = text
         self.known.set()
+
+    def decide(self) -> None:
+        """Unless it takes the former one's place it stands by itself, and keeps nothing of it."""
+        if self.join is not None and not self.join.is_taken:
+            self.join.is_void = True
+            self.join = None
 
     @property
     def is_speech(self) -> bool:
@@ -71,23 +78,18 @@ class Said:
         return self.start + self.audio.end
 
     @property
-    def goes_on(self) -> "Join | None":
-        """What it is joined to, unless it stands by itself."""
-        return None if self.join is None or self.join.is_void else self.join
-
-    @property
     def joins(self) -> int:
-        return 0 if self.goes_on is None else self.goes_on.former.joins + 1
+        return 0 if self.join is None else self.join.former.joins + 1
 
     @property
     def turns(self) -> tuple[Turn, ...]:
         """Its own, and those whose words it holds."""
-        return (self.turn, *(self.goes_on.former.turns if self.goes_on is not None else ()))
+        return (self.turn, *(self.join.former.turns if self.join is not None else ()))
 
     @property
     def first(self) -> int:
         """Sample of the session at which the audio of its words begins."""
-        return self.start if self.goes_on is None else self.goes_on.former.first
+        return self.start if self.join is None else self.join.former.first
 
 
 @dataclass(slots=True)
@@ -146,7 +148,7 @@ class Join:
     @property
     def is_possible(self) -> bool:
         """Something was said before, and it is in the audio that was joined."""
-        return self.former.is_speech and self.was_joined == (self.former.goes_on is not None)
+        return self.former.is_speech and self.was_joined == (self.former.join is not None)
 
 
 class Joining:
@@ -198,10 +200,10 @@ class Joining:
     def join(self, last: Said, start: int) -> Join:
         """To an utterance whose own audio begins at this sample."""
         gap = np.concatenate([*self._since, np.zeros(0, np.int16)])[: start - last.end]
-        before = [] if last.goes_on is None else [last.goes_on.pcm]
+        before = [] if last.join is None else [last.join.pcm]
         pcm = np.concatenate([*before, last.audio.pcm(), gap])
         self.forget()
-        return Join(last, pcm, last.goes_on is not None)
+        return Join(last, pcm, last.join is not None)
 
 
 def _after(said: Sequence[str], text: str) -> str:

@@ -121,7 +121,7 @@ class Listening:
         self._joining.forget()
         self._uncommitted = 0
         if self._open is not None:
-            self._open.utterance.discard()
+            self._open.give_up()
             if self._open.is_announced:
                 self._emit(SpeechDiscarded(self._open.utterance.id))
             self._reactions.speech_dropped(self._open.turn)

@@ -81,4 +81,5 @@ class OpenUtterance:
     def give_up(self) -> None:
         """Its words will never be known."""
         self.utterance.discard()
+        self.said.decide()
         self.said.tell("")

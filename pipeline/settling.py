@@ -24,7 +24,7 @@ async def settled(open_: OpenUtterance, reactions: Reactions, alone: Alone) -> A
     if join is None:
         return open_.judged(await open_.utterance.finish())
     result = await _heard(open_, join, reactions, alone)
-    join.is_void = not join.is_taken
+    open_.said.decide()
     return result
 
 

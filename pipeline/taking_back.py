@@ -10,9 +10,6 @@ from pipeline.history import History
 from pipeline.joining import Join
 from pipeline.turn import Mark, Turn
 
-MAX_OPEN = 8
-"Joins of which it is not known yet what becomes of them; there is hardly ever more than one."
-
 
 class TakingBack:
     """One session's joins."""
@@ -33,7 +30,7 @@ class TakingBack:
         """Speech of `turn` may go on what was said."""
         join.began_at = self._clock.now()
         self._joins[turn.id] = join
-        for turn_id in [key for key, one in self._joins.items() if not one.is_taken][:-MAX_OPEN]:
+        for turn_id in [key for key, one in self._joins.items() if one.is_void]:
             del self._joins[turn_id]
 
     def is_open(self, turn: Turn) -> bool:

@@ -1,6 +1,7 @@
 """Who pauses within a sentence is heard as one, and answered once; in virtual time."""
 
 import asyncio
+import gc
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -25,7 +26,7 @@ from core.items import FunctionCallItem, FunctionOutputItem, Item, MessageItem
 from core.ports import ToolSpec
 from engines.base import Message
 from pipeline.endpointer import INTERRUPT_MS
-from pipeline.joining import MAX_JOINED_MS, MAX_JOINS, RESUME_MS
+from pipeline.joining import MAX_JOINED_MS, MAX_JOINS, RESUME_MS, Join
 from pipeline.playout import PacedBy
 from pipeline.session import Session
 from pipeline.settings import SessionSettings, TurnDetection
@@ -336,6 +337,19 @@ def test_a_deleted_item_does_not_come_back() -> None:
     world = World()
     events = run_session(world, scenario, SessionSettings(turn_detection=SEMANTIC))
     assert transcripts(events) == ["one", "two"]
+
+
+def test_nothing_is_kept_of_joins_that_came_to_nothing() -> None:
+    kept: list[int] = []
+
+    async def scenario(session: Session) -> None:
+        for _ in range(20):
+            await speak(session, (WORDLESS, 300), PAUSE)
+        gc.collect()
+        kept.append(sum(isinstance(one, Join) for one in gc.get_objects()))
+
+    run_session(World(), scenario, SessionSettings(turn_detection=SEMANTIC))
+    assert kept[0] <= 1
 
 
 def test_words_that_come_late_are_waited_for() -> None:
