@@ -2,11 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import aclosing
 from enum import Enum
 from typing import assert_never
 
+from core.audio import AudioFrame
 from core.errors import EarshotError, RequestError
 from core.ports import Metrics
 from core.quality import ConnectionQuality
@@ -167,6 +168,8 @@ class Connection:
 
     async def _apply(self, event: ClientEvent) -> None:
         session = self._session
+        if not isinstance(event, InputAppend):
+            await self._feed(self._upload.rest())
         match event:
             case SessionUpdate():
                 await self._update(event)
@@ -216,7 +219,12 @@ class Connection:
 
     async def _hear(self, audio: str) -> None:
         self._needs("websocket", "input_audio_buffer.append")
-        for frame in self._upload.push(audio):
+        # Without turn detection nothing happens until the client says so: no frame is urgent.
+        gathers = self._translator.terms.settings.turn_detection is None
+        await self._feed(self._upload.push(audio, gathers=gathers))
+
+    async def _feed(self, frames: Iterable[AudioFrame]) -> None:
+        for frame in frames:
             self._session.feed(frame)
             await self._session.caught_up()
 

@@ -23,16 +23,31 @@ class Upload:
 
     def __init__(self, format_: FormatName = PCM) -> None:
         self._start = 0
+        self._held: list[Pcm] = []
         self._begin(format_)
 
     def expect(self, format_: FormatName) -> None:
-        """What comes from here on is in this format."""
+        """What comes from here on is in this format; what was kept must have been taken."""
         if format_ != self._format:
             self._begin(format_)
 
-    def push(self, audio: str) -> Iterator[AudioFrame]:
-        """Frames of about SLICE_MS. Raises RequestError for what is no such audio."""
-        for piece in _slices(_sound(audio, self._format, "audio"), self._format):
+    def push(self, audio: str, *, gathers: bool = False) -> Iterator[AudioFrame]:
+        """Frames of about SLICE_MS. Raises RequestError for what is no such audio.
+
+        `gathers`: nobody waits for it. Then there are none of less, for most of what a frame costs
+        it costs whatever its length; the rest is kept.
+        """
+        self._held.append(_sound(audio, self._format, "audio"))
+        slice_samples = ms_to_samples(SLICE_MS, rate_of(self._format))
+        if not gathers or sum(map(len, self._held)) >= slice_samples:
+            yield from self.rest()
+
+    def rest(self) -> Iterator[AudioFrame]:
+        """What is kept."""
+        if not self._held:
+            return
+        held, self._held = np.concatenate(self._held), []
+        for piece in _slices(held, self._format):
             frame = AudioFrame(self._resampler.push(piece), ASR_RATE_HZ, self._start)
             self._start = frame.end
             yield frame

@@ -11,10 +11,11 @@ import pytest
 from core.errors import Conflict, EngineMissing, RequestError
 from core.events import InputCleared, ResponseCreated
 from core.items import FunctionOutputItem, MessageItem, TextPart
-from pipeline.settings import ResponseRequest, SessionSettings
+from pipeline.settings import ResponseRequest, SessionSettings, TurnDetection
 from signaling.realtime.connection import ClientGone, ClientLagging, Connection, End
+from signaling.realtime.session import Terms
 from signaling.realtime.translate import Transport
-from tests.signaling.fakes import BEGUN, Client, Scene, play
+from tests.signaling.fakes import BEGUN, Client, NotedSession, Scene, play
 
 Event = dict[str, Any]
 
@@ -271,3 +272,20 @@ def test_a_client_that_reads_too_slowly_is_cut_off() -> None:
             client.session.events.put(ResponseCreated("resp_1", "text"))
 
     assert play(client, scene)[0] is End.LAGGING
+
+
+@pytest.mark.parametrize(("detects", "frames"), [(True, [320, 320, 320]), (False, [960])])
+def test_without_turn_detection_short_audio_is_heard_together_and_before_what_follows(
+    detects: bool, frames: list[int]
+) -> None:
+    heard: list[int] = []
+
+    class Noting(NotedSession):
+        def commit_input(self) -> None:
+            heard[:] = [len(frame.pcm) for frame in self.frames]
+
+    detection = TurnDetection() if detects else None
+    events = [*[append(bytes(2 * 480))] * 3, {"type": "input_audio_buffer.commit"}]
+    terms = Terms(SessionSettings(turn_detection=detection))
+    assert converse(Client(Noting()), *events, terms=terms) == []
+    assert heard == frames

@@ -5,7 +5,7 @@ from base64 import b64encode
 import numpy as np
 import pytest
 
-from core.audio import ASR_RATE_HZ, Pcm
+from core.audio import ASR_RATE_HZ, AudioFrame, Pcm
 from core.errors import RequestError
 from core.events import FormatName
 from media import g711
@@ -72,3 +72,18 @@ def test_what_was_sent_is_heard_at_once_and_not_with_the_next_piece() -> None:
     taken = Upload()
     piece = base64(SENT[: WIRE_RATE_HZ // 50])
     assert [len(frame.pcm) for frame in taken.push(piece)] == [ASR_RATE_HZ // 50]
+
+
+def test_what_nobody_waits_for_is_gathered_and_nothing_of_it_is_lost() -> None:
+    taken, frames = Upload(), list[list[AudioFrame]]()
+    for at in range(0, 480 * 12, 480):
+        frames.append(list(taken.push(base64(SENT[at : at + 480]), gathers=True)))
+    assert [len(some) for some in frames] == [0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0]
+    with pytest.raises(RequestError):
+        list(taken.push("%%%%", gathers=True))
+    last = list(taken.rest())
+    assert list(taken.rest()) == []
+    whole = Resampler(WIRE_RATE_HZ, ASR_RATE_HZ, live=True).push(SENT[: 480 * 12])
+    heard = np.concatenate([frame.pcm for frame in (*frames[4], *frames[9], *last)])
+    assert np.array_equal(heard, whole)
+    assert frames[9][0].start == frames[4][0].end
