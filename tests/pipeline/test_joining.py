@@ -149,6 +149,16 @@ def test_the_answer_to_both_is_drafted_in_the_silence() -> None:
     assert start is not None
 
 
+def test_a_draft_of_both_is_void_when_speech_goes_on() -> None:
+    events, world = talk((ONE, 600), PAUSE, (TWO, 600), (SILENCE, 300), (THREE, 600))
+    assert transcripts(events) == ["one", "one two three"]
+    assert (counted(world, "resumed"), counted(world, "used")) == (1, 2)
+    assert world.llm.asked[1:] == [
+        [Message("user", "one two")],
+        [Message("user", "one two three")],
+    ]
+
+
 def test_two_pauses_in_one_sentence() -> None:
     events, world = talk((ONE, 600), PAUSE, (TWO, 600), PAUSE, (THREE, 600))
     assert transcripts(events) == ["one", "one two", "one two three"]
@@ -204,6 +214,15 @@ def test_a_backchannel_is_no_part_of_the_sentence() -> None:
     assert [done.status for done in of(ResponseDone, events)] == ["completed"]
     assert not of(ItemDeleted, events)
     assert len(world.llm.asked) == 1
+
+
+def test_one_word_is_too_little_for_a_patient_assistant() -> None:
+    events, world = talk((ONE, 600), PAUSE, (TWO, 600), barge_in="patient")
+    assert transcripts(events) == ["one", "two"]
+    assert not of(ItemDeleted, events)
+    events, world = talk((ONE, 600), PAUSE, (TWO, 300), (THREE, 300), barge_in="patient")
+    assert transcripts(events) == ["one", "one two three"]
+    assert texts(world)[0] == ("user", "one two three")
 
 
 def test_noise_before_the_rest_costs_no_word() -> None:
