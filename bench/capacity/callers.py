@@ -47,8 +47,8 @@ TALK = encode({"type": "response.create"}).decode()
 
 STEP = ms_to_samples(PTIME_MS, OPUS_RATE_HZ)
 
-AT_ONCE = 8
-"Connections that are being made: more of them take longer than the server waits for each."
+AT_ONCE = 2
+"Connections that are being made: with more of them a busy machine takes longer than one waits."
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,8 @@ from bench.capacity.sound import appends, packets
 from bench.capacity.streams import ANSWER_S, COMMITS_BY_ITSELF, ECHO, IS_LISTENED_TO
 from bench.capacity.summary import extrapolated, table
 from bench.capacity.systems import Bare, bare, configuration, earshot
-from core.errors import RequestError
+from bench.realtime import CannotConnect
+from core.errors import EarshotError, RequestError
 
 LONG_MS = 60_000
 "An answer that outlasts a run."
@@ -27,6 +28,12 @@ BARE: Mapping[str, Bare] = {"stock": "stock", "media": "media", "echo": "echo"}
 
 Measure = Callable[[int], Coroutine[Any, Any, Run]]
 "So many sessions, once."
+
+
+class NotMeasured(EarshotError):
+    """No run of a system succeeded."""
+
+    code = "not_measured"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +92,15 @@ async def _rounds(
         for number in numbers:
             first = turn % len(names)
             for name in (*names[first:], *names[:first]):
-                run = await measures[name](number)
+                try:
+                    run = await measures[name](number)
+                except CannotConnect as error:  # of a machine that is too busy: the others go on
+                    _tell(f"round {turn + 1}: {name}, {number}: not measured: {error}")
+                    continue
                 found[name][number].append(run)
                 _tell(f"round {turn + 1}: {name}, {number}: {run.cpu_percent:.2f} %")
+    if not all(any(by_number.values()) for by_number in found.values()):
+        raise NotMeasured("a system could not be measured at all")
     return found
 
 

@@ -19,10 +19,13 @@ def table(found: Found, beside: str) -> str:
     rows = []
     for name, by_sessions in found.items():
         for sessions, runs in by_sessions.items():
-            mine = median(run.cpu_percent for run in runs)
-            other = median(run.cpu_percent for run in found[beside][sessions])
+            if not runs:
+                rows.append([name, str(sessions), "not measured", *("-" for _ in head[3:])])
+                continue
+            mine, others = median(run.cpu_percent for run in runs), found[beside][sessions]
             row = [name, str(sessions), _spread([run.cpu_percent for run in runs], 2)]
-            row += [f"{mine / other:.2f} x", f"{median(run.heard_percent for run in runs):.0f}"]
+            row += [f"{mine / median(run.cpu_percent for run in others):.2f} x" if others else "-"]
+            row += [f"{median(run.heard_percent for run in runs):.0f}"]
             if with_intervals:
                 row += [_spread([percentile(run.errors_ms, 99) for run in runs], 1)]
                 row += [f"{median(percentile(run.errors_ms, 50) for run in runs):.1f}"]
@@ -35,11 +38,12 @@ def table(found: Found, beside: str) -> str:
 
 def extrapolated(found: Found) -> str:
     """Sessions on a full core, if each cost what it did among the most that were tried."""
-    most = max(sessions for by_sessions in found.values() for sessions in by_sessions)
+    measured = [[n for n, runs in by.items() if runs] for by in found.values()]
+    most = max(sessions for numbers in measured for sessions in numbers)
     parts = [
         f"{name} {100 / median(run.cpu_percent for run in by_sessions[most]):.0f}"
         for name, by_sessions in found.items()
-        if most in by_sessions
+        if by_sessions.get(most)
     ]
     return f"Sessions on a full core, extrapolated from {most}, not measured: {', '.join(parts)}."
 

@@ -48,6 +48,19 @@ def test_the_table_has_medians_ranges_and_ratios() -> None:
     assert ours.endswith("| 6 |")
 
 
+def test_what_was_not_measured_says_so() -> None:
+    found = {"stock": {10: [run(4.0)], 20: []}, "earshot": {10: [], 20: [run(2.0, 20)]}}
+    rows = table(found, "stock").splitlines()[2:]
+    assert [row.split(" | ")[2] for row in rows] == [
+        "4.00 (4.00-4.00)",
+        "not measured",
+        "not measured",
+        "1.00 (1.00-1.00)",
+    ]
+    assert rows[3].split(" | ")[3] == "-"
+    assert extrapolated(found).endswith("extrapolated from 20, not measured: earshot 100.")
+
+
 def test_packet_intervals_are_shown_where_there_are_any() -> None:
     found = {"stock": {10: [run(4.0, errors_ms=(1.0,) * 99 + (50.0,))]}}
     assert "interval error p99, ms" in table(found, "stock")
