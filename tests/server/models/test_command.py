@@ -98,7 +98,7 @@ def test_silent_hub_costs_only_the_timeout(tmp_path: Path) -> None:
         started = time.monotonic()
         line = last_line(tmp_path, f"http://127.0.0.1:{silent.getsockname()[1]}", *AUTO)
     assert "not fetched" in line
-    assert time.monotonic() - started < REACH_S + 3  # for starting Python on a busy machine
+    assert time.monotonic() - started < REACH_S + 10  # for starting Python on a busy machine
 
 
 @pytest.mark.parametrize(
