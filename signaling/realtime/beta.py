@@ -128,7 +128,7 @@ def to_beta(event: Json) -> Json | None:
         if event["session"]["type"] == "transcription" and kind == "session.updated":
             out["type"] = "transcription_session.updated"
     if "item" in event:
-        out["item"] = _item(event["item"], _BETA_PARTS)
+        out["item"] = _item(_without_images(event["item"]), _BETA_PARTS)
     if "response" in event:
         out["response"] = _response_to_beta(event["response"])
     if kind == "error":
@@ -164,6 +164,12 @@ def _item(item: Json, parts: Mapping[str, str]) -> Json:
     if item.get("role") != "assistant" or not isinstance(content, list):
         return item
     return {**item, "content": [_part(part, parts) for part in content]}
+
+
+def _without_images(item: Json) -> Json:
+    """The beta knows none; a client of the GA shape may have added one to the conversation."""
+    content = [part for part in item.get("content", ()) if part["type"] != "input_image"]
+    return {**item, "content": content} if "content" in item else item
 
 
 def _part(part: Any, parts: Mapping[str, str]) -> Any:

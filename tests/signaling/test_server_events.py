@@ -42,7 +42,14 @@ from core.events import (
     TurnTraced,
     Usage,
 )
-from core.items import AudioPart, FunctionCallItem, FunctionOutputItem, MessageItem, TextPart
+from core.items import (
+    AudioPart,
+    FunctionCallItem,
+    FunctionOutputItem,
+    ImagePart,
+    MessageItem,
+    TextPart,
+)
 from media import g711
 from pipeline.settings import SessionSettings
 from signaling.realtime.session import Terms
@@ -54,7 +61,7 @@ SHOWN_EXTRAS = {"id", "object"}
 "Session fields that the hosted service sends and its package does not type."
 
 USER = MessageItem("item_u", "user", (AudioPart(),))
-WRITTEN = MessageItem("item_w", "user", (TextPart("hi"),))
+WRITTEN = MessageItem("item_w", "user", (TextPart("hi"), ImagePart("data:image/png;base64,AA")))
 SYSTEM = MessageItem("item_s", "system", (TextPart("be brief"),))
 STARTED = MessageItem("item_a", "assistant", (), "in_progress")
 SPOKEN = MessageItem("item_a", "assistant", (AudioPart("It is on."),))

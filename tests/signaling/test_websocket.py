@@ -104,6 +104,23 @@ def test_a_spoken_turn_is_heard_by_itself() -> None:
     against(scene)
 
 
+def test_what_is_said_in_an_item_is_answered_when_asked() -> None:
+    async def scene(server: Server) -> None:
+        async with server.client.ws_connect("/v1/realtime") as ws:
+            await update(ws, output_modalities=["text"])
+            content = [{"type": "input_audio", "audio": pcm((LEVEL_ONE, 600))}]
+            item = {"type": "message", "id": "item_1", "role": "user", "content": content}
+            await ws.send_json({"type": "conversation.item.create", "item": item})
+            await ws.send_json({"type": "response.create"})
+            events = await expect(ws, "response.done")
+            [heard] = [e for e in events if e["type"].endswith("transcription.completed")]
+            assert (heard["item_id"], heard["transcript"]) == ("item_1", "one")
+            [said] = [e for e in events if e["type"] == "response.output_text.done"]
+            assert said["text"].strip() == "you said one."
+
+    against(scene)
+
+
 def test_a_transcription_session_never_answers() -> None:
     async def scene(server: Server) -> None:
         async with server.client.ws_connect("/v1/realtime?intent=transcription") as ws:

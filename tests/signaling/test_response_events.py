@@ -1,0 +1,125 @@
+"""Responses under way together, each in its own form, and what they cost."""
+
+from base64 import b64decode
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from core.events import (
+    CallArguments,
+    OutputAudio,
+    OutputItemAdded,
+    OutputItemDone,
+    OutputText,
+    ResponseCreated,
+    ResponseDone,
+    ResponseTerms,
+    Usage,
+)
+from core.items import AudioPart, FunctionCallItem, ImagePart, MessageItem, TextPart
+from media import g711
+from pipeline.settings import SessionSettings
+from signaling.realtime.server_events import item_json
+from signaling.realtime.session import Terms
+from signaling.realtime.translate import Translator
+
+SPOKEN = MessageItem("item_a", "assistant", (AudioPart("Hi."),))
+WRITTEN = MessageItem("item_b", "assistant", (TextPart("spam"),))
+APART = ResponseTerms(in_conversation=False)
+
+
+def translator(settings: SessionSettings | None = None) -> Translator:
+    terms = Terms(settings or SessionSettings())
+    return Translator(terms, "sess_1", "conv_1", transport="websocket")
+
+
+def types_of(events: list[dict[str, Any]]) -> list[str]:
+    return [event["type"] for event in events]
+
+
+def test_a_conversation_is_told_of_but_not_to_who_only_has_speech_written_down() -> None:
+    session, conversation = translator().created()
+    assert session["type"] == "session.created"
+    assert conversation["conversation"] == {"id": "conv_1", "object": "realtime.conversation"}
+    assert types_of(translator(SessionSettings(answers=False)).created()) == ["session.created"]
+
+
+def test_a_written_response_beside_a_spoken_one_keeps_its_form() -> None:
+    speaker = translator()
+    speaker.to_json(ResponseCreated("resp_a", "audio"))
+    speaker.to_json(OutputItemAdded("resp_a", 0, replace(SPOKEN, parts=()), None))
+    speaker.to_json(ResponseCreated("resp_b", "text", APART))
+    begun = speaker.to_json(OutputItemAdded("resp_b", 0, replace(WRITTEN, parts=()), None))
+    assert types_of(begun) == ["response.output_item.added", "response.content_part.added"]
+    assert begun[1]["part"] == {"type": "text", "text": ""}
+    [spoken] = speaker.to_json(OutputText("resp_a", "item_a", 0, "audio", "Hi."))
+    [written] = speaker.to_json(OutputText("resp_b", "item_b", 0, "text", "spam"))
+    assert spoken["type"] == "response.output_audio_transcript.delta"
+    assert written["type"] == "response.output_text.delta"
+    ended = speaker.to_json(OutputItemDone("resp_b", 0, WRITTEN, None, has_audio=False))
+    assert types_of(ended)[0] == "response.output_text.done"
+    assert "conversation.item.done" not in types_of(ended)
+    speaker.to_json(ResponseDone("resp_b", "completed", "text", (WRITTEN,), terms=APART))
+    ended = speaker.to_json(OutputItemDone("resp_a", 0, SPOKEN, None, has_audio=True))
+    assert "response.output_audio.done" in types_of(ended)
+    assert types_of(ended)[-1] == "conversation.item.done"
+
+
+def test_one_response_may_sound_on_a_telephone() -> None:
+    speaker = translator()
+    terms = ResponseTerms(audio_format="audio/pcmu")
+    [created] = speaker.to_json(ResponseCreated("resp_a", "audio", terms))
+    assert created["response"]["audio"]["output"]["format"] == {"type": "audio/pcmu"}
+    pcm = np.full(24_000, 3000, np.int16)
+    sent = speaker.to_json(OutputAudio("resp_a", "item_a", 0, pcm))
+    sent += speaker.to_json(OutputItemDone("resp_a", 0, SPOKEN, None, has_audio=True))
+    data = b"".join(
+        b64decode(event["delta"]) for event in sent if "output_audio.delta" in event["type"]
+    )
+    assert len(data) == 8000
+    assert abs(int(np.median(g711.decode(data, "mu"))) - 3000) < 200
+    speaker.to_json(ResponseDone("resp_a", "completed", "audio", (SPOKEN,), terms=terms))
+    [created] = speaker.to_json(ResponseCreated("resp_b", "audio"))
+    assert created["response"]["audio"]["output"]["format"]["type"] == "audio/pcm"
+
+
+def test_the_arguments_of_a_call_that_was_cut_off_are_never_done() -> None:
+    speaker = translator()
+    speaker.to_json(ResponseCreated("resp_a", "text"))
+    call = FunctionCallItem("item_f", "call_1", "f", "", "in_progress")
+    begun = speaker.to_json(OutputItemAdded("resp_a", 0, call, None))
+    assert types_of(begun) == ["response.output_item.added", "conversation.item.added"]
+    [delta] = speaker.to_json(CallArguments("resp_a", "item_f", 0, "call_1", '{"a'))
+    assert (delta["call_id"], delta["item_id"], delta["delta"]) == ("call_1", "item_f", '{"a')
+    cut = replace(call, arguments='{"a', status="incomplete")
+    ended = speaker.to_json(OutputItemDone("resp_a", 0, cut, None, has_audio=False))
+    assert types_of(ended) == ["response.output_item.done", "conversation.item.done"]
+    assert ended[0]["item"]["status"] == "incomplete"
+
+
+def test_what_a_response_cost_is_told_with_what_was_cached() -> None:
+    speaker = translator()
+    [done] = speaker.to_json(ResponseDone("resp_a", "completed", "text", usage=Usage(12, 3, 8)))
+    assert done["response"]["usage"] == {
+        "total_tokens": 15,
+        "input_tokens": 12,
+        "output_tokens": 3,
+        "input_token_details": {
+            "text_tokens": 12,
+            "audio_tokens": 0,
+            "image_tokens": 0,
+            "cached_tokens": 8,
+            "cached_tokens_details": {"text_tokens": 8},
+        },
+        "output_token_details": {"text_tokens": 3, "audio_tokens": 0},
+    }
+
+
+def test_an_image_is_shown_while_it_is_kept() -> None:
+    kept, gone = ImagePart("data:image/png;base64,AAAA", "low"), ImagePart("")
+    shown = item_json(MessageItem("i", "user", (kept, gone)))["content"]
+    assert shown == [
+        {"type": "input_image", "image_url": kept.url, "detail": "low"},
+        {"type": "input_image", "image_url": None, "detail": "auto"},
+    ]
