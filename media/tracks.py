@@ -152,7 +152,7 @@ class SourceTrack(MediaStreamTrack):
         coming: Callable[[], asyncio.Event | None] = lambda: None,
     ) -> None:
         """`coming`: asked before silence goes out: what is set when sound is there, while it is
-        about to come. Only one packet waits for it, and no longer than `MAX_HOLD_S`."""
+        about to come. Packets wait for it until then, none longer than `MAX_HOLD_S`."""
         super().__init__()
         self._pull = pull
         self._coming = coming
@@ -213,11 +213,11 @@ class SourceTrack(MediaStreamTrack):
         coming = self._coming() if self._is_silent else None
         if coming is None:
             self._has_held = False
-        elif not self._has_held:
-            self._has_held = True
-            with suppress(TimeoutError):
-                async with asyncio.timeout(MAX_HOLD_S):
-                    await coming.wait()
+            return
+        self._has_held = True
+        with suppress(TimeoutError):
+            async with asyncio.timeout(MAX_HOLD_S):
+                await coming.wait()
 
     def _next_pcm(self) -> Pcm:
         frame = self._pull()

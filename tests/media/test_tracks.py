@@ -268,19 +268,22 @@ def test_a_silent_packet_waits_for_sound_that_is_about_to_come() -> None:
     run_virtual(main())
 
 
-def test_sound_that_is_not_about_to_come_after_all_makes_one_packet_late() -> None:
+def test_until_sound_comes_packets_are_late_by_the_same() -> None:
     async def main() -> None:
         speaker = Speaker()
         await speaker.sent()
         speaker.coming = asyncio.Event()
         late_ms = 1000 * MAX_HOLD_S
         assert await speaker.sent() == (20 + late_ms, 20)
-        assert not speaker.track.awaits_sound
-        assert [await speaker.sent() for _ in range(2)] == [(40, 40), (60, 60)]
-        speaker.coming = None
-        assert await speaker.sent() == (80, 80)
+        awaits = [speaker.track.awaits_sound]  # not any more: a packet has waited in vain
+        assert [await speaker.sent() for _ in range(2)] == [(40 + late_ms, 40), (60 + late_ms, 60)]
+        asyncio.get_running_loop().call_at(0.083, speaker.begin)
+        assert await speaker.sent() == (83, 80)
+        speaker.sound = speaker.coming = None
+        assert [await speaker.sent() for _ in range(2)] == [(100, 100), (120, 120)]
         speaker.coming = asyncio.Event()  # the next answer
-        assert await speaker.sent() == (100 + late_ms, 100)
+        assert [*awaits, speaker.track.awaits_sound] == [False, True]
+        assert await speaker.sent() == (140 + late_ms, 140)
 
     run_virtual(main())
 
