@@ -1,5 +1,6 @@
 """Settings of the Wyoming door, `[wyoming]`."""
 
+import socket
 from ipaddress import ip_network
 from typing import Annotated
 
@@ -61,7 +62,10 @@ class WyomingConfig(Section, frozen=True):
     @property
     def host(self) -> str:
         """The address to listen on: all of this machine's where others may connect."""
-        return "0.0.0.0" if self.networks else "127.0.0.1"  # noqa: S104 - networks decide
+        if not self.networks:
+            return "127.0.0.1"
+        has_6 = any(one.version == 6 and not one.is_loopback for one in self._networks())
+        return "::" if has_6 and socket.has_dualstack_ipv6() else "0.0.0.0"  # noqa: S104
 
     def as_settings(self) -> WyomingSettings:
         """The same as the door takes it."""

@@ -23,7 +23,7 @@ from server.lifecycle import Lifecycle, State, drain, signals
 from server.listeners import AddressInUse, bind, is_local_only, urls
 from server.logs import set_up
 from server.metrics import PrometheusMetrics, metrics_routes
-from server.net import is_unspecified, lan_addresses, own_names
+from server.net import is_unspecified, lan_addresses, own_names, url_host
 from server.state import make_key, open_folder, read_key
 from server.tls import Tls, open_tls
 from server.version import product_version
@@ -208,9 +208,10 @@ async def _wyoming(
     wyoming, port = config.wyoming, sockets[0].getsockname()[1]
     async with asyncio.TaskGroup() as tasks:
         serving = tasks.create_task(parts.wyoming.run(sockets), name="wyoming")
-        logger.info("Wyoming at %s:%d", wyoming.host, port)
+        logger.info("Wyoming at %s:%d", url_host(wyoming.host), port)
         is_told = wyoming.announce and wyoming.networks
-        async with announced(port) if is_told else nullcontext():
+        heard = [one for one in lan_addresses() if one.version == 4 or wyoming.host == "::"]
+        async with announced(port, heard) if is_told else nullcontext():
             yield
         serving.cancel()
 

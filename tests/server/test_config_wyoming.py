@@ -25,10 +25,17 @@ def test_the_lan_is_every_private_network_and_nothing_outside() -> None:
     lan = WyomingConfig(networks=("lan",))
     assert all(map(lets_in, 3 * [lan], ("192.168.1.7", "10.9.8.7", "fd00::7")))
     assert not lets_in(lan, "203.0.113.7")
-    assert lan.host == "0.0.0.0"
     one = WyomingConfig(networks=("192.168.1.0/24",))
+    assert one.host == "0.0.0.0"
     assert lets_in(one, "192.168.1.7")
     assert not lets_in(one, "192.168.2.7")
+
+
+def test_it_listens_where_the_named_networks_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    both, four = WyomingConfig(networks=("lan",)), WyomingConfig(networks=("10.0.0.0/8",))
+    for has_6, hosts in ((True, ["::", "0.0.0.0"]), (False, ["0.0.0.0", "0.0.0.0"])):
+        monkeypatch.setattr("socket.has_dualstack_ipv6", lambda has_6=has_6: has_6)
+        assert [both.host, four.host] == hosts
 
 
 @pytest.mark.parametrize("wrong", ["home", "192.168.1.7/24", "300.1.1.1"])

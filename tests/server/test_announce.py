@@ -1,0 +1,75 @@
+"""mDNS that does not work takes nothing else with it."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import zeroconf
+import zeroconf.asyncio
+
+from server.announce import announced
+
+ERRORS: Sequence[Exception] = (
+    zeroconf.NonUniqueNameException(),
+    zeroconf.NotRunningException(),
+    OSError("no multicast"),
+)
+
+
+class Responder:
+    """In place of the library's. What it does not have may not be called: a goodbye for a name that
+    was not registered would take away another server's."""
+
+    def __init__(self, error: Exception | None) -> None:
+        self.error, self.registered, self.is_closed = error, list[Any](), False
+
+    async def async_register_service(self, info: Any) -> None:
+        if self.error is not None:
+            raise self.error
+        self.registered.append(info)
+
+    async def async_close(self) -> None:
+        self.is_closed = True
+
+
+def announce(monkeypatch: pytest.MonkeyPatch, error: Exception | None) -> Responder:
+    made = Responder(error)
+    monkeypatch.setattr(zeroconf.asyncio, "AsyncZeroconf", lambda: made)
+
+    async def main() -> None:
+        async with announced(10300, ()):
+            assert not made.is_closed
+
+    asyncio.run(main())
+    assert made.is_closed
+    return made
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=repr)
+def test_without_mdns_there_is_a_line_and_nothing_left_behind(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception
+) -> None:
+    announce(monkeypatch, error)
+    (line,) = [record.getMessage() for record in caplog.records if "mDNS" in record.getMessage()]
+    assert type(error).__name__ in line
+
+
+@pytest.mark.parametrize("name", ["host", "h" * 64, "a b", "tw\xf6", ""])
+def test_any_name_of_a_machine_is_announced(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setattr("socket.gethostname", lambda: name)
+    (info,) = announce(monkeypatch, None).registered
+    assert info.type == "_wyoming._tcp.local."
+
+
+def test_a_name_that_cannot_be_announced_is_no_end_of_the_server(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("socket.gethostname", lambda: "tw\xf6\xf6" * 20)
+
+    async def main() -> None:
+        async with announced(10300, ()):
+            pass
+
+    asyncio.run(main())
+    assert "not announced" in caplog.text
