@@ -1,5 +1,7 @@
 """`transcript` in: the assistant's answer out, as a service that handles. Sheet section 4."""
 
+from contextlib import aclosing
+
 from wyoming.event import Event
 from wyoming.handle import Handled, HandledChunk, HandledStart, HandledStop
 
@@ -20,9 +22,9 @@ async def answer(wire: Wire, event: Event, exchanges: Exchanges) -> None:
     )
     context = event.data.get("context")
     given = ""
-    async with exchanges.open(question) as exchange:
+    async with exchanges.open(question) as exchange, aclosing(exchange.texts()) as texts:
         await wire.send(HandledStart())
-        async for text in exchange.texts():
+        async for text in texts:
             given += text
             await wire.send(HandledChunk(text=text))
     await wire.send(Handled(text=given.strip(), context=context), HandledStop())

@@ -1,20 +1,17 @@
 """One Wyoming connection: its events in, one piece of work at a time. Sheet section 5."""
 
 import asyncio
-import logging
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any
 
-from wyoming.error import Error
 from wyoming.event import Event
 from wyoming.info import Info
 from wyoming.ping import Pong
 
-from core.errors import EarshotError
 from devices.wyoming.answer import answer
 from devices.wyoming.asked import read_format, read_text, read_transcribe, read_voicing
-from devices.wyoming.hear import hear
+from devices.wyoming.hear import SoundQueue, hear
 from devices.wyoming.info import info_of
 from devices.wyoming.speak import Speaking, TextQueue
 from devices.wyoming.wire import Wire
@@ -22,13 +19,8 @@ from pipeline.engines import EngineSet
 from pipeline.exchange import Exchanges
 from pipeline.recording import Transcriber
 
-logger = logging.getLogger(__name__)
-
 IDLE_S = 300.0
-"Without an event. Home Assistant makes a connection for each request."
-
-MAX_QUEUED = 64
-"Chunks that wait for the recogniser; then the client's sending waits, too."
+"Without an event, theirs or ours. Home Assistant makes a connection for each request."
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +41,8 @@ class Connection:
     """`run` until the client goes. Unknown events are left alone: new ones appear every few months.
 
     One piece of work at a time: a request that comes before the last one is answered waits, and
-    with it whatever the client sends behind it.
+    with it whatever the client sends behind it. One that comes in the middle of an utterance, or
+    of a text in pieces, ends that: it could not go on while the client's sending waits.
     """
 
     def __init__(self, wire: Wire, services: Services, tasks: asyncio.TaskGroup) -> None:
@@ -57,29 +50,20 @@ class Connection:
         self._work: asyncio.Task[None] | None = None
         self._transcribe: Event | None = None
         "What the sound that comes is wanted for; None: for nothing."
-        self._sound: asyncio.Queue[Event] | None = None
+        self._sound: SoundQueue | None = None
         "Of the utterance that is being heard."
         self._texts: TextQueue | None = None
         "Of the text that is being spoken while it comes."
 
     async def run(self) -> None:
-        """Raises RemoteProtocolError, ConnectionError."""
+        """Raises EarshotError, ConnectionError. The work's come from the TaskGroup, which ends
+        this with them."""
         try:
-            while (event := await self._next()) is not None:
-                try:
-                    await self._take(event)
-                except EarshotError as error:
-                    await self._refuse(error)
+            while (event := await self._wire.read(IDLE_S)) is not None:
+                await self._take(event)
         finally:
             if self._work is not None:
                 self._work.cancel()
-
-    async def _next(self) -> Event | None:
-        try:
-            async with asyncio.timeout(IDLE_S):
-                return await self._wire.read()
-        except TimeoutError:
-            return None
 
     async def _take(self, event: Event) -> None:
         services = self._services
@@ -91,6 +75,8 @@ class Connection:
                 await self._wire.send(Pong(text=text if isinstance(text, str) else None))
             case "transcribe":
                 read_transcribe(event, services.engines)  # what is wrong with it is said now
+                if self._sound is not None:
+                    await self._drop()
                 self._transcribe = event
             case "audio-start" | "audio-chunk" | "audio-stop":
                 await self._hear(event)
@@ -103,38 +89,31 @@ class Connection:
                 await self._speak(event)
 
     async def _hear(self, event: Event) -> None:
-        if event.type == "audio-start":
-            read_format(event)
-            if self._sound is not None:  # it was given up in the middle
-                await self._drop()
+        is_stop = event.type == "audio-stop"
+        form = None if is_stop else read_format(event)
+        if event.type == "audio-start" and self._sound is not None:  # given up in the middle
+            await self._drop()
         if self._sound is None:
             if self._transcribe is None:
                 return  # sound that nobody asked to have heard; also the rest of a cancelled one
-            self._sound = asyncio.Queue(MAX_QUEUED)
             model, options = read_transcribe(self._transcribe, self._services.engines)
-            work = hear(self._wire, self._sound, self._services.transcriber, model, options)
+            sound = SoundQueue()
+            work = hear(self._wire, sound, self._services.transcriber, model, options)
             await self._begin(work, "hear")
-        if event.type != "audio-start":
-            await self._hand_over(self._sound, event)
-        if event.type == "audio-stop":
+            self._sound = sound
+        if form is not None and event.payload:
+            await self._sound.put(form, event.payload)
+        if is_stop:
+            self._sound.end()
             self._sound = self._transcribe = None
-
-    async def _hand_over(self, sound: asyncio.Queue[Event], event: Event) -> None:
-        """Unless the work that takes it is over, because it failed."""
-        putting = self._tasks.create_task(sound.put(event), name="wyoming-sound")
-        assert self._work is not None
-        await asyncio.wait((putting, self._work), return_when=asyncio.FIRST_COMPLETED)
-        putting.cancel()
 
     async def _speak(self, event: Event) -> None:
         match event.type:
             case "synthesize-start":
-                if self._texts is not None:
-                    await self._drop()
-                voicing = read_voicing(event, self._services.engines)
-                self._texts = TextQueue()
-                speech = self._services.speaking.stream(self._wire, self._texts, voicing)
+                voicing, texts = read_voicing(event, self._services.engines), TextQueue()
+                speech = self._services.speaking.stream(self._wire, texts, voicing)
                 await self._begin(speech, "speak")
+                self._texts = texts
             case "synthesize-chunk" if self._texts is not None:
                 self._texts.add(read_text(event))
             case "synthesize-stop" if self._texts is not None:
@@ -142,29 +121,18 @@ class Connection:
                 self._texts = None
 
     async def _begin(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        if self._work is not None:
-            await asyncio.wait((self._work,))
-        self._work = self._tasks.create_task(self._done(work), name=f"wyoming-{name}")
-
-    async def _done(self, work: Coroutine[Any, Any, None]) -> None:
         try:
-            await work
-        except EarshotError as error:
-            await self._refuse(error)
-        except ConnectionError:
-            self._wire.close()
+            if self._sound is not None or self._texts is not None:
+                await self._drop()
+            if self._work is not None:
+                await asyncio.wait((self._work,))
+        except asyncio.CancelledError:
+            work.close()
+            raise
+        self._work = self._tasks.create_task(work, name=f"wyoming-{name}")
 
     async def _drop(self) -> None:
-        if self._work is not None:
-            self._work.cancel()
-            await asyncio.wait((self._work,))
+        assert self._work is not None
+        self._work.cancel()
+        await asyncio.wait((self._work,))
         self._sound = self._texts = None
-
-    async def _refuse(self, error: EarshotError) -> None:
-        """Say why, and close: so clients know services. Sheet section 5."""
-        logger.warning("! wyoming: %s (%s)", error, error.code)
-        try:
-            await self._wire.send(Error(text=str(error), code=error.code))
-        except ConnectionError as gone:
-            logger.debug("it could not be told: %s", gone)
-        self._wire.close()

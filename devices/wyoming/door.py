@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_address
 from typing import Protocol
 
-from wyoming.error import Error
-
+from core.errors import EarshotError, Overloaded, first_error
 from core.ports import Metrics
-from core.tasks import unwrapped
 from devices.wyoming.connection import Connection, Services
 from devices.wyoming.wire import MAX_HEADER_BYTES, Wire
 
 logger = logging.getLogger(__name__)
+
+RETRY_AFTER_S = 2
 
 Network = IPv4Network | IPv6Network
 
@@ -45,10 +45,14 @@ class WyomingDoor:
 
     async def run(self, sockets: Sequence[socket.socket]) -> None:
         """`sockets`: bound and listening; they are closed with it."""
+        is_over = False
         async with asyncio.TaskGroup() as tasks:
 
             def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
                 wire = Wire(reader, writer)
+                if is_over:  # taken by the socket just before it closed
+                    wire.abort()
+                    return
                 tasks.create_task(self._guard(self._serve(wire, writer), "wyoming connection"))
 
             servers = [
@@ -58,40 +62,51 @@ class WyomingDoor:
             try:
                 await asyncio.Event().wait()
             finally:
+                is_over = True
                 for server in servers:
                     server.close()
 
     async def _serve(self, wire: Wire, writer: asyncio.StreamWriter) -> None:
+        """Raises EarshotError, when the client was told."""
         try:
-            if await self._is_let_in(wire, writer):
-                self._open.add(wire)
-                self._metrics.gauge("earshot_wyoming_connections", len(self._open))
+            if self._is_let_in(writer):
                 await self._talk(wire)
+                await wire.close()
+        except EarshotError as error:
+            await wire.refuse(error)
+            raise
         finally:
             self._open.discard(wire)
             self._metrics.gauge("earshot_wyoming_connections", len(self._open))
-            writer.close()
+            wire.abort()
 
     async def _talk(self, wire: Wire) -> None:
-        try:
-            with unwrapped():
-                async with asyncio.TaskGroup() as tasks:
-                    await Connection(wire, self._services, tasks).run()
-        except ConnectionError as gone:
-            logger.debug("a wyoming client left: %s", gone)
-
-    async def _is_let_in(self, wire: Wire, writer: asyncio.StreamWriter) -> bool:
-        peer = writer.get_extra_info("peername")
-        address = ip_address(peer[0].partition("%")[0]) if peer else None
-        mapped = getattr(address, "ipv4_mapped", None)
-        if address is None or not any(
-            (mapped or address) in one for one in self._settings.networks
-        ):
-            logger.warning("! wyoming: %s is in no allowed network; it is not served", address)
-            self._metrics.count("earshot_errors", code="forbidden")
-            return False
+        """Raises EarshotError."""
         if len(self._open) >= self._settings.max_connections:
             why = f"{self._settings.max_connections} connections are open, the limit"
-            await wire.send(Error(text=why, code="server_full"))
-            return False
-        return True
+            raise Overloaded(why, retry_after_s=RETRY_AFTER_S)
+        self._open.add(wire)
+        self._metrics.gauge("earshot_wyoming_connections", len(self._open))
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                await Connection(wire, self._services, tasks).run()
+        except ExceptionGroup as group:
+            expected, bugs = group.split((EarshotError, ConnectionError))
+            if bugs is not None or expected is None:
+                raise
+            errors = expected.subgroup(EarshotError)
+            if errors is not None:
+                raise first_error(errors) from None
+            logger.debug("a wyoming client left: %s", group.exceptions[0])
+
+    def _is_let_in(self, writer: asyncio.StreamWriter) -> bool:
+        peer = writer.get_extra_info("peername")
+        if not peer:
+            return False  # gone already
+        address = ip_address(peer[0].partition("%")[0])
+        address = getattr(address, "ipv4_mapped", None) or address
+        if any(address in one for one in self._settings.networks):
+            return True
+        logger.warning("! wyoming: %s is in no allowed network; it is not served", address)
+        self._metrics.count("earshot_errors", code="forbidden")
+        return False

@@ -3,12 +3,14 @@ own reader takes whatever lengths a peer announces."""
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import msgspec
+from wyoming.error import Error
 from wyoming.event import Event, Eventable, async_write_event
 
-from core.errors import RemoteProtocolError
+from core.errors import EarshotError, RemoteProtocolError
 
 MAX_HEADER_BYTES = 64 * 1024
 "Of the JSON line; the library's own clients stop reading there, too."
@@ -21,6 +23,9 @@ MAX_PAYLOAD_BYTES = 1024 * 1024
 
 SEND_TIMEOUT_S = 10.0
 "Who takes nothing for so long is gone."
+
+LINGER_S = 2.0
+"How long the client may take to read why it was refused, and to go."
 
 
 class _Header(msgspec.Struct, frozen=True):
@@ -42,15 +47,28 @@ class Wire:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
         self._sending = asyncio.Lock()
+        self._idle: asyncio.Timeout | None = None
+        self._idle_s = 0.0
 
-    async def read(self) -> Event | None:
-        """The next event; None at the end, also where it comes in the middle of one.
+    async def read(self, idle_s: float) -> Event | None:
+        """The next event; None at the end, also where it comes in the middle of one, and when
+        nothing came or was taken for `idle_s`: long speech is played while the client is silent.
 
         Raises RemoteProtocolError.
         """
+        self._idle_s = idle_s
+        try:
+            async with asyncio.timeout(idle_s) as self._idle:
+                return await self._read()
+        except TimeoutError:
+            return None
+        finally:
+            self._idle = None
+
+    async def _read(self) -> Event | None:
         try:
             line = await self._reader.readline()
-            if not line:
+            if not line.endswith(b"\n"):
                 return None
             header = _decoded(_HEADER, line, "the header line")
             data = header.data or {}
@@ -77,12 +95,34 @@ class Wire:
                     for event in events:
                         await async_write_event(event, self._writer)
             except TimeoutError:
-                self._writer.transport.abort()
+                self.abort()
                 raise ConnectionAbortedError("the client takes nothing") from None
+        if self._idle is not None and not self._idle.expired():
+            self._idle.reschedule(asyncio.get_running_loop().time() + self._idle_s)
 
-    def close(self) -> None:
-        """`read` ends, here and there."""
+    async def refuse(self, error: EarshotError) -> None:
+        """Say why, and that nothing more comes: so clients know services. Sheet section 5.
+
+        What the client sends meanwhile is read: closing with something unread resets the
+        connection, and many clients would never see the error.
+        """
+        with suppress(ConnectionError, TimeoutError):
+            await self.send(Error(text=str(error), code=error.code))
+            if not self._writer.is_closing():
+                self._writer.write_eof()
+            async with asyncio.timeout(LINGER_S):
+                while await self._reader.read(MAX_HEADER_BYTES):
+                    pass
+
+    async def close(self) -> None:
+        """When the client has taken what was sent, or does not."""
         self._writer.close()
+        with suppress(ConnectionError, TimeoutError):
+            async with asyncio.timeout(SEND_TIMEOUT_S):
+                await self._writer.wait_closed()
+
+    def abort(self) -> None:
+        self._writer.transport.abort()
 
 
 def _decoded(decoder: msgspec.json.Decoder[_T], data: bytes, what: str) -> _T:

@@ -2,14 +2,17 @@
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from time import monotonic
 
 import numpy as np
 import pytest
 from wyoming.asr import Transcribe, Transcript
 from wyoming.audio import AudioChunk, AudioStart, AudioStop
-from wyoming.event import Event
+from wyoming.event import Event, Eventable
 from wyoming.info import Describe, Info
-from wyoming.tts import Synthesize
+from wyoming.tts import Synthesize, SynthesizeChunk, SynthesizeStart
 
 from core.audio import ASR_RATE_HZ, Pcm
 from tests.devices.wyoming.servers import client, send, until
@@ -35,6 +38,32 @@ def spoken(pcm: Pcm) -> list[AudioChunk]:
         AudioChunk(rate=ASR_RATE_HZ, width=2, channels=1, audio=pcm[at : at + CHUNK].tobytes())
         for at in range(0, len(pcm), CHUNK)
     ]
+
+
+def test_a_signal_ends_a_server_with_open_connections(tmp_path: Path) -> None:
+    """One idle, one in the middle of an utterance, one whose text is never sent."""
+    pcm = say("turn on the kitchen lights")
+    begun: tuple[list[Eventable], ...] = (
+        [],
+        [Transcribe(), AudioStart(ASR_RATE_HZ, 2, 1), *spoken(pcm)],
+        [SynthesizeStart(), SynthesizeChunk("Good morning to")],
+    )
+
+    async def main(server: Running, port: int) -> int:
+        async with AsyncExitStack() as stack:
+            for said in begun:
+                one = await stack.enter_async_context(client(port))
+                await send(one, *said, Describe())
+                await until(one, "info")
+            return await asyncio.to_thread(server.stop)
+
+    with reserved_port() as port:
+        settings = {"EARSHOT_WYOMING__PORT": str(port), "EARSHOT_SERVER__DRAIN_TIMEOUT_S": "1"}
+        with serving(tmp_path, recogniser={}, settings=settings) as server:
+            began = monotonic()
+            assert asyncio.run(main(server, port)) == 0
+            assert monotonic() - began < 20
+            assert not [line for line in server.said if "Traceback" in line or "never" in line]
 
 
 def test_what_home_assistant_does_in_a_turn(wyoming: tuple[Running, int]) -> None:

@@ -44,11 +44,25 @@ class Scene:
     )
     ended: list[EarshotError] = field(default_factory=list)
 
+    _open: int = 0
+    _is_left: asyncio.Event = field(default_factory=asyncio.Event)
+
     async def guard(self, work: Awaitable[None], name: str) -> None:
+        self._open += 1
+        self._is_left.clear()
         try:
             await work
         except EarshotError as error:
             self.ended.append(error)
+        finally:
+            self._open -= 1
+            if not self._open:
+                self._is_left.set()
+
+    async def left(self) -> None:
+        """Until the server noticed that every client is gone."""
+        if self._open:
+            await self._is_left.wait()
 
     def door(self) -> WyomingDoor:
         engines = EngineSet(
@@ -59,22 +73,24 @@ class Scene:
         )
         self.metrics, clock, languages = Counts(), LoopClock(), UsualLanguage()
         surroundings = Surroundings(engines, Toolbox([Adder()], self.metrics), clock, self.metrics)
+        self.exchanges = Exchanges(surroundings, self.conversations, languages)
         services = Services(
             engines,
             Transcriber(engines),
             Speaking(engines, Reader(engines), languages),
-            Exchanges(surroundings, self.conversations, languages),
+            self.exchanges,
             "1.2.3",
         )
         return WyomingDoor(services, self.metrics, self.guard, self.settings)
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[int]:
-        """Its port."""
+        """Its port. Ends when every connection has."""
         sockets = bind("127.0.0.1", 0)
         async with asyncio.timeout(DEADLINE_S), asyncio.TaskGroup() as tasks:
             running = tasks.create_task(self.door().run(sockets))
             yield sockets[0].getsockname()[1]
+            await self.left()
             running.cancel()
 
 
