@@ -194,6 +194,7 @@ def test_a_long_result_is_cut_before_the_question() -> None:
     assert ROOM - 10 <= total([question, call, cut]) <= ROOM
 
 
+@pytest.mark.many  # turns
 def test_what_prompts_begin_with_changes_rarely() -> None:
     """A cache upstream keeps hitting: not one miss per turn, but one per quarter of the context."""
     messages = [SYSTEM]

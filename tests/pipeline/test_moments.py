@@ -155,6 +155,7 @@ def test_push_to_talk_never_cuts_by_itself() -> None:
     assert sum(len(h.pcm) for h in heard if h.in_speech) == 2 * MAX_UTTERANCE_MS * 16
 
 
+@pytest.mark.many  # moments
 def test_a_late_guess_is_not_told_after_the_utterance_stopped() -> None:
     for delay_ms in range(5, 200, 5):
         events = run_session(
