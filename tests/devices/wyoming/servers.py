@@ -74,14 +74,14 @@ class Scene:
         self.metrics, clock, languages = Counts(), LoopClock(), UsualLanguage()
         surroundings = Surroundings(engines, Toolbox([Adder()], self.metrics), clock, self.metrics)
         self.exchanges = Exchanges(surroundings, self.conversations, languages)
-        services = Services(
+        self.services = Services(
             engines,
             Transcriber(engines),
             Speaking(engines, Reader(engines), languages),
             self.exchanges,
             "1.2.3",
         )
-        return WyomingDoor(services, self.metrics, self.guard, self.settings)
+        return WyomingDoor(self.services, self.metrics, self.guard, self.settings)
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[int]:

@@ -1,0 +1,141 @@
+"""What comes to the Wyoming door: events of any bytes, and in any order."""
+
+import asyncio
+import json
+import random
+from typing import Any
+
+from core.errors import EarshotError, RemoteProtocolError
+from devices.wyoming.connection import IDLE_S, Connection
+from devices.wyoming.wire import MAX_DATA_BYTES, MAX_HEADER_BYTES, MAX_PAYLOAD_BYTES, Wire
+from tests.devices.wyoming.servers import Scene
+from tests.fuzz.mutate import mutated_bytes, mutated_json, odd_json
+from tests.loop import run_virtual
+
+FORM = {"rate": 16_000, "width": 2, "channels": 1, "timestamp": 0}
+VOICE = {"name": "low", "language": "en-US", "speaker": None}
+CONTEXT = {"conversation_id": "kitchen", "device_id": "d"}
+TERMS = {"transcript_names": ["Ada"], "transcript_terms": ["kettle, the"]}
+EVENTS: tuple[tuple[str, dict[str, Any], bytes], ...] = (
+    ("describe", {}, b""),
+    ("ping", {"text": "there"}, b""),
+    ("transcribe", {"name": None, "language": "en_GB", "context": CONTEXT, **TERMS}, b""),
+    ("audio-start", FORM, b""),
+    ("audio-chunk", FORM, b"\xe8\x03" * 8000),
+    ("audio-chunk", {**FORM, "width": 3, "channels": 2, "rate": 48_000}, b"\xe8\x03" * 512),
+    ("audio-stop", {"timestamp": 32}, b""),
+    ("transcript", {"text": "what is it", "language": "en", "context": CONTEXT}, b""),
+    ("synthesize", {"text": "Good day.", "voice": VOICE, "text_format": "text"}, b""),
+    ("synthesize-start", {"voice": VOICE, "context": CONTEXT}, b""),
+    ("synthesize-chunk", {"text": "Good day. How"}, b""),
+    ("synthesize-stop", {}, b""),
+    ("select-program", {"name": "earshot"}, b""),
+)
+
+
+class Line:
+    """Takes whatever is sent, and keeps it."""
+
+    def __init__(self) -> None:
+        self.sent = bytearray()
+
+    def writelines(self, parts: tuple[bytes, ...]) -> None:
+        self.sent += b"".join(parts)
+
+    def write(self, data: bytes) -> None:
+        self.sent += data
+
+    async def drain(self) -> None: ...
+
+
+def reading(lottery: random.Random) -> None:
+    """Events within their bounds, then the end or an error that a client can read."""
+    data = b"".join(_event(lottery) for _ in range(lottery.randrange(1, 4)))
+    if lottery.random() < 0.8:
+        data = mutated_bytes(lottery, data)
+    asyncio.run(_read(data))
+
+
+async def _read(data: bytes) -> None:
+    wire = _wire(data, Line())
+    try:
+        while (event := await wire.read(IDLE_S)) is not None:
+            assert len(event.payload or b"") <= MAX_PAYLOAD_BYTES
+            assert len(json.dumps(event.data)) <= 6 * (MAX_HEADER_BYTES + MAX_DATA_BYTES)
+    except RemoteProtocolError as error:
+        assert len(str(error)) < 1000
+        str(error).encode()
+
+
+def talking(lottery: random.Random) -> None:
+    """Whatever is asked for in whatever order, each connection ends with its client or an error."""
+    pauses = (0.0, 0.0, 0.01, 1.0)
+    said = [(_event(lottery), lottery.choice(pauses)) for _ in range(lottery.randrange(12))]
+    line = Line()
+    took_s = run_virtual(_talk(said, line))
+    assert took_s <= sum(pause_s for _, pause_s in said) + 1
+    _check(bytes(line.sent))
+
+
+async def _talk(said: list[tuple[bytes, float]], line: Line) -> None:
+    scene = Scene()
+    scene.door()
+    reader = asyncio.StreamReader(MAX_HEADER_BYTES)
+
+    async def speak() -> None:
+        for event, pause_s in said:
+            reader.feed_data(event)
+            await asyncio.sleep(pause_s)
+        reader.feed_eof()
+
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            speaking = tasks.create_task(speak())
+            wire = Wire(reader, line)  # type: ignore[arg-type]
+            async with asyncio.TaskGroup() as work:
+                await Connection(wire, scene.services, work).run()
+            speaking.cancel()
+    except* EarshotError as group:
+        assert all(one.code for one in _leaves(group))
+    assert (scene.exchanges.count, len(asyncio.all_tasks())) == (0, 1)
+
+
+def _leaves(group: BaseExceptionGroup[EarshotError]) -> list[EarshotError]:
+    found: list[EarshotError] = []
+    for one in group.exceptions:
+        found += _leaves(one) if isinstance(one, BaseExceptionGroup) else [one]
+    return found
+
+
+def _check(sent: bytes) -> None:
+    """That it is Wyoming, to the last byte."""
+    while sent:
+        line, _, sent = sent.partition(b"\n")
+        header = json.loads(line)
+        sent = sent[header.get("data_length", 0) + header.get("payload_length", 0) :]
+
+
+def _event(lottery: random.Random) -> bytes:
+    kind, data, payload = lottery.choice(EVENTS)
+    if lottery.random() < 0.3:
+        data = mutated_json(lottery, data)
+    if lottery.random() < 0.1:
+        payload = payload[: lottery.randrange(len(payload) + 1)]
+    body = json.dumps(data).encode()
+    header: dict[str, Any] = {"type": kind, "version": "1.10.2"}
+    if lottery.random() < 0.2:
+        header["data"], body = data, b""
+    if body:
+        header["data_length"] = len(body)
+    if payload or lottery.random() < 0.1:
+        header["payload_length"] = len(payload)
+    if lottery.random() < 0.05:
+        header[lottery.choice(tuple(header))] = odd_json(lottery)
+    return json.dumps(header).encode() + b"\n" + body + payload
+
+
+def _wire(data: bytes, line: Line) -> Wire:
+    reader = asyncio.StreamReader(MAX_HEADER_BYTES)
+    reader.feed_data(data)
+    reader.feed_eof()
+    return Wire(reader, line)  # type: ignore[arg-type]
