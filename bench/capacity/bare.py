@@ -1,10 +1,10 @@
 """What our server is measured against: as little as one can write around the same libraries.
 
-    python -m bench.capacity.bare stock|media|echo
+    python -m bench.capacity.bare stock|media|quiet|echo
 
 `stock`: aiortc as it comes, a tone to each caller, what they say received and dropped. `media`: the
-same through our own peer, without a session behind it. `echo`: a WebSocket that sends each text
-back, unread. All on uvloop, as our server is.
+same through our own peer, without a session behind it. `quiet`: our own peer, which has nothing to
+say. `echo`: a WebSocket that sends each text back, unread. All on uvloop, as our server is.
 """
 
 import asyncio
@@ -84,8 +84,15 @@ async def stock(offer: str, tasks: asyncio.TaskGroup) -> str:
 
 async def media(offer: str, tasks: asyncio.TaskGroup) -> str:
     """An answer by our own peer."""
-    frame = AudioFrame(frame_of_tone(), OPUS_RATE_HZ, 0)
+    return await _peer(offer, tasks, AudioFrame(frame_of_tone(), OPUS_RATE_HZ, 0))
 
+
+async def quiet(offer: str, tasks: asyncio.TaskGroup) -> str:
+    """An answer by our own peer, in silence."""
+    return await _peer(offer, tasks, None)
+
+
+async def _peer(offer: str, tasks: asyncio.TaskGroup, frame: AudioFrame | None) -> str:
     def drop(_: object) -> None:
         pass
 
@@ -110,7 +117,7 @@ async def serve(kind: str) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, over.set)
     async with asyncio.TaskGroup() as tasks:
-        answer: Answer = stock if kind == "stock" else media
+        answer: Answer = {"stock": stock, "quiet": quiet}.get(kind, media)
 
         async def call(request: aioweb.Request) -> aioweb.Response:
             offer = (await request.post())["sdp"]

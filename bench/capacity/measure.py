@@ -20,11 +20,16 @@ from core.errors import EarshotError, RequestError
 LONG_MS = 60_000
 "An answer that outlasts a run."
 
-CALLED = ("stock", "media", "deaf", "earshot")
+CALLED = ("stock", "media", "quiet", "deaf", "earshot")
 CONNECTED = ("echo", "deaf", "no-turns", "vad")
 "Systems by the names that docs/bench.md explains; the first is what the others are compared with."
 
-BARE: Mapping[str, Bare] = {"stock": "stock", "media": "media", "echo": "echo"}
+BARE: Mapping[str, Bare] = {
+    "stock": "stock",
+    "media": "media",
+    "quiet": "quiet",
+    "echo": "echo",
+}
 
 Measure = Callable[[int], Coroutine[Any, Any, Run]]
 "So many sessions, once."

@@ -9,7 +9,7 @@ from typing import Literal
 from bench.capacity.cores import Cores, on_core
 from bench.own_server import OwnServer, own_program, own_server
 
-Bare = Literal["stock", "media", "echo"]
+Bare = Literal["stock", "media", "quiet", "echo"]
 
 MAX_SESSIONS = 1000
 "More than are opened: where the limit is not what is measured."
