@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from core.audio import Pcm
 from core.errors import RemoteProtocolError
 from media.opus import (
     ENCODER_RATES_HZ,
@@ -87,3 +88,85 @@ def test_settings_are_checked(wrong: dict[str, object]) -> None:
 def test_rate_is_checked() -> None:
     with pytest.raises(ValueError, match="44100"):
         OpusEncoder(44100)
+
+
+MAX_TAIL_FRAMES = 20
+"Of 20 ms, until libopus finds nothing but silence; its filter against constant voltage is slow."
+
+
+class EveryFrame(OpusEncoder):
+    """What it was before: libopus is asked for each packet, of silence, too."""
+
+    def encode(self, pcm: Pcm) -> bytes:
+        return self._coded(pcm)
+
+
+def speech(rate_hz: int, frames: int, hz: float) -> Pcm:
+    """Rows of 20 ms: a voice's harmonics, its loudness that rises and falls, a constant offset."""
+    samples = frames * rate_hz // 50
+    voice = sum(tone(hz * n, samples, rate_hz, level=6000 // n).astype(float) for n in (1, 2, 3, 5))
+    shape = 0.6 + 0.4 * np.sin(2 * np.pi * 4 * np.arange(samples) / rate_hz)
+    pcm: Pcm = (voice * shape + 200).astype(np.int16)
+    return pcm.reshape(frames, -1)
+
+
+def silence(rate_hz: int, frames: int = 50) -> Pcm:
+    return np.zeros((frames, rate_hz // 50), np.int16)
+
+
+def decoded(packets: list[bytes]) -> "np.ndarray[tuple[int, ...], np.dtype[np.float64]]":
+    decoder = OpusDecoder()
+    return np.array([decoder.decode(packet) for packet in packets], np.float64)
+
+
+@pytest.mark.parametrize("rate_hz", ENCODER_RATES_HZ)
+def test_packets_are_those_of_an_encoder_that_codes_silence_too(rate_hz: int) -> None:
+    pcm = [*speech(rate_hz, 50, 140), *silence(rate_hz, 500)]
+    ours, whole = OpusEncoder(rate_hz), EveryFrame(rate_hz)
+    assert [ours.encode(one) for one in pcm] == [whole.encode(one) for one in pcm]
+    assert ours.coded_frames <= 50 + MAX_TAIL_FRAMES
+    assert whole.coded_frames == 550
+
+
+def test_silence_from_the_beginning_is_coded_once() -> None:
+    encoder = OpusEncoder(48000)
+    assert len({encoder.encode(one) for one in silence(48000)}) == 1
+    assert encoder.coded_frames == 1
+
+
+@pytest.mark.parametrize("rate_hz", [24000, 48000])
+@pytest.mark.parametrize("silent_frames", [10, 17, 18, 50, 500])
+def test_sound_after_silence_is_as_if_silence_had_been_coded(
+    rate_hz: int, silent_frames: int
+) -> None:
+    before, after = speech(rate_hz, 50, 140), speech(rate_hz, 50, 220)
+    pcm = [*before, *silence(rate_hz, silent_frames), *after]
+    ours, whole = (
+        decoded([encoder.encode(one) for one in pcm])
+        for encoder in (OpusEncoder(rate_hz), EveryFrame(rate_hz))
+    )
+    begins = 50 + silent_frames
+    assert np.array_equal(ours[:begins], whole[:begins])
+    assert np.abs(ours[50 + MAX_TAIL_FRAMES : begins]).max(initial=0) == 0
+    levels, expected = (np.sqrt((one[begins:] ** 2).mean(axis=1)) for one in (ours, whole))
+    assert np.abs(20 * np.log10(levels / expected)).max() < 0.5, "dB, from the first packet on"
+    errors = np.sqrt(((ours - whole)[begins:] ** 2).mean(axis=1)) / expected
+    assert errors.max() < 0.15, "as a fraction: the bits that were saved are spent otherwise"
+
+
+@pytest.mark.parametrize("application", ["audio", "lowdelay", "voip"])
+def test_sound_at_the_end_of_a_frame_is_not_left_out(application: str) -> None:
+    settings = OpusSettings(application=application)  # type: ignore[arg-type]
+    encoder = OpusEncoder(48000, settings)
+    end = np.zeros(960, np.int16)
+    end[-96:] = 8000
+    pcm = [*speech(48000, 50, 140), *silence(48000), end, *silence(48000, 5)]
+    heard = decoded([encoder.encode(one) for one in pcm])
+    assert np.abs(heard[100:]).max() > 2000
+
+
+def test_silence_is_coded_where_no_packet_says_that_it_is_nothing_else() -> None:
+    encoder = OpusEncoder(16000, OpusSettings(bitrate_bps=16_000, application="voip"))
+    pcm = [*speech(16000, 50, 140), *silence(16000)]
+    assert {packet[0] >> 7 for packet in [encoder.encode(one) for one in pcm][-20:]} == {0}, "SILK"
+    assert encoder.coded_frames == len(pcm)

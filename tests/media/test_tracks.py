@@ -6,7 +6,7 @@ from aiortc.mediastreams import MediaStreamError
 
 from core.audio import AudioFrame
 from media.jitter import JitterStats
-from media.opus import OpusDecoder, OpusEncoder
+from media.opus import OpusDecoder, OpusEncoder, OpusSettings
 from media.tracks import MAX_FILL_MS, MAX_HOLD_S, REACTION_S, SourceTrack, TrackSource
 from tests.loop import run_virtual
 from tests.media.signals import assert_continuous, joined, peak_hz, tone
@@ -204,6 +204,34 @@ def test_nothing_to_play_is_silence() -> None:
         decoder = OpusDecoder()
         heard = [decoder.decode(bytes(await track.recv())) for _ in range(5)]
         assert not np.concatenate(heard).any()
+
+    run_virtual(main())
+
+
+def test_silence_goes_out_on_its_ticks_without_the_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
+    encoders: list[OpusEncoder] = []
+
+    class Kept(OpusEncoder):
+        def __init__(self, rate_hz: int, settings: OpusSettings | None = None) -> None:
+            super().__init__(rate_hz, settings)
+            encoders.append(self)
+
+    monkeypatch.setattr("media.tracks.OpusEncoder", Kept)
+    played = [*(beep(i) for i in range(50)), *[None] * 100, *(beep(i) for i in range(50))]
+
+    async def main() -> None:
+        frames = iter(played)
+        track = SourceTrack(lambda: next(frames), 24000)
+        decoder = OpusDecoder()
+        heard = []
+        for tick in range(len(played)):
+            packet = await track.recv()
+            assert packet.pts == 960 * tick
+            assert asyncio.get_running_loop().time() == pytest.approx(0.02 * tick)
+            heard.append(np.abs(decoder.decode(bytes(packet)).astype(int)).max())
+        assert encoders[0].coded_frames < 50 + 20 + 50
+        assert max(heard[52:150]) < 100, "no click where sound ends, nor where silence is repeated"
+        assert heard[150] > 6000, "of 8000: the first packet after silence has its sound"
 
     run_virtual(main())
 
