@@ -7,7 +7,7 @@ worst: so a whole command counts more than an agreement on what was said before.
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
-from core.errors import EarshotError
+from core.errors import EarshotError, EngineError, Overloaded
 from engines.base import AsrResult
 from pipeline.joining import Join
 from pipeline.open_utterance import OpenUtterance
@@ -51,11 +51,14 @@ async def _better(
     words: str, whole: AsrResult, join: Join, reactions: Reactions, alone: Alone
 ) -> AsrResult | None:
     """The decode of the new audio by itself, where that is to be believed rather than `words` out
-    of the decode of all."""
+    of the decode of all. Without it those count: they were heard."""
     is_command = await _is_whole(words, whole.language, reactions)
     if is_command or (is_command is None and join.agrees(whole)):
         return None
-    other = await alone()
+    try:
+        other = await alone()
+    except (EngineError, Overloaded):
+        return None
     is_other = await _is_whole(other.text, other.language, reactions) if other.text else False
     if is_other is not None and is_other != bool(is_command):
         return other if is_other else None
