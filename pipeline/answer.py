@@ -133,6 +133,11 @@ class Answer:
         return 0.0 if self._writer is None else self._writer.total_ms
 
     @property
+    def is_cancelled(self) -> bool:
+        """It ends, or is about to."""
+        return self._cancelled is not None
+
+    @property
     def is_heard(self) -> bool:
         """Some of it went to the speaker."""
         return self._writer is not None and self._writer.has_started

@@ -5,7 +5,7 @@ leaves it, no tool changes anything, and no more than the first clause is spoken
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 
 from core.errors import EarshotError, first_error
@@ -59,6 +59,8 @@ class Draft:
         self._toolbox, self._context, self._clock = toolbox, context, clock
         self._metrics, self._fillers = metrics, fillers
         self._is_confirmed = asyncio.Event()
+        self.undisputed: Callable[[], Awaitable[object]] = self._is_confirmed.wait
+        "Waited for before anything is changed: somebody may be going on his sentence."
         self._recorded: list[Item] = []
         self._record: Callable[[Item], None] = self._recorded.append
         self._task: asyncio.Task[None] | None = None
@@ -170,6 +172,8 @@ class Draft:
                 elif isinstance(delta, CallDelta):
                     self.call_deltas.put_nowait(delta)
                 elif isinstance(delta, ToolCall):
+                    if self._is_confirmed.is_set():  # else it is handed out when it is
+                        await self.undisputed()
                     self.calls.append(delta)
                 elif delta:
                     self._mark(Mark.LLM_FIRST_TOKEN)
@@ -188,6 +192,7 @@ class Draft:
 
     async def _may_act(self) -> None:
         await self._is_confirmed.wait()
+        await self.undisputed()
         self.has_acted = True
 
     def _remember(self, item: Item) -> None:

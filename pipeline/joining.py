@@ -59,7 +59,7 @@ class Said:
     def decide(self) -> None:
         """Unless it takes the former one's place it stands by itself, and keeps nothing of it."""
         if self.join is not None and not self.join.is_taken:
-            self.join.is_void = True
+            self.join.void.set()
             self.join = None
 
     @property
@@ -107,10 +107,14 @@ class Join:
     "Monotonic seconds: when its start was known."
     is_taken: bool = False
     "It takes the former one's place."
-    is_void: bool = False
+    void: asyncio.Event = field(default_factory=asyncio.Event)
     "It stands by itself."
     new: str = ""
     "What it adds to the former words, once that is known."
+
+    @property
+    def is_void(self) -> bool:
+        return self.void.is_set()
 
     def beyond(self, words: str) -> str:
         """What a hypothesis adds: it may still change, so that only more words count as new. It

@@ -43,7 +43,8 @@ class Responding:
         reporting: Reporting,
         on_idle: Callable[[], None],
     ) -> None:
-        self.answering = Answering(on_idle)
+        self.answering = Answering(self._at_rest)
+        self._on_idle = on_idle
         self._conversation, self._history = conversation, conversation.history
         self._playout, self._ear, self._settings = playout, ear, settings
         self._clock = surroundings.clock
@@ -158,6 +159,9 @@ class Responding:
             self._finish_turn(turn, "transcribed")
             self.decide()
             return
+        writer = self._playout.writer
+        if self.taking_back.is_answered(turn, writer.response_id if writer else None):
+            self._give_way()  # the client had asked for it meanwhile
         self.put_aside()
         self._unanswered = turn
         self.decide()
@@ -227,6 +231,7 @@ class Responding:
         self._speculation.drop("dropped")
         self._barge_in.end()
         self.put_aside()
+        self.taking_back.finish()
         for answer in self.answering.close():  # one that is heard ends with its sound
             self._finish_turn(answer.turn, "cancelled")
 
@@ -273,7 +278,15 @@ class Responding:
         prompt = self.planning.prompt(plan)
         draft = self._speculation.take(plan, prompt) or self.planning.draft(plan, prompt)
         history = self._history if request.in_conversation else History()
-        return Answer(draft, history, self._playout, self._clock, self._emit, self._finish_turn)
+        voice = self._playout, self._clock
+        answer = Answer(draft, history, *voice, self._emit, self._finish_turn)
+        draft.undisputed = lambda: self.taking_back.undisputed(answer)
+        return answer
+
+    def _at_rest(self) -> None:
+        """Nothing is being answered, and nothing waits."""
+        self.taking_back.finish()
+        self._on_idle()
 
     def _may_suppose(self) -> bool:
         """Nothing else is being answered or waits to be."""

@@ -1,5 +1,6 @@
 """A user who went on: what was said before, and its answer that hardly anybody heard, make way."""
 
+import asyncio
 from collections.abc import Callable, Iterator
 
 from core.events import ItemDeleted, SessionEvent
@@ -52,9 +53,33 @@ class TakingBack:
             return words, ()
         return (words, tuple(self._items(join))) if self.may(turn) else (join.new, ())
 
+    def is_answered(self, turn: Turn, sounding: str | None) -> bool:
+        """What the turn takes the place of is still being answered. `sounding`: the response that
+        is played."""
+        join = self._joins.get(turn.id)
+        return join is not None and any(
+            answer.response_id == sounding or not (answer.is_done or answer.is_cancelled)
+            for answer in self._answers(join.former.turns)
+            if join.is_taken
+        )
+
+    async def undisputed(self, answer: Answer) -> None:
+        """Wait while somebody may be going on what it answers: on half a sentence nothing is done.
+        If that is so it is cancelled, and this does not return."""
+        while (join := self._disputing(answer.turn)) is not None:
+            await join.void.wait()
+        if answer.is_cancelled:  # what was said interrupts it: its end is on the way
+            await asyncio.Event().wait()
+
+    def _disputing(self, turn: Turn) -> Join | None:
+        joins = (join for join in self._joins.values() if not join.is_void)
+        return next((join for join in joins if turn in join.former.turns), None)
+
     def finish(self) -> None:
-        """No answer to former words goes on: delete those whose place was taken."""
+        """Delete former words whose place was taken, as soon as no answer to them goes on."""
         for turn_id, join in [one for one in self._joins.items() if one[1].is_taken]:
+            if not all(answer.is_done for answer in self._answers(join.former.turns)):
+                continue
             del self._joins[turn_id]
             for item_id in () if self._has_acted(join) else tuple(self._items(join)):
                 if self._history.remove(item_id):

@@ -213,6 +213,7 @@ def live(seed: int, paced_by: PacedBy) -> list[SessionEvent]:
     run_virtual(main())
     responses_are_whole(events)
     playout_is_balanced(events)
+    nothing_is_said_of_what_is_gone(events)
     utterances_are_in_order(events)
     if ends_calmly:
         started = {e.item_id for e in events if isinstance(e, InputCommitted)}
@@ -302,6 +303,22 @@ def turns_are_told(events: list[SessionEvent]) -> None:
                 sounding.add(response_id)
             case TurnTraced(response_id=str(response_id), marks=marks) if response_id in sounding:
                 assert marks["playout_start"] <= marks["playout_end"]
+
+
+def nothing_is_said_of_what_is_gone(events: list[SessionEvent]) -> None:
+    """Clients forget an item when they are told that it was deleted."""
+    gone: set[str] = set()
+    for event in events:
+        match event:
+            case ItemDeleted(item_id):
+                assert item_id not in gone
+                gone.add(item_id)
+            case ItemAdded(item=item) | OutputItemAdded(item=item) | OutputItemDone(item=item):
+                assert gone.isdisjoint({item.id, event.previous_item_id})
+            case InputCommitted(item_id, previous):
+                assert gone.isdisjoint({item_id, previous})
+            case OutputText(item_id=item_id) | OutputAudio(item_id=item_id):
+                assert item_id not in gone
 
 
 def utterances_are_in_order(events: list[SessionEvent]) -> None:

@@ -2,13 +2,14 @@
 
 import asyncio
 import gc
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from core.audio import ASR_RATE_HZ, AudioFrame, ms_to_samples
+from core.errors import Overloaded
 from core.events import (
     HypothesisChanged,
     ItemDeleted,
@@ -20,17 +21,28 @@ from core.events import (
     SessionEvent,
     SpeechStarted,
     Transcribed,
+    TranscriptionFailed,
     TurnTraced,
 )
 from core.items import FunctionCallItem, FunctionOutputItem, Item, MessageItem
 from core.ports import ToolSpec
-from engines.base import Message
+from engines.base import (
+    AS_CONFIGURED,
+    AsrItem,
+    AsrResult,
+    LlmOptions,
+    Message,
+    TextDelta,
+    ToolCall,
+)
 from pipeline.endpointer import INTERRUPT_MS
 from pipeline.joining import MAX_JOINED_MS, MAX_JOINS, RESUME_MS, Join
 from pipeline.playout import PacedBy
 from pipeline.session import Session
-from pipeline.settings import SessionSettings, TurnDetection
+from pipeline.settings import ResponseRequest, SessionSettings, TurnDetection
+from serving.scheduler import Priority
 from tests.pipeline.fakes import FRAME, EchoLlm, LevelAsr, World, speak
+from tests.pipeline.test_invariants import nothing_is_said_of_what_is_gone
 from tests.pipeline.test_session import of, run_session
 from tests.pipeline.test_speculation import ToolLlm, Watched, counted
 
@@ -390,3 +402,114 @@ def test_a_rest_that_cannot_be_decoded_leaves_the_former_answer() -> None:
 
     run_session(world, scenario, SessionSettings(turn_detection=SEMANTIC))
     assert ("user", "one") in texts(world)
+
+
+def test_words_heard_together_are_kept_when_the_second_decode_fails() -> None:
+    class Alone(LevelAsr):
+        async def decode(self, item: AsrItem, priority: Priority) -> AsrResult:
+            if item.utterance.endswith(".alone"):
+                raise Overloaded("refused on purpose", retry_after_s=1, code="engine_busy")
+            return await super().decode(item, priority)
+
+    world = World(asr=Alone(), llm=Commands("one"))
+    events, _ = talk((ONE, 600), (SILENCE, 660), (TWO, 600), world=world)
+    assert transcripts(events) == ["one", "one two"]
+    assert not of(TranscriptionFailed, events)
+
+
+def test_what_the_client_asked_for_meanwhile_makes_way_too() -> None:
+    """`response.create` comes before the first words are known, so that they are answered while
+    the rest is spoken."""
+    world = World(asr=LevelAsr(delay_s=0.7), llm=EchoLlm(word_s=0.8))
+
+    async def scenario(session: Session) -> None:
+        await speak(session, (SILENCE, 200), (ONE, 600), (SILENCE, 480))
+        session.create_response(ResponseRequest())
+        await speak(session, (SILENCE, 100), (TWO, 1600), (SILENCE, 6000))
+
+    events = run_session(world, scenario, SessionSettings(turn_detection=SEMANTIC))
+    assert transcripts(events) == ["one", "one two"]
+    assert [done.status for done in of(ResponseDone, events)] == ["cancelled", "completed"]
+    assert texts(world) == JOINED
+
+
+@pytest.mark.parametrize("word_s", [0.3, 0.5, 0.7])
+def test_an_answer_is_over_before_its_item_is_deleted(word_s: float) -> None:
+    world = World(llm=EchoLlm(word_s))
+
+    async def scenario(session: Session) -> None:
+        await _pieces(session)
+        world.asr.refuses = frozenset({Priority.PARTIAL, Priority.SPECULATIVE})
+        await speak(session, (TWO, 160))
+        off = replace(SEMANTIC, create_response=False)
+        session.configure(SessionSettings(turn_detection=off))
+        await speak(session, (TWO, 100), (SILENCE, 4000))
+
+    events = run_session(world, scenario, SessionSettings(turn_detection=SEMANTIC))
+    assert transcripts(events) == ["one", "one two"]
+    assert texts(world) == [("user", "one two")]
+    nothing_is_said_of_what_is_gone(events)
+
+
+def test_a_session_that_ends_leaves_no_words_twice() -> None:
+    """The conversation outlives it."""
+    world = World()
+
+    async def scenario(session: Session) -> None:
+        watch = session._reporting.watch
+
+        def close_when_known(event: SessionEvent) -> None:
+            watch(event)
+            if isinstance(event, Transcribed) and event.transcript == "one two":
+                session.close()
+
+        session._reporting.watch = close_when_known
+        await _pieces(session)
+        await speak(session, (TWO, 600), (SILENCE, 1000))
+
+    run_session(world, scenario, SessionSettings(turn_detection=SEMANTIC))
+    assert texts(world) == [("user", "one two")]
+
+
+class SlowToolLlm(ToolLlm):
+    """Thinks before it calls."""
+
+    def __init__(self, think_s: float) -> None:
+        super().__init__()
+        self.think_s = think_s
+
+    async def reply(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[ToolSpec],
+        *,
+        language: str,
+        options: LlmOptions = AS_CONFIGURED,
+    ) -> AsyncGenerator[TextDelta | ToolCall, None]:
+        await asyncio.sleep(self.think_s)
+        async for delta in super().reply(messages, tools, language=language, options=options):
+            yield delta
+
+
+@pytest.mark.parametrize("barge_in", ["on", "patient"])
+@pytest.mark.parametrize("paced_by", ["server", "client"])
+@pytest.mark.parametrize("think_s", [0.7, 0.8, 0.9, 1.0])
+def test_no_tool_of_a_first_piece_acts_while_the_rest_is_spoken(
+    think_s: float, paced_by: PacedBy, barge_in: str
+) -> None:
+    world, tool = World(llm=SlowToolLlm(think_s)), Watched(is_read_only=False)
+    world.providers = [tool]
+    script = (ONE, 600), (SILENCE, 600), (TWO, 600), (THREE, 300)
+    events, _ = talk(*script, world=world, paced_by=paced_by, barge_in=barge_in)
+    assert transcripts(events) == ["one", "one two three"]
+    assert len(tool.ran) == 1
+    assert next(i.text for i in items(world) if isinstance(i, MessageItem)) == "one two three"
+
+
+@pytest.mark.parametrize("noise", [(WORDLESS, 400), (UH_HUH, 500), (TWO, INTERRUPT_MS)])
+def test_a_tool_that_waited_acts_when_the_rest_was_nothing(noise: tuple[int, int]) -> None:
+    world, tool = World(llm=SlowToolLlm(0.7)), Watched(is_read_only=False)
+    world.providers = [tool]
+    events, _ = talk((ONE, 600), (SILENCE, 600), noise, world=world)
+    assert len(tool.ran) == 1
+    assert [done.status for done in of(ResponseDone, events)] == ["completed"]
