@@ -26,8 +26,8 @@ MAX_PACKET_BYTES = 1275 * 6 + 12
 
 
 _SILENCE = b"\xff\xfe"
-"""All of a CELT frame of digital silence (RFC 6716 section 4.3: its silence flag). By it decoder and
-encoder forget the levels and the pitch from which they predict the next frame."""
+"""A CELT frame of digital silence (RFC 6716 section 4.3: its silence flag). By it both sides forget
+the levels and the pitch from which they predict the next frame."""
 
 
 class BadAudioPacket(RemoteProtocolError):
