@@ -12,6 +12,7 @@ from core.ids import new_id
 from core.items import FunctionCallItem, FunctionOutputItem, Item
 from core.ports import ToolContext, ToolSpec
 from engines.base import CallDelta, Message, TextDelta, ToolCall
+from pipeline.arguments import MAX_DEPTH, is_too_deep
 from pipeline.client_tools import Offer, offer
 from pipeline.context import fit, reserve_tokens
 from pipeline.fillers import Fillers, with_filler
@@ -68,6 +69,7 @@ async def generate(
                         calls.append(delta)
                     case Usage():
                         yield delta
+        _check_depth(calls, plan)
         calls, of_client = tools.parted(calls)
         calls = _told_apart(calls, messages)
         results = await _run(calls, tools, plan, hands) if calls else []
@@ -122,6 +124,13 @@ async def _run(
             if not hands.toolbox.may_run_early(call, hands.context):
                 _record(call, INTERRUPTED, hands.record)
         raise
+
+
+def _check_depth(calls: Sequence[ToolCall], plan: AnswerPlan) -> None:
+    """Before anything acts: such a call could not be shown to the model again."""
+    if any(is_too_deep(dict(call.arguments)) for call in calls):
+        reason = f"a tool call whose arguments have more than {MAX_DEPTH} levels"
+        raise EngineError("llm", plan.llm.name, reason)
 
 
 def _told_apart(calls: Sequence[ToolCall], messages: Sequence[Message]) -> list[ToolCall]:

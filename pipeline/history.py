@@ -1,6 +1,5 @@
 """A conversation's items in order, and what a language model gets to see of them. Pure."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -17,6 +16,7 @@ from core.items import (
     TextPart,
 )
 from engines.base import Message, ToolCall
+from pipeline.arguments import parsed
 
 MAX_IMAGE_CHARS = 8 * 1024 * 1024
 "Of the data URLs of all images; the oldest go first."
@@ -176,7 +176,7 @@ def messages_of(items: Sequence[Item], instructions: str) -> list[Message]:
                 if item.text or item.images:
                     messages.append(Message(role, item.text, images=item.images))
             case FunctionCallItem(call_id=call_id, name=name, arguments=arguments):
-                call = ToolCall(call_id, name, json.loads(arguments))
+                call = ToolCall(call_id, name, parsed(arguments))
                 messages.append(Message("assistant", tool_calls=(call,)))
                 result = results.get(call_id, NO_RESULT)
                 messages.append(Message("tool", result, call_id=call_id))
@@ -198,12 +198,10 @@ def _unknown(item_id: str, param: str = "item_id") -> RequestError:
 def _check_arguments(call: FunctionCallItem) -> None:
     """A client's call is shown to models as it is; one that cannot be read must not get in."""
     try:
-        is_object = isinstance(json.loads(call.arguments), dict)
-    except (ValueError, RecursionError):
-        is_object = False
-    if not is_object:
+        parsed(call.arguments)
+    except ValueError as exc:
         raise RequestError(
-            "arguments of a function call are a JSON object as a string",
+            f"arguments of a function call are a JSON object as a string; these are {exc}",
             code="invalid_value",
             param="item.arguments",
-        )
+        ) from None

@@ -7,6 +7,7 @@ from msgspec import Meta, Struct, UnsetType
 
 from core.errors import RequestError
 from core.ports import ToolSpec
+from pipeline.arguments import MAX_DEPTH, is_too_deep
 from pipeline.settings import NamedTool, SessionSettings, ToolChoice
 from signaling.realtime.wire import Sent, WireStruct
 
@@ -64,6 +65,12 @@ def own_tools(sent: Sent[Tools], prefix: str) -> tuple[ToolSpec, ...] | None:
                 f"Invalid value for '{param}.name': two tools are called {tool.name}.",
                 code="invalid_value",
                 param=f"{param}.name",
+            )
+        if is_too_deep(tool.parameters):
+            raise RequestError(
+                f"'{param}.parameters' has more than {MAX_DEPTH} levels.",
+                code="invalid_value",
+                param=f"{param}.parameters",
             )
         parameters = _NOTHING if tool.parameters is None else tool.parameters
         specs[tool.name] = ToolSpec(tool.name, tool.description or "", parameters)

@@ -431,3 +431,22 @@ def test_what_was_cut_does_not_come_back() -> None:
 
     run_session(there, scene, paced_by="client")
     assert texts[0] == texts[1] != ""
+
+
+def test_a_call_too_deep_to_be_shown_again_fails_the_answer_alone() -> None:
+    deep: dict[str, object] = {}
+    for _ in range(100):
+        deep = {"a": deep}
+    there, _ = world([ToolCall("0", "set_light", deep)], [TextDelta("Still here.")])
+
+    async def scene(session: Session) -> None:
+        for number in range(2):
+            session.add_item(said("light on", f"item_{number}"))
+            session.create_response(ResponseRequest())
+            await done(session)
+
+    ends = of(ResponseDone, run_session(there, scene, TEXT))
+    assert [(end.status, end.error_code) for end in ends] == [
+        ("failed", "engine_failed"),
+        ("completed", None),
+    ]

@@ -296,9 +296,14 @@ def test_an_answer_may_have_a_context_tools_and_notes_of_its_own() -> None:
     )
 
 
+DEEP = json.loads('{"a":' * 65 + "1" + "}" * 65)
+
+
 @pytest.mark.parametrize(
     ("params", "code", "param"),
     [
+        ({"tools": [{**F, "parameters": DEEP}]}, "invalid_value", "response.tools[0].parameters"),
+        ({"tools": [{**F, "parameters": DEEP["a"]}, F]}, "invalid_value", "response.tools[1].name"),
         ({"prompt": {"id": "p"}}, "unsupported_parameter", "response.prompt"),
         ({"tools": [{"type": "mcp"}]}, "unsupported_parameter", "response.tools[0]"),
         ({"tools": [F, F]}, "invalid_value", "response.tools[1].name"),

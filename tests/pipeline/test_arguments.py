@@ -1,0 +1,53 @@
+"""What a parser takes and the next writer does not must not get into a conversation."""
+
+import json
+
+import pytest
+
+from core.errors import RequestError
+from core.items import FunctionCallItem
+from pipeline.arguments import MAX_DEPTH, is_too_deep, parsed
+from pipeline.context import message_tokens
+from pipeline.history import History
+
+
+def nested(levels: int) -> str:
+    return '{"a":' * levels + "1" + "}" * levels
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "",
+        "null",
+        "[]",
+        "{",
+        '{"a":NaN}',
+        '{"a":"\\ud800"}',
+        "{'a':1}",
+        '"\ud800"',
+        nested(MAX_DEPTH + 1),
+        nested(5000),
+        '{"a":' + "[" * 5000 + "]" * 5000 + "}",
+    ],
+)
+def test_what_is_no_object_or_cannot_be_written_again_is_refused(arguments: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        History().add(FunctionCallItem("a", "call", "tool", arguments))
+    assert (caught.value.code, caught.value.param) == ("invalid_value", "item.arguments")
+    assert len(str(caught.value)) < 200
+
+
+@pytest.mark.parametrize("arguments", ["{}", '{"a":"\\u00fc\\n"}', nested(MAX_DEPTH)])
+def test_the_rest_reaches_the_model(arguments: str) -> None:
+    history = History()
+    history.add(FunctionCallItem("a", "call", "tool", arguments))
+    [call, _] = history.messages("")
+    assert call.tool_calls[0].arguments == json.loads(arguments) == parsed(arguments)
+    assert message_tokens(call) > 0
+
+
+def test_levels_are_lists_and_objects_alike() -> None:
+    assert not is_too_deep([{"a": [1]}], 3)
+    assert is_too_deep([{"a": [1]}], 2)
+    assert not is_too_deep("deep", 0)
