@@ -37,7 +37,8 @@ class Upload:
         `gathers`: nobody waits for it. Then there are none of less, for most of what a frame costs
         it costs whatever its length; the rest is kept.
         """
-        self._held.append(_sound(audio, self._format, "audio"))
+        if len(sound := _sound(audio, self._format, "audio")):  # nothing would be kept for ever
+            self._held.append(sound)
         slice_samples = ms_to_samples(SLICE_MS, rate_of(self._format))
         if not gathers or sum(map(len, self._held)) >= slice_samples:
             yield from self.rest()

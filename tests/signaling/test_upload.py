@@ -87,3 +87,9 @@ def test_what_nobody_waits_for_is_gathered_and_nothing_of_it_is_lost() -> None:
     heard = np.concatenate([frame.pcm for frame in (*frames[4], *frames[9], *last)])
     assert np.array_equal(heard, whole)
     assert frames[9][0].start == frames[4][0].end
+
+
+def test_empty_audio_is_not_gathered() -> None:
+    upload = Upload()
+    assert [list(upload.push("", gathers=True)) for _ in range(100)] == [[]] * 100
+    assert not upload._held
