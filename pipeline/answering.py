@@ -118,23 +118,30 @@ class Answering:
         self._wake.set()
 
     def cancel(self, reason: CancelReason, response_id: str | None = None) -> None:
-        """Stop the running answer, or the one about to. Raises Conflict when there is none."""
+        """Stop this answer; without an id the conversation's, which is running or about to. Raises
+        Conflict when there is none."""
         running = self._running
-        for answer in self._beside:
+        if response_id is None:
+            self._cancel_in_conversation(reason)
+            return
+        known = (*self._beside, *([] if running is None else [running.answer]))
+        for answer in known:
             if answer.response_id == response_id:
                 answer.cancel(reason)
                 return
-        if running is None and response_id is None and self._waiting:
-            self._waiting[0].cancelled = reason
+        message = f"response {response_id!r} is not being generated"
+        raise Conflict(message, code="response_cancel_not_active")
+
+    def _cancel_in_conversation(self, reason: CancelReason) -> None:
+        running = self._running
+        if running is not None and not running.entry.is_apart:
+            running.answer.cancel(reason)
             return
-        if running is None or response_id not in (None, running.answer.response_id):
-            raise Conflict(
-                "no response is being generated"
-                if response_id is None
-                else f"response {response_id!r} is not being generated",
-                code="response_cancel_not_active",
-            )
-        running.answer.cancel(reason)
+        waiting = (e for e in self._waiting if not (e.is_apart or e.cancelled))
+        if (entry := next(waiting, None)) is None:
+            message = "no response is being generated"
+            raise Conflict(message, code="response_cancel_not_active")
+        entry.cancelled = reason
 
     def interrupt(self) -> None:
         """The user speaks: answers are out of date, announcements that nobody heard are not."""

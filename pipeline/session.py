@@ -201,10 +201,13 @@ class Session:
         self._items.retrieve(item_id)
 
     def create_response(self, request: ResponseRequest) -> None:
-        """Answer what was said and written so far; audio that was just committed is waited for.
+        """Answer what was said and written so far; audio that was just committed is waited for. A
+        closing session does nothing.
 
         Raises Conflict conversation_already_has_active_response, RequestError.
         """
+        if self._closing.is_set():
+            return
         self._items.check_seen(request.input or (), "response.input")
         self._responding.create(request)
 

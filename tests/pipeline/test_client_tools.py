@@ -4,12 +4,14 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import pytest
 
 from core.errors import Conflict, RequestError
 from core.events import (
     CallArguments,
     ItemDeleted,
+    Modality,
     ItemRetrieved,
     OutputItemAdded,
     OutputItemDone,
@@ -20,6 +22,7 @@ from core.events import (
     Usage,
 )
 from core.items import (
+    AudioPart,
     FunctionCallItem,
     FunctionOutputItem,
     Item,
@@ -450,3 +453,60 @@ def test_a_call_too_deep_to_be_shown_again_fails_the_answer_alone() -> None:
         ("failed", "engine_failed"),
         ("completed", None),
     ]
+
+
+def test_who_cancels_without_naming_a_response_means_the_conversations() -> None:
+    there, llm = world()
+    llm.lasts_s = 1
+    apart = ResponseRequest(in_conversation=False, input=(said("aside"),))  # spoken: one by one
+
+    async def scene(session: Session) -> None:
+        session.create_response(apart)
+        await asyncio.sleep(0.5)
+        with pytest.raises(Conflict) as caught:
+            session.cancel_response()
+        assert caught.value.code == "response_cancel_not_active"
+        session.add_item(said("hello"))
+        session.create_response(ResponseRequest())
+        session.create_response(apart)
+        session.cancel_response()
+        await speak(session, (0, 6000))
+
+    ends = of(ResponseDone, run_session(there, scene))
+    story = [(end.terms.in_conversation, end.status) for end in ends]
+    assert story == [(False, "completed"), (True, "cancelled"), (False, "completed")]
+
+
+def test_who_cancels_while_words_are_waited_for_leaves_what_is_apart() -> None:
+    there, llm = world()
+    there.asr.delay_s = 1
+    llm.lasts_s = 2
+    apart = ResponseRequest(in_conversation=False, input=(said("aside"),))
+
+    async def scene(session: Session) -> None:
+        session.create_response(apart)
+        await asyncio.sleep(0.1)
+        recording = np.full(16_000, 1000, np.int16)
+        session.add_item(MessageItem("a", "user", (AudioPart(),)), None, {0: recording})
+        session.create_response(ResponseRequest())
+        session.cancel_response()
+        await speak(session, (0, 6000))
+
+    ends = of(ResponseDone, run_session(there, scene))
+    story = [(end.terms.in_conversation, end.status) for end in ends]
+    assert story == [(False, "completed"), (True, "cancelled")]
+
+
+@pytest.mark.parametrize("modality", ["text", "audio"])
+def test_a_session_that_ends_answers_nothing_more(modality: Modality) -> None:
+    there, llm = world()
+    apart = ResponseRequest(in_conversation=False, input=(), modality=modality)
+
+    async def scene(session: Session) -> None:
+        session.close()
+        session.create_response(apart)
+        await asyncio.sleep(0.1)
+        session.create_response(apart)
+
+    assert not of(ResponseCreated, run_session(there, scene))
+    assert not llm.asked
