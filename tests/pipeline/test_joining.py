@@ -513,3 +513,14 @@ def test_a_tool_that_waited_acts_when_the_rest_was_nothing(noise: tuple[int, int
     events, _ = talk((ONE, 600), (SILENCE, 600), noise, world=world)
     assert len(tool.ran) == 1
     assert [done.status for done in of(ResponseDone, events)] == ["completed"]
+
+
+def test_no_client_is_told_to_act_while_the_rest_is_spoken() -> None:
+    world = World(llm=SlowToolLlm(0.7))
+    light = ToolSpec("add", "Adds.", {"type": "object"})
+    world.providers = []
+    script = (ONE, 600), (SILENCE, 600), (TWO, 900)
+    events, _ = talk(*script, world=world, client_tools=(light,))
+    assert transcripts(events) == ["one", "one two"]
+    done = [(e.status, len(e.output)) for e in of(ResponseDone, events)]
+    assert done == [("cancelled", 0), ("completed", 1)]
