@@ -54,6 +54,8 @@ class Items:
         self.on_known: Callable[[Turn, EarshotError | None], None] = lambda *_: None
         "Told when all that is said in an item is known, or will not be."
         self._waiting = 0
+        self._turns: dict[str, Turn] = {}
+        "Of the items in which words are still looked for. A deleted one's id may come again."
         self._alone = asyncio.Lock()
 
     @property
@@ -81,12 +83,15 @@ class Items:
         self._emit(ItemDone(item, previous))
         if recordings and tasks is not None:
             self._waiting += 1
-            work = self._recognise(item.id, recordings, tasks)
+            turn = self._turns[item.id] = Turn(new_id("turn"), item.id)
+            turn.mark(Mark.SPEECH_END, self._clock.now())
+            work = self._recognise(turn, item.id, recordings, tasks)
             tasks.create_task(work, name=f"transcribe-{item.id}")
 
     def delete(self, item_id: str) -> None:
         """Raises RequestError item_not_found."""
         self._history.delete(item_id)
+        self._turns.pop(item_id, None)
         self._emit(ItemDeleted(item_id))
 
     def retrieve(self, item_id: str) -> None:
@@ -110,24 +115,28 @@ class Items:
                 )
 
     async def _recognise(
-        self, item_id: str, recordings: Recordings, tasks: asyncio.TaskGroup
+        self, turn: Turn, item_id: str, recordings: Recordings, tasks: asyncio.TaskGroup
     ) -> None:
-        turn = Turn(new_id("turn"), item_id)
-        turn.mark(Mark.SPEECH_END, self._clock.now())
         error: EarshotError | None = None
         try:
             async with self._alone:
                 for index, pcm in recordings.items():
-                    error = await self._hear(item_id, index, pcm, tasks) or error
+                    if self._is_there(turn):
+                        error = await self._hear(turn, item_id, index, pcm, tasks) or error
         finally:
             self._waiting -= 1
+            if self._is_there(turn):
+                del self._turns[item_id]
+            else:
+                error = None
         turn.mark(Mark.ASR_FINAL, self._clock.now())
         self.on_known(turn, error)
 
     async def _hear(
-        self, item_id: str, index: int, pcm: Pcm, tasks: asyncio.TaskGroup
+        self, turn: Turn, item_id: str, index: int, pcm: Pcm, tasks: asyncio.TaskGroup
     ) -> EarshotError | None:
-        """As a committed buffer is heard, by the settings of the moment."""
+        """As a committed buffer is heard, by the settings of the moment. Of an item that is deleted
+        meanwhile nothing is told."""
         settings = self._settings()
         recogniser = self._engines.recogniser(settings.asr)
         options = settings.recognition(recogniser.info)
@@ -140,11 +149,14 @@ class Items:
         except (EngineError, Overloaded, RequestError) as exc:
             utterance.discard()
             logger.warning("! item %s: %s (%s)", item_id, exc, exc.code)
-            self._emit(TranscriptionFailed(item_id, exc.code, str(exc), index))
+            if self._is_there(turn):
+                self._emit(TranscriptionFailed(item_id, exc.code, str(exc), index))
             return exc
         except asyncio.CancelledError:
             utterance.discard()
             raise
+        if not self._is_there(turn):
+            return None
         self._write(item_id, index, result.text)
         if result.text:
             self._conversation.language = result.language
@@ -154,9 +166,12 @@ class Items:
         self._emit(told)
         return None
 
+    def _is_there(self, turn: Turn) -> bool:
+        return turn.item_id is not None and self._turns.get(turn.item_id) is turn
+
     def _write(self, item_id: str, index: int, words: str) -> None:
         item = self._history.find(item_id)
-        if isinstance(item, MessageItem):  # it may have been deleted
+        if isinstance(item, MessageItem):  # it may have gone with the oldest
             parts = (*item.parts[:index], AudioPart(words), *item.parts[index + 1 :])
             self._history.replace(replace(item, parts=parts))
 

@@ -88,7 +88,8 @@ class Responding:
 
     def cancel(self, response_id: str | None = None) -> None:
         """Raises Conflict response_cancel_not_active."""
-        if self._wanted is not None and response_id is None and not self.answering.is_in_conversation:
+        is_next = self._wanted is not None and not self.answering.is_in_conversation
+        if self._wanted is not None and is_next and response_id is None:
             wanted, self._wanted = self._wanted, None
             self._enqueue(self._written_turn(), wanted)
         self.answering.cancel("client_cancelled", response_id)

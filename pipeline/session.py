@@ -88,7 +88,7 @@ class Session:
             self._reporting,
             self._changed.set,
         )
-        self._items.on_known = self._responding.words_known
+        self._items.on_known = self._words_known
         self._idle = Idle(self._clock, client, lambda: self.settings, self._go_on)
         self._reporting.watch = self._idle.noted
         self._tasks: asyncio.TaskGroup | None = None
@@ -285,6 +285,10 @@ class Session:
         self._reporting.finish_turn(turn, "cancelled")
 
     # Within.
+
+    def _words_known(self, turn: Turn, error: EarshotError | None) -> None:
+        self._responding.words_known(turn, error)
+        self._changed.set()  # of a deleted item nothing is told
 
     def _go_on(self, silence_ms: int) -> None:
         """The user is silent: an empty item stands for that, and the assistant speaks."""

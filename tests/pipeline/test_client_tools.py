@@ -11,8 +11,8 @@ from core.errors import Conflict, RequestError
 from core.events import (
     CallArguments,
     ItemDeleted,
-    Modality,
     ItemRetrieved,
+    Modality,
     OutputItemAdded,
     OutputItemDone,
     ResponseCreated,

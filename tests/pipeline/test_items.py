@@ -148,7 +148,7 @@ def test_an_item_may_go_while_it_is_heard_and_a_session_may_end() -> None:
         await asyncio.sleep(0.1)
 
     events = run_session(world, scene, TEXT)
-    assert [one.item_id for one in of(Transcribed, events)] == ["a"]
+    assert not of(Transcribed, events)
     assert len(world.asr.forgotten) >= 1
 
 
@@ -221,3 +221,56 @@ def test_the_newest_images_are_kept_while_somebody_is_there() -> None:
     run_session(world, scene, TEXT)
     [item] = world.conversations.get(found[0]).history.items
     assert item == MessageItem("a", "user", (ImagePart(""),))
+
+
+@pytest.mark.parametrize("after_s", [0.0, 0.5, 1.5])
+def test_what_is_deleted_is_not_told_of_and_not_waited_for_in_vain(after_s: float) -> None:
+    world = World(asr=LevelAsr(delay_s=1))
+
+    async def scene(session: Session) -> None:
+        session.add_item(spoken("a"), None, {0: sound(3000)})
+        session.add_item(spoken("gone"), None, {0: sound(1000)})
+        session.create_response(ResponseRequest())
+        await asyncio.sleep(after_s)
+        session.delete_item("gone")
+        await session.settled()
+        assert history(world, session) == ["three", "you said three. "]
+        session.add_item(spoken("gone too"), None, {0: sound(2000)})
+        session.delete_item("gone too")
+        await session.settled()
+
+    events = run_session(world, scene, TEXT)
+    assert [told.item_id for told in of(Transcribed, events)] == ["a"]
+    assert [end.status for end in of(ResponseDone, events)] == ["completed"]
+    assert len(world.asr.asked) == (2 if after_s > 1 else 1)
+
+
+def test_what_fails_for_a_deleted_item_fails_nothing() -> None:
+    world = World(asr=LevelAsr(delay_s=1))
+    world.asr.broken = True
+
+    async def scene(session: Session) -> None:
+        session.add_item(spoken("gone"), None, {0: sound(1000)})
+        session.create_response(ResponseRequest())
+        await asyncio.sleep(0.5)
+        session.delete_item("gone")
+        await session.settled()
+
+    events = run_session(world, scene, TEXT)
+    assert not of(TranscriptionFailed, events)
+    assert [end.status for end in of(ResponseDone, events)] == ["completed"]
+
+
+def test_an_id_that_comes_again_keeps_its_own_words() -> None:
+    world = World(asr=LevelAsr(delay_s=1))
+
+    async def scene(session: Session) -> None:
+        session.add_item(spoken("a"), None, {0: sound(1000)})
+        await asyncio.sleep(0.5)
+        session.delete_item("a")
+        session.add_item(spoken("a"), None, {0: sound(2000)})
+        await session.settled()
+        assert history(world, session) == ["two"]
+
+    [told] = of(Transcribed, run_session(world, scene, TEXT))
+    assert told.transcript == "two"
