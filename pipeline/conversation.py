@@ -9,7 +9,7 @@ from pipeline.history import History
 from pipeline.settings import Profile
 
 MAX_CONVERSATIONS = 1000
-"The longest unused go first; one costs some 100 kB at most."
+"The longest unused go first; one costs some 100 kB, and 1 M characters at most."
 
 
 class Speaker(Protocol):

@@ -20,6 +20,8 @@ from pipeline.arguments import parsed
 
 MAX_IMAGE_CHARS = 8 * 1024 * 1024
 "Of the data URLs of all images; the oldest go first."
+MAX_TEXT_CHARS = 1024 * 1024
+"Of all items; the oldest go first. More than any context takes, and a client may send 256 kB each."
 MAX_ITEMS = 400
 "A long day of talking; the oldest go first, so that a conversation never outgrows its memory."
 ROOT = "root"
@@ -161,8 +163,11 @@ class History:
         raise _unknown(item_id)
 
     def _forget_oldest(self) -> None:
-        while len(self._items) > MAX_ITEMS:
-            self._internal.discard(self._items.pop(0).id)
+        chars = sum(map(_chars, self._items))
+        while len(self._items) > MAX_ITEMS or (chars > MAX_TEXT_CHARS and len(self._items) > 1):
+            gone = self._items.pop(0)
+            self._internal.discard(gone.id)
+            chars -= _chars(gone)
 
 
 def messages_of(items: Sequence[Item], instructions: str) -> list[Message]:
@@ -183,6 +188,16 @@ def messages_of(items: Sequence[Item], instructions: str) -> list[Message]:
             case FunctionOutputItem():
                 pass  # it is beside its call
     return messages
+
+
+def _chars(item: Item) -> int:
+    match item:
+        case MessageItem():
+            return len(item.text)
+        case FunctionCallItem(arguments=arguments):
+            return len(arguments)
+        case FunctionOutputItem(output=output):
+            return len(output)
 
 
 def _unseen(part: Part) -> Part:

@@ -16,8 +16,15 @@ from core.events import (
     Transcribed,
     TranscriptionFailed,
 )
-from core.items import AudioPart, ImagePart, MessageItem, TextPart
-from pipeline.history import MAX_IMAGE_CHARS, History
+from core.items import (
+    AudioPart,
+    FunctionCallItem,
+    FunctionOutputItem,
+    ImagePart,
+    MessageItem,
+    TextPart,
+)
+from pipeline.history import MAX_IMAGE_CHARS, MAX_TEXT_CHARS, History
 from pipeline.items import MAX_WAITING
 from pipeline.session import Session
 from pipeline.settings import ResponseRequest, SessionSettings
@@ -274,3 +281,16 @@ def test_an_id_that_comes_again_keeps_its_own_words() -> None:
 
     [told] = of(Transcribed, run_session(world, scene, TEXT))
     assert told.transcript == "two"
+
+
+def test_a_conversation_holds_no_more_text_than_a_model_could_take() -> None:
+    kept = History()
+    quarter = "x" * (MAX_TEXT_CHARS // 4)
+    for number in range(6):
+        kept.add(MessageItem(str(number), "user", (TextPart(quarter),)))
+    assert [item.id for item in kept.items] == ["2", "3", "4", "5"]
+    kept.add(FunctionCallItem("call", "c", "f", '{"a":"' + quarter + '"}'))
+    kept.add(FunctionOutputItem("result", "c", quarter))
+    assert [item.id for item in kept.items] == ["5", "call", "result"]
+    kept.add(MessageItem("huge", "user", (TextPart(quarter * 5),)))
+    assert [item.id for item in kept.items] == ["huge"], "the newest stays"
