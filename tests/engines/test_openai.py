@@ -44,6 +44,13 @@ def test_what_the_server_had_in_its_cache_is_counted() -> None:
     assert answers(server)[-1] == Usage(12, 3, 8)
 
 
+def test_counts_below_nothing_are_nothing() -> None:
+    details = {"prompt_tokens_details": {"cached_tokens": -1}}
+    counts = {"prompt_tokens": -1, "completion_tokens": None, **details}
+    server = Server(sends(sse(*text("Hi."), {"choices": [], "usage": counts})))
+    assert answers(server)[-1] == Usage(0, 0, 0)
+
+
 def test_the_request_says_what_is_wanted(tmp_path: Path) -> None:
     file = tmp_path / "key"
     file.write_text(f"{KEY}\n")

@@ -168,5 +168,5 @@ def _usage(chunk: Chunk) -> Usage | None:
     if chunk.usage is None:
         return None
     counted, details = chunk.usage, chunk.usage.prompt_tokens_details
-    cached = details.cached_tokens or 0 if details else 0
-    return Usage(counted.prompt_tokens or 0, counted.completion_tokens or 0, cached)
+    sent = counted.prompt_tokens, counted.completion_tokens, details and details.cached_tokens
+    return Usage(*(max(0, tokens or 0) for tokens in sent))  # counters only go up
