@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.shared import NEEDS_SHARED
-from tests.tiers import is_unit, shut_in, too_flaky, too_slow, tries_many_inputs
+from tests.tiers import is_unit, shut_in, takes_much, too_flaky, too_slow
 
 NEEDS_GPU = "needs a GPU"
 "How a skip reason starts when there is no GPU; CI machines have none."
@@ -83,7 +83,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if is_unit(item.path) and not any(map(item.get_closest_marker, ("real", "soak"))):
-            item.add_marker("many" if tries_many_inputs(item) else "unit")
+            item.add_marker("many" if takes_much(item) else "unit")
         elif not item.get_closest_marker("soak"):
             item.add_marker(pytest.mark.flaky(reruns=1))  # ADR 23
 

@@ -127,6 +127,20 @@ NOT_UNIT = (
     "web/openai/test_speech_sdk.py",
 )
 
+MUCH_SOUND = (
+    "media/test_echo.py",
+    "media/test_echo_parts.py",
+    "media/test_encode.py",
+    "media/test_files.py",
+    "media/test_opus.py",
+    "media/test_raw.py",
+    "media/test_resample.py",
+    "media/test_tracks.py",
+    "pipeline/test_joining.py",
+    "pipeline/test_recording.py",
+)
+"Seconds to minutes of sound through codecs, or through whole sessions: as shut in, not as quick."
+
 UNIT_CPU_S = 10.0
 "Of processor time for all unit tests: what else the machine does counts little."
 
@@ -140,6 +154,7 @@ run is no accident (ADR 23). Unit tests get none: nothing about them is left to 
 
 _TESTS = ROOT / "tests"
 _NOT_UNIT = frozenset(_TESTS / one for one in NOT_UNIT)
+_MUCH_SOUND = frozenset(_TESTS / one for one in MUCH_SOUND)
 
 
 @cache
@@ -149,10 +164,11 @@ def is_unit(file: Path) -> bool:
     return _TESTS in places and _NOT_UNIT.isdisjoint(places)
 
 
-def tries_many_inputs(item: pytest.Item) -> bool:
-    """Hypothesis's, and those that are marked so: as shut in as unit tests, but not as quick."""
-    function = getattr(item, "obj", None)
-    return bool(item.get_closest_marker("many") or hasattr(function, "hypothesis"))
+def takes_much(item: pytest.Item) -> bool:
+    """Hypothesis's tests, MUCH_SOUND and those marked so: shut in as unit tests, not as quick."""
+    is_hypothesis = hasattr(getattr(item, "obj", None), "hypothesis")
+    is_marked = item.get_closest_marker("many") is not None
+    return is_hypothesis or is_marked or item.path in _MUCH_SOUND
 
 
 def shut_in(monkeypatch: pytest.MonkeyPatch) -> None:

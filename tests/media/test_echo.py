@@ -12,8 +12,6 @@ from media.echo_canceller import EchoCanceller, Path
 from media.echo_mode import EchoMode
 from media.pcm import dbfs
 
-pytestmark = pytest.mark.many  # samples: minutes of sound
-
 FRAME = 320
 SECOND = ASR_RATE_HZ
 

@@ -375,7 +375,6 @@ def joins() -> list[Join]:
     return [one for one in gc.get_objects() if type(one) is Join]  # asks no proxy what it is
 
 
-@pytest.mark.many  # objects
 def test_nothing_is_kept_of_joins_that_came_to_nothing() -> None:
     of_others = joins()  # the traceback of a test that failed keeps all that was in it
     kept: list[int] = []

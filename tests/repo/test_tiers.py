@@ -8,6 +8,7 @@ import pytest
 
 from tests.shared import ROOT
 from tests.tiers import (
+    MUCH_SOUND,
     NOT_UNIT,
     SECOND_TRIES,
     UNIT_CPU_S,
@@ -20,7 +21,8 @@ from tests.tiers import (
 
 
 def test_the_list_names_what_is_there() -> None:
-    assert [one for one in NOT_UNIT if not (ROOT / "tests" / one).exists()] == []
+    listed = (*NOT_UNIT, *MUCH_SOUND)
+    assert [one for one in listed if not (ROOT / "tests" / one).exists()] == []
     assert is_unit(ROOT / "tests" / "core" / "test_queues.py")
     assert not is_unit(ROOT / "tests" / "e2e" / "test_page_spoken.py")
 
