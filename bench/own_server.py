@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from bench.address import Address
+from bench.address import Address, parse_address
 from core.errors import EarshotError
 
 START_TIMEOUT_S = 60
@@ -54,6 +54,16 @@ async def own_server(arguments: Sequence[str] = ()) -> AsyncIterator[OwnServer]:
     command = ["-m", "server", "serve", "--port", "0", "--log-level", "info"]
     async with own_program([*command, *arguments]) as server:
         yield server
+
+
+@asynccontextmanager
+async def given_or_own(url: str | None, key: str | None) -> AsyncIterator[Address]:
+    """The server that somebody names, or one of our own while the body runs."""
+    if url is not None:
+        yield parse_address(url, key)
+        return
+    async with own_server() as server:
+        yield server.address
 
 
 @asynccontextmanager

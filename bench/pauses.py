@@ -11,16 +11,14 @@ import argparse
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import numpy as np
 
-from bench.address import Address, parse_address
 from bench.clips import spoken
 from bench.ear import speech_span
 from bench.mouth import RATE_HZ
-from bench.own_server import own_server
+from bench.own_server import given_or_own
 from bench.realtime import Wish
 from bench.talker import Report, Talker, talking
 from bench.turn import TurnLog
@@ -123,19 +121,10 @@ async def measure(talker: Talker, watch: Watch) -> AsyncIterator[tuple[Said, int
         yield said, lost
 
 
-@asynccontextmanager
-async def _server(url: str | None, key: str | None) -> AsyncIterator[Address]:
-    if url is not None:
-        yield parse_address(url, key)
-        return
-    async with own_server() as server:
-        yield server.address
-
-
 async def run(args: argparse.Namespace) -> int:
     watch, results = Watch(), list[tuple[Said, int]]()
     async with (
-        _server(args.url, args.key) as address,
+        given_or_own(args.url, args.key) as address,
         talking(
             address,
             args.transport,
