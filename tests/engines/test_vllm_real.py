@@ -40,6 +40,10 @@ LIGHT = ToolSpec("light", "Turns the light on.", {"type": "object", "properties"
 "vLLM refuses a request with tools unless it was started for them."
 
 
+PATIENCE = {"first_token_timeout_s": 60, "token_timeout_s": 30}
+"On a busy processor, where the first requests also compile what they run."
+
+
 class Served:
     """The engine with its server, in a loop that runs while a test needs it."""
 
@@ -81,6 +85,7 @@ def engine_of() -> Vllm:
             tool_parser="hermes",
             extra_args=("--hf-overrides", overrides),
             start_timeout_s=START_S,
+            request=PATIENCE,
         )
     )
 
