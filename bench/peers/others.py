@@ -6,6 +6,7 @@ speech sample.
 
 import asyncio
 import json
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -64,7 +65,7 @@ async def peer(kind: Kind, model: Path, threads: int, log: Path) -> AsyncGenerat
         yield Peer(kind, process)
 
 
-class _Once:
+class _Once(ABC):
     """What all share: the clock, and what is measured by it."""
 
     def __init__(self, port: int) -> None:
@@ -81,9 +82,9 @@ class _Once:
             raise ConnectionLost(f"{type(self).__name__}: {str(error) or 'no answer'}") from error
         return Final(text, 1000 * (final_at - ended_at), ended_at + PAUSE_MS / 1000)
 
+    @abstractmethod
     async def _say(self, pcm: Pcm, end: int) -> tuple[str, float, float]:
         """The text, when speech ended, and when the text was final."""
-        raise NotImplementedError
 
 
 class Wyoming(_Once):
