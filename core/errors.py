@@ -67,6 +67,12 @@ class TooLarge(RequestError):
     code = "too_large"
 
 
+class StorageFailed(EarshotError):
+    """The database cannot be read or written."""
+
+    code = "storage_failed"
+
+
 class Overloaded(EarshotError):
     """No room for this now."""
 

@@ -33,11 +33,25 @@ class TraceSink(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """Where somebody speaks; empty: not known."""
+
+    area: str = ""
+    "The room's name."
+    device_id: str = ""
+    "The device that hears, as the directory calls it."
+
+
+NOWHERE = Place()
+
+
+@dataclass(frozen=True, slots=True)
 class ToolContext:
     """On whose behalf a tool runs."""
 
     conversation_id: str
     language: str
+    place: Place = NOWHERE
 
 
 @dataclass(frozen=True, slots=True)

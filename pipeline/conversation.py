@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from core.ids import new_id
+from core.ports import NOWHERE, Place
 from pipeline.history import History
 from pipeline.settings import Profile
 
@@ -26,6 +27,8 @@ class Conversation:
     "Sessions connected to it, the newest last."
     language: str | None = None
     "Spoken in it last: what is said unasked, or over a connection that names none, is in it too."
+    place: Place = NOWHERE
+    'Where its last connection stands: tools may take "the lights" for the room\'s.'
     profile: Profile | None = None
     "What its next connection begins with; a client takes a value back by sending null for it."
 

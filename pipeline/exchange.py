@@ -8,7 +8,7 @@ from typing import Literal
 from core.errors import Conflict
 from core.ids import new_id
 from core.items import Item, ItemStatus, MessageItem, TextPart
-from core.ports import ToolContext
+from core.ports import Place, ToolContext
 from engines.base import Llm, LlmOptions
 from pipeline.conversation import Conversation, Conversations
 from pipeline.generation import Hands, generate
@@ -37,6 +37,8 @@ class Question:
     model: str = DEFAULT
     temperature: float | None = None
     max_output_tokens: int | None = None
+    place: Place | None = None
+    "Where it was asked; None: where its conversation was held last."
 
 
 class Exchanges:
@@ -86,6 +88,7 @@ class Exchanges:
         with self._places.take(), self._alone(conversation):
             plan = await self._plan(question, conversation, llm)
             conversation.language = plan.language
+            conversation.place = question.place or conversation.place
             yield Exchange(question.text, conversation, plan, self._toolbox)
 
     async def _plan(self, question: Question, conversation: Conversation, llm: Llm) -> AnswerPlan:
@@ -146,6 +149,7 @@ class Exchange:
         self.conversation_id = conversation.id
         self._question, self._toolbox = question, toolbox
         self._history: History = conversation.history
+        self._place = conversation.place
 
     async def texts(self) -> AsyncGenerator[str, None]:
         """The answer as it is written. What was given of it is in the history, also when it is
@@ -171,7 +175,7 @@ class Exchange:
         return "".join([part async for part in self.texts()]).strip()
 
     def _context(self) -> ToolContext:
-        return ToolContext(self.conversation_id, self.plan.language)
+        return ToolContext(self.conversation_id, self.plan.language, self._place)
 
     def _add(self, role: Literal["user", "assistant"], text: str, status: ItemStatus) -> None:
         self._history.add(MessageItem(new_id("item"), role, (TextPart(text),), status))

@@ -102,7 +102,7 @@ class Planning:
         return [*messages, Message("user", said)] if said else messages
 
     def context(self, plan: AnswerPlan) -> ToolContext:
-        return ToolContext(self._conversation.id, plan.language)
+        return ToolContext(self._conversation.id, plan.language, self._conversation.place)
 
     def draft(self, plan: AnswerPlan, prompt: Sequence[Message]) -> Draft:
         of, context = self._surroundings, self.context(plan)

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from core.errors import Overloaded
+from core.ports import Place
 from pipeline.conversation import Conversations
 from pipeline.playout import PacedBy
 from pipeline.session import Session
@@ -48,6 +49,7 @@ class Sessions:
         *,
         paced_by: PacedBy,
         conversation_id: str | None = None,
+        place: Place | None = None,
         door: str = "realtime",
     ) -> AsyncIterator[Session]:
         """A running session for as long as the body runs; leaving it frees everything.
@@ -56,6 +58,8 @@ class Sessions:
         """
         self._admit()
         conversation = self._conversations.get(conversation_id)
+        if place is not None:
+            conversation.place = place
         session = Session(settings, conversation, paced_by, self._surroundings)
         self._live[session.id] = session
         self._is_empty.clear()

@@ -1,0 +1,112 @@
+"""Who a device is and whether it may be served, as every device door needs it. The registry behind
+it keeps this in a database; doors only know this file."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Literal, Protocol
+
+from pipeline.settings import SessionSettings
+
+Kind = Literal["xiaozhi", "willow", "wyoming"]
+"""The protocol that a device speaks."""
+
+Standing = Literal["new", "approved", "blocked"]
+"""`new`: somebody has to approve it first; `blocked`: somebody said no."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contact:
+    """What a device says of itself when it comes. Nothing of it is to be trusted but `address`."""
+
+    kind: Kind
+    hardware_id: str
+    "Its MAC (lower case, colons); for what has none, its address."
+    address: str
+    "From where it came, an IP address."
+    name: str = ""
+    board: str = ""
+    firmware: str = ""
+    language: str = ""
+    "ISO 639-1, of its own display."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceProfile:
+    """How the assistant is to be on a device; an empty or None value: as everywhere."""
+
+    voice: str = ""
+    language: str = ""
+    "ISO 639-1."
+    instructions: str = ""
+    wake_word: str = ""
+    volume: int | None = None
+    "0 to 100, of the device's loudspeaker."
+    answer_temperature: float | None = None
+    tools: tuple[str, ...] | None = None
+    "Names of the server's tools that may be used; None: all."
+
+    def applied(self, settings: SessionSettings) -> SessionSettings:
+        """The settings that a session on this device begins with."""
+        return replace(
+            settings,
+            voice=self.voice or settings.voice,
+            language=self.language or settings.language,
+            instructions=self.instructions or settings.instructions,
+            answer_temperature=(
+                settings.answer_temperature
+                if self.answer_temperature is None
+                else self.answer_temperature
+            ),
+            tools=settings.tools if self.tools is None else self.tools,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """A device as it is known."""
+
+    id: str
+    "Ours, `dev_...`: stays when it is renamed or gets other firmware."
+    kind: Kind
+    hardware_id: str
+    name: str
+    area: str = ""
+    "The room it stands in; empty: not said."
+    standing: Standing = "new"
+    profile: DeviceProfile = field(default_factory=DeviceProfile)
+    board: str = ""
+    firmware: str = ""
+    address: str = ""
+    last_seen: datetime | None = None
+    pairing_code: str = field(default="", repr=False)
+    "Shown on, or spoken by, a new device while it waits; empty once it is approved."
+
+
+class Directory(Protocol):
+    """The devices that are known. Every call may raise StorageFailed."""
+
+    async def check_in(self, contact: Contact) -> Device:
+        """Know the device from now on, when and whence it was seen last. One that was never seen
+        before is new, or approved where the configuration says that its network is enough."""
+        ...
+
+    async def find(self, kind: Kind, hardware_id: str) -> Device | None: ...
+
+    async def issue_token(self, device_id: str) -> str:
+        """A new key for an approved device, told once and kept as a digest; former ones hold on
+        until they expire. Raises NotFound."""
+        ...
+
+    async def bearer(self, token: str) -> Device | None:
+        """Whose key this is; None: nobody's, expired, or of a device that is not approved."""
+        ...
+
+    async def in_area(self, area: str) -> Sequence[Device]:
+        """Approved ones."""
+        ...
+
+    def changed(self) -> asyncio.Event:
+        """Set at the next change of any device (a new one, approved, renamed, forgotten)."""
+        ...
