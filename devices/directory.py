@@ -5,7 +5,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from pipeline.settings import SessionSettings
 
@@ -24,7 +24,8 @@ class Contact:
     hardware_id: str
     "Its MAC (lower case, colons); for what has none, its address."
     address: str
-    "From where it came, an IP address."
+    """From where it came, an IP address. Empty where a proxy's headers say that it came from
+    elsewhere: a loopback address is approved unasked."""
     name: str = ""
     board: str = ""
     firmware: str = ""
@@ -95,7 +96,7 @@ class Directory(Protocol):
     async def find(self, kind: Kind, hardware_id: str) -> Device | None: ...
 
     async def issue_token(self, device_id: str) -> str:
-        """A new key for an approved device, told once and kept as a digest; former ones hold on
+        """A new key for an approved device, told once and kept as a digest; its last few hold on
         until they expire. Raises NotFound."""
         ...
 
@@ -109,4 +110,18 @@ class Directory(Protocol):
 
     def changed(self) -> asyncio.Event:
         """Set at the next change of any device (a new one, approved, renamed, forgotten)."""
+        ...
+
+
+class Settings(Protocol):
+    """Small JSON values of the device doors, kept beside the devices. Every call may raise
+    StorageFailed."""
+
+    async def read(self, key: str, device_id: str = "") -> Any:
+        """None: never written. `key` begins with the door's name (`willow.config`); `device_id`:
+        the value is that device's, and is forgotten with it."""
+        ...
+
+    async def write(self, key: str, value: Any, device_id: str = "") -> None:
+        """Anything that JSON has; None: forget it. Raises NotFound for an unknown device."""
         ...

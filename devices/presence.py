@@ -9,6 +9,21 @@ from typing import Literal, Protocol
 
 Doing = Literal["idle", "listening", "thinking", "speaking"]
 
+What = Literal["connected", "disconnected", "turn", "error"]
+
+
+class Witness(Protocol):
+    """Keeps what happens on devices, for `earshot devices logs`."""
+
+    def __call__(
+        self,
+        device_id: str,
+        what: What,
+        *,
+        code: str = "",
+        timing: Mapping[str, float] | None = None,
+    ) -> None: ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
@@ -39,6 +54,11 @@ class Live(Protocol):
         """Reboot the device. False: this kind cannot be told to."""
         ...
 
+    async def update(self, firmware: str) -> bool:
+        """Take this firmware: an http(s) URL, or a version that the door has; empty: the newest it
+        has. False: this kind cannot be told to, not now, or there is none."""
+        ...
+
     async def close(self) -> None:
         """End its connection: it was forgotten or blocked, or came twice."""
         ...
@@ -48,9 +68,10 @@ class Presence:
     """Every connected device by the directory's id. Two connections of one device: the newer is the
     device, the door closes the older."""
 
-    def __init__(self) -> None:
+    def __init__(self, witness: Witness | None = None) -> None:
         self._live: dict[str, Live] = {}
         self._next_change = asyncio.Event()
+        self._witness = witness
 
     @contextmanager
     def here(self, device_id: str, live: Live) -> Iterator[Live | None]:
@@ -58,12 +79,14 @@ class Presence:
         replaces, which the caller closes."""
         former = self._live.get(device_id)
         self._live[device_id] = live
+        self._tell(device_id, "connected")
         self.note_change()
         try:
             yield former
         finally:
             if self._live.get(device_id) is live:
                 del self._live[device_id]
+                self._tell(device_id, "disconnected")
                 self.note_change()
 
     def find(self, device_id: str) -> Live | None:
@@ -77,6 +100,28 @@ class Presence:
         self._next_change.set()
         self._next_change = asyncio.Event()
 
+    def note_turn(self, device_id: str) -> None:
+        """A door calls it when a turn is over; the device's log keeps its `timing`."""
+        live = self._live.get(device_id)
+        self._tell(device_id, "turn", timing=live.timing if live else None)
+        self.note_change()
+
+    def note_error(self, device_id: str, code: str) -> None:
+        """A door calls it when something failed on a device, connected or not: the stable code of
+        an error (`core.errors`), never words."""
+        self._tell(device_id, "error", code=code)
+
     def changed(self) -> asyncio.Event:
         """Set at the next change."""
         return self._next_change
+
+    def _tell(
+        self,
+        device_id: str,
+        what: What,
+        *,
+        code: str = "",
+        timing: Mapping[str, float] | None = None,
+    ) -> None:
+        if self._witness is not None:
+            self._witness(device_id, what, code=code, timing=timing)
