@@ -136,10 +136,28 @@ MUCH_SOUND = (
     "media/test_raw.py",
     "media/test_resample.py",
     "media/test_tracks.py",
-    "pipeline/test_joining.py",
     "pipeline/test_recording.py",
 )
-"Seconds to minutes of sound through codecs, or through whole sessions: as shut in, not as quick."
+"Seconds to minutes of sound through codecs: as shut in as unit tests, not as quick."
+
+WHOLE_SESSIONS = (
+    "pipeline/test_client_tools.py",
+    "pipeline/test_coming.py",
+    "pipeline/test_echo_path.py",
+    "pipeline/test_idle.py",
+    "pipeline/test_interruption.py",
+    "pipeline/test_items.py",
+    "pipeline/test_joining.py",
+    "pipeline/test_moments.py",
+    "pipeline/test_reporting.py",
+    "pipeline/test_sayings.py",
+    "pipeline/test_session.py",
+    "pipeline/test_sounding.py",
+    "pipeline/test_speculation.py",
+    "pipeline/test_transcription.py",
+    "pipeline/test_turn_evidence.py",
+)
+"Minutes of conversation in virtual time, with every part of a session: no unit, as shut in."
 
 UNIT_CPU_S = 10.0
 "Of processor time for all unit tests: what else the machine does counts little."
@@ -154,7 +172,7 @@ run is no accident (ADR 23). Unit tests get none: nothing about them is left to 
 
 _TESTS = ROOT / "tests"
 _NOT_UNIT = frozenset(_TESTS / one for one in NOT_UNIT)
-_MUCH_SOUND = frozenset(_TESTS / one for one in MUCH_SOUND)
+_WHOLE = frozenset(_TESTS / one for one in (*MUCH_SOUND, *WHOLE_SESSIONS))
 
 
 @cache
@@ -165,10 +183,10 @@ def is_unit(file: Path) -> bool:
 
 
 def takes_much(item: pytest.Item) -> bool:
-    """Hypothesis's tests, MUCH_SOUND and those marked so: shut in as unit tests, not as quick."""
+    """Hypothesis's tests, much sound, whole sessions and those marked so."""
     is_hypothesis = hasattr(getattr(item, "obj", None), "hypothesis")
     is_marked = item.get_closest_marker("many") is not None
-    return is_hypothesis or is_marked or item.path in _MUCH_SOUND
+    return is_hypothesis or is_marked or item.path in _WHOLE
 
 
 def shut_in(monkeypatch: pytest.MonkeyPatch) -> None:

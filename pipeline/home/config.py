@@ -3,6 +3,7 @@
 import tomllib
 from collections import Counter
 from collections.abc import Iterable
+from functools import cache
 from importlib.resources import files
 from typing import Literal
 
@@ -58,6 +59,7 @@ class HomeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             _check_names(area.id, area.names)
 
 
+@cache
 def default_home() -> HomeConfig:
     """The bundled home: eleven areas and what one expects in them, named in four languages."""
     text = (files("pipeline.home") / "default.toml").read_text(encoding="utf-8")

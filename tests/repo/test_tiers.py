@@ -13,6 +13,7 @@ from tests.tiers import (
     SECOND_TRIES,
     UNIT_CPU_S,
     UNIT_S,
+    WHOLE_SESSIONS,
     is_unit,
     shut_in,
     too_flaky,
@@ -21,7 +22,7 @@ from tests.tiers import (
 
 
 def test_the_list_names_what_is_there() -> None:
-    listed = (*NOT_UNIT, *MUCH_SOUND)
+    listed = (*NOT_UNIT, *MUCH_SOUND, *WHOLE_SESSIONS)
     assert [one for one in listed if not (ROOT / "tests" / one).exists()] == []
     assert is_unit(ROOT / "tests" / "core" / "test_queues.py")
     assert not is_unit(ROOT / "tests" / "e2e" / "test_page_spoken.py")

@@ -93,6 +93,7 @@ async def call(scheduler: AsrScheduler, chance: random.Random) -> str:
     return "result" if result.text == name else "another's result"
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("seed", range(12))
 def test_random_load(seed: int) -> None:
     chance = random.Random(seed)

@@ -84,6 +84,7 @@ def test_checkpoints_of_known_models() -> None:
     assert checkpoint_of(entry).repository == entry.repository
 
 
+@pytest.mark.many
 def test_a_weights_file_tells_itself(tmp_path: Path) -> None:
     file = tmp_path / "model.bin"
     whole = weights_file(1000)
