@@ -1,22 +1,16 @@
 """Settings of the Wyoming door, `[wyoming]`."""
 
-import socket
-from ipaddress import ip_network
 from typing import Annotated
 
 from msgspec import Meta
 
-from core.errors import ConfigError
-from devices.wyoming.door import Network, WyomingSettings
+from devices.networks import Network
+from devices.wyoming.door import WyomingSettings
 from server.config_types import Section
+from server.networks import listening_host, networks_of
 
 USUAL_PORT = 10300
 "Where Home Assistant expects it."
-
-LAN = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16", "fc00::/7", "fe80::/10")
-"Private addresses (RFC 1918, 4193) and those of a single link."
-
-LOOPBACK = ("127.0.0.0/8", "::1/128")
 
 
 class WyomingConfig(Section, frozen=True):
@@ -62,10 +56,7 @@ class WyomingConfig(Section, frozen=True):
     @property
     def host(self) -> str:
         """The address to listen on: all of this machine's where others may connect."""
-        if not self.networks:
-            return "127.0.0.1"
-        has_6 = any(one.version == 6 and not one.is_loopback for one in self._networks())
-        return "::" if has_6 and socket.has_dualstack_ipv6() else "0.0.0.0"  # noqa: S104
+        return listening_host(self.networks, self._networks())
 
     def as_settings(self) -> WyomingSettings:
         """The same as the door takes it."""
@@ -73,8 +64,4 @@ class WyomingConfig(Section, frozen=True):
 
     def _networks(self) -> tuple[Network, ...]:
         """Raises ConfigError."""
-        named = [one for name in self.networks for one in (LAN if name == "lan" else (name,))]
-        try:
-            return tuple(ip_network(one) for one in (*LOOPBACK, *named))
-        except ValueError as error:
-            raise ConfigError(f"wyoming.networks: {error}") from error
+        return networks_of(self.networks, "wyoming.networks")

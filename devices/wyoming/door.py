@@ -5,19 +5,17 @@ import logging
 import socket
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
-from ipaddress import IPv4Network, IPv6Network, ip_address
 from typing import Protocol
 
 from core.errors import EarshotError, Overloaded, first_error
 from core.ports import Metrics
+from devices.networks import Network, address_of, is_among
 from devices.wyoming.connection import Connection, Services
 from devices.wyoming.wire import MAX_HEADER_BYTES, Wire
 
 logger = logging.getLogger(__name__)
 
 RETRY_AFTER_S = 2
-
-Network = IPv4Network | IPv6Network
 
 
 class Guard(Protocol):
@@ -101,11 +99,10 @@ class WyomingDoor:
 
     def _is_let_in(self, writer: asyncio.StreamWriter) -> bool:
         peer = writer.get_extra_info("peername")
-        if not peer:
+        address = address_of(peer[0]) if peer else None
+        if address is None:
             return False  # gone already
-        address = ip_address(peer[0].partition("%")[0])
-        address = getattr(address, "ipv4_mapped", None) or address
-        if any(address in one for one in self._settings.networks):
+        if is_among(address, self._settings.networks):
             return True
         logger.warning("! wyoming: %s is in no allowed network; it is not served", address)
         self._metrics.count("earshot_errors", code="forbidden")

@@ -1,0 +1,20 @@
+"""Who may come to doors whose clients have no key: machines of the networks that are named."""
+
+from collections.abc import Iterable
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+
+Network = IPv4Network | IPv6Network
+Address = IPv4Address | IPv6Address
+
+
+def address_of(peer: str | None) -> Address | None:
+    """As a socket says it: without the zone, an IPv4 address as such. None: gone already."""
+    try:
+        address = ip_address((peer or "").partition("%")[0])
+    except ValueError:
+        return None
+    return getattr(address, "ipv4_mapped", None) or address
+
+
+def is_among(address: Address, networks: Iterable[Network]) -> bool:
+    return any(address in one for one in networks)
