@@ -21,6 +21,7 @@ from pipeline.surroundings import Surroundings
 from pipeline.text_language import TextLanguage
 from pipeline.tools import Toolbox
 from server.config import Config
+from server.devices import Devices, known_devices
 from server.doors import Core, open_doors
 from server.engines import Engines, running
 from server.system import SystemClock, open_trace
@@ -92,7 +93,8 @@ async def assemble(
         trace = sink or stack.enter_context(open_trace(config.trace.path))
         engines = await stack.enter_async_context(running(config, toolbox, clock, metrics))
         surroundings = _surroundings(config, engines, toolbox, clock, metrics, trace)
-        core = _core(config, engines, surroundings, conversations, home)
+        devices = await stack.enter_async_context(known_devices(config, clock))
+        core = _core(config, engines, surroundings, conversations, home, devices)
         doors = open_doors(core)
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
         work = [tasks.create_task(timers.run(), name="timers")]
@@ -137,6 +139,7 @@ def _core(
     surroundings: Surroundings,
     conversations: Conversations,
     home: Home,
+    devices: Devices,
 ) -> Core:
     fresh, languages = config.assistant.settings(config.turn.as_turn_detection()), TextLanguage()
     return Core(
@@ -144,6 +147,7 @@ def _core(
         engines=engines,
         surroundings=surroundings,
         home=home,
+        devices=devices,
         fresh=fresh,
         sessions=Sessions(surroundings, conversations, config.server.max_sessions),
         transcriber=Transcriber(surroundings.engines),

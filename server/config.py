@@ -9,6 +9,7 @@ from msgspec import Meta, field
 
 from pipeline.home.config import HomeConfig
 from server.config_assistant import AssistantConfig
+from server.config_devices import DevicesConfig
 from server.config_ice import IceConfig
 from server.config_tools import ToolsConfig
 from server.config_turn import TurnConfig
@@ -244,6 +245,7 @@ class Config(Section, frozen=True):
     assistant: AssistantConfig = AssistantConfig()
     tools: ToolsConfig = ToolsConfig()
     ice: IceConfig = IceConfig()
+    devices: DevicesConfig = DevicesConfig()
     willow: WillowConfig = WillowConfig()
     wyoming: WyomingConfig = WyomingConfig()
     home: Annotated[

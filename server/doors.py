@@ -22,6 +22,7 @@ from pipeline.settings import SessionSettings
 from pipeline.surroundings import Surroundings
 from pipeline.text_language import TextLanguage
 from server.config import Config
+from server.devices import Devices
 from server.edge import Contained
 from server.engines import Engines
 from server.version import product_version
@@ -49,6 +50,7 @@ class Core:
     engines: Engines
     surroundings: Surroundings
     home: Home
+    devices: Devices
     fresh: SessionSettings
     "What a session begins with."
     sessions: Sessions

@@ -12,7 +12,7 @@ import msgspec
 
 from server.config import LogConfig
 
-NOISY = ("aioice", "aiortc", "faster_whisper", "asyncio", "httpx2", "mcp")
+NOISY = ("aioice", "aiortc", "alembic", "faster_whisper", "asyncio", "httpx2", "mcp")
 "Libraries that tell at info what only they need to know."
 
 SILENT = ("mcp.client.stdio",)

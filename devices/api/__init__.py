@@ -1,0 +1,1 @@
+"""Devices over HTTP: for the page, the command line and whoever holds the key."""

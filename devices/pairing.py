@@ -1,0 +1,97 @@
+"""How a device becomes approved: by its network, or by a code that it shows and a person types."""
+
+import secrets
+from collections import OrderedDict, deque
+from dataclasses import dataclass
+
+from core.errors import Conflict, NotFound, Overloaded, RequestError
+from devices.networks import Network, address_of, is_among
+
+CODE_DIGITS = 6
+
+CODE_LIFE_S = 600.0
+"How long a code holds; the device shows a new one afterwards, at its next contact."
+
+MAX_WRONG_GUESSES = 5
+"Within a minute, of everybody: so a code that holds ten minutes meets fifty guesses of a million."
+
+GUESS_WINDOW_S = 60.0
+
+MAX_REMEMBERED = 64
+"Used codes, to say that rather than that they are unknown."
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Who needs no person's approval."""
+
+    networks: tuple[Network, ...] = ()
+    "Beside this machine itself."
+
+    def approves(self, address: str) -> bool:
+        """Of a connection's address; never of what is none."""
+        found = address_of(address)
+        return found is not None and (found.is_loopback or is_among(found, self.networks))
+
+
+def new_code() -> str:
+    """Six random digits."""
+    return f"{secrets.randbelow(10**CODE_DIGITS):0{CODE_DIGITS}d}"
+
+
+def read_code(text: str) -> str:
+    """A code as people type it (`123 456`, `123-456`). Raises RequestError."""
+    digits = "".join(one for one in text if one not in " -")
+    if len(digits) != CODE_DIGITS or not (digits.isascii() and digits.isdigit()):
+        raise RequestError(
+            f"code must be the {CODE_DIGITS} digits that the device shows",
+            code="invalid_value",
+            param="code",
+        )
+    return digits
+
+
+class Guesses:
+    """Counts wrong codes, and says what became of a wrong one."""
+
+    def __init__(self) -> None:
+        self._wrong: deque[float] = deque(maxlen=MAX_WRONG_GUESSES)
+        self._used: OrderedDict[str, None] = OrderedDict()
+
+    def begin(self, now: float) -> None:
+        """Every try counts as wrong until it is right: many at once are many. `now`: monotonic
+        seconds. Raises Overloaded too_many_guesses."""
+        if len(self._wrong) == MAX_WRONG_GUESSES and now - self._wrong[0] < GUESS_WINDOW_S:
+            wait_s = int(GUESS_WINDOW_S - (now - self._wrong[0])) + 1
+            raise Overloaded(
+                f"{MAX_WRONG_GUESSES} wrong codes within a minute; try again in {wait_s} s",
+                retry_after_s=wait_s,
+                code="too_many_guesses",
+            )
+        self._wrong.append(now)
+
+    def right(self, code: str) -> None:
+        self._wrong.pop()
+        self._used[code] = None
+        if len(self._used) > MAX_REMEMBERED:
+            self._used.popitem(last=False)
+
+    def wrong(self, code: str, *, is_expired: bool) -> RequestError:
+        """The error to raise."""
+        if is_expired:
+            return Conflict(
+                "this code has expired; the device shows a new one at its next contact",
+                code="pairing_code_expired",
+                param="code",
+            )
+        if code in self._used:
+            return Conflict(
+                "this code was used already; it approves one device, once",
+                code="pairing_code_used",
+                param="code",
+            )
+        return NotFound(
+            "no device waits under this code; type the one that it shows now",
+            code="pairing_code_unknown",
+            param="code",
+        )

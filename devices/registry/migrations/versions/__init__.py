@@ -1,0 +1,1 @@
+"""One file per change. A released one is never edited."""

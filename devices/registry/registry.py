@@ -1,0 +1,195 @@
+"""The directory of devices, and what people do with it: approve, name, place, block, forget."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection, Row, delete, select
+
+from core.errors import NotFound
+from core.ports import Clock
+from devices.directory import Contact, Device, DeviceProfile
+from devices.pairing import CODE_LIFE_S, Guesses, Rule, new_code, read_code
+from devices.registry import rows, tokens
+from devices.registry.database import Database
+from devices.registry.names import cleaned
+from devices.registry.tables import devices, settings
+
+NOTED = timedelta(seconds=60)
+"How exactly `last_seen` is kept: a device that comes every second must not write every second."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegistrySettings:
+    rule: Rule = field(default_factory=Rule)
+    "Who is approved unasked."
+    token_life: timedelta = timedelta(days=365)
+    new_life: timedelta = timedelta(days=7)
+    "How long a device that nobody approved is kept after it was last seen."
+
+
+class Registry:
+    """The `Directory`, and the page's and the command line's way to change it. Every call may raise
+    StorageFailed."""
+
+    def __init__(self, database: Database, clock: Clock, chosen: RegistrySettings) -> None:
+        self._database, self._clock, self._chosen = database, clock, chosen
+        self._guesses = Guesses()
+        self._next_change = asyncio.Event()
+
+    async def check_in(self, contact: Contact) -> Device:
+        """Raises RequestError for a hardware id that is none."""
+        contact, now = cleaned(contact), self._clock.wall()
+
+        def work(connection: Connection) -> tuple[Device | None, Device]:
+            row = before = rows.by_hardware(connection, contact.kind, contact.hardware_id)
+            if row is None:
+                rows.make_room(connection, now, self._chosen.new_life)
+                row = rows.added(connection, contact, now)
+            after = rows.change(connection, row.id, **self._brought(row, contact, now))
+            return before and rows.device_of(before), after
+
+        before, device = await self._database.run(work)
+        if before is None or replace(before, last_seen=None) != replace(device, last_seen=None):
+            self._note_change()
+        return device
+
+    async def find(self, kind: str, hardware_id: str) -> Device | None:
+        def work(connection: Connection) -> Device | None:
+            row = rows.by_hardware(connection, kind, hardware_id)
+            return row and rows.device_of(row)
+
+        return await self._database.run(work)
+
+    async def by_id(self, device_id: str) -> Device:
+        """Raises NotFound."""
+        return await self._database.run(lambda one: rows.change(one, device_id))
+
+    async def everyone(self) -> Sequence[Device]:
+        """The longest known first."""
+        return await self._database.run(rows.everyone)
+
+    async def in_area(self, area: str) -> Sequence[Device]:
+        wanted = area.strip().casefold()
+        known = await self.everyone()
+        return [one for one in known if one.standing == "approved" and is_in(one, wanted)]
+
+    async def issue_token(self, device_id: str) -> str:
+        token, now, life = tokens.new_token(), self._clock.wall(), self._chosen.token_life
+
+        def work(connection: Connection) -> None:
+            if rows.by_id(connection, device_id).standing != "approved":
+                raise NotFound(f"device {device_id!r} is not approved", code="device_not_approved")
+            tokens.keep(connection, token, device_id, now, life)
+
+        await self._database.run(work)
+        return token
+
+    async def bearer(self, token: str) -> Device | None:
+        if not token.startswith(tokens.PREFIX):
+            return None
+        now = self._clock.wall()
+
+        def work(connection: Connection) -> Device | None:
+            row = tokens.bearer(connection, token, now)
+            return row and rows.device_of(row)
+
+        return await self._database.run(work)
+
+    def changed(self) -> asyncio.Event:
+        return self._next_change
+
+    async def pair(self, text: str) -> Device:
+        """Approve the device that shows this code. Raises RequestError for what is none, NotFound
+        pairing_code_unknown, Conflict pairing_code_expired or pairing_code_used, Overloaded."""
+        code, now = read_code(text), self._clock.wall()
+        self._guesses.begin(self._clock.now())
+
+        def work(connection: Connection) -> tuple[Device | None, bool]:
+            where = (devices.c.pairing_code == code) & (devices.c.standing == "new")
+            row = connection.execute(select(devices).where(where)).one_or_none()
+            if row is None or row.pairing_code_expires <= now:
+                return None, row is not None
+            return rows.change(connection, row.id, standing="approved", **rows.NO_CODE), False
+
+        device, is_expired = await self._database.run(work)
+        if device is None:
+            raise self._guesses.wrong(code, is_expired=is_expired)
+        self._guesses.right(code)
+        self._note_change()
+        return device
+
+    async def approve(self, device_id: str) -> Device:
+        """Also a blocked one. Raises NotFound."""
+        values = {"standing": "approved", **rows.NO_CODE}
+        return await self._change(lambda one: rows.change(one, device_id, **values))
+
+    async def block(self, device_id: str) -> Device:
+        """It is not served any more, and its keys are void. Raises NotFound."""
+
+        def work(connection: Connection) -> Device:
+            tokens.revoke(connection, device_id)
+            return rows.change(connection, device_id, standing="blocked", **rows.NO_CODE)
+
+        return await self._change(work)
+
+    async def edit(
+        self,
+        device_id: str,
+        *,
+        name: str | None = None,
+        area: str | None = None,
+        profile: DeviceProfile | None = None,
+    ) -> Device:
+        """None: as it was. Raises NotFound."""
+        given = {"name": name, "area": area, "profile": msgspec.to_builtins(profile)}
+        values = {key: value for key, value in given.items() if value is not None}
+        return await self._change(lambda one: rows.change(one, device_id, **values))
+
+    async def forget(self, device_id: str) -> None:
+        """As if it had never come: its keys are void, its settings gone. Raises NotFound."""
+
+        def work(connection: Connection) -> None:
+            rows.by_id(connection, device_id)
+            tokens.revoke(connection, device_id)
+            connection.execute(delete(settings).where(settings.c.owner == device_id))
+            connection.execute(delete(devices).where(devices.c.id == device_id))
+
+        await self._database.run(work)
+        self._note_change()
+
+    async def _change(self, work: Callable[[Connection], Device]) -> Device:
+        device = await self._database.run(work)
+        self._note_change()
+        return device
+
+    def _brought(self, row: Row[Any], contact: Contact, now: datetime) -> dict[str, Any]:
+        """The columns that a contact changes; what the device does not say stays."""
+        said = {"board": contact.board, "firmware": contact.firmware, "address": contact.address}
+        values: dict[str, Any] = {
+            name: value for name, value in said.items() if value and value != getattr(row, name)
+        }
+        if row.standing == "new" and self._chosen.rule.approves(contact.address):
+            values |= {"standing": "approved", **rows.NO_CODE}
+        elif row.standing == "new" and _is_over(row.pairing_code_expires, now):
+            expires = now + timedelta(seconds=CODE_LIFE_S)
+            values |= {"pairing_code": new_code(), "pairing_code_expires": expires}
+        if values or abs(now - row.last_seen) >= NOTED:
+            values["last_seen"] = now
+        return values
+
+    def _note_change(self) -> None:
+        self._next_change.set()
+        self._next_change = asyncio.Event()
+
+
+def is_in(device: Device, area: str) -> bool:
+    """Whether it stands in this area, as people write it."""
+    return device.area.strip().casefold() == area.strip().casefold()
+
+
+def _is_over(moment: datetime | None, now: datetime) -> bool:
+    return moment is None or moment <= now

@@ -1,0 +1,103 @@
+"""Statements about devices; each runs inside a transaction of `Database.run`."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any, cast
+
+import msgspec
+from sqlalchemy import Connection, Row, delete, func, insert, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from core.errors import NotFound
+from core.ids import new_id
+from devices.directory import Contact, Device, DeviceProfile, Kind, Standing
+from devices.registry.names import name_of
+from devices.registry.tables import devices
+
+MAX_NEW = 200
+"""Devices that wait for approval: whoever reaches the server may invent any number of them. The
+longest unseen go first."""
+
+NO_CODE = {"pairing_code": None, "pairing_code_expires": None}
+
+_INSERTS: dict[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
+
+
+def by_hardware(connection: Connection, kind: str, hardware_id: str) -> Row[Any] | None:
+    """The device, if it is known."""
+    where = (devices.c.kind == kind) & (devices.c.hardware_id == hardware_id)
+    return connection.execute(select(devices).where(where)).one_or_none()
+
+
+def by_id(connection: Connection, device_id: str) -> Row[Any]:
+    """Raises NotFound."""
+    row = connection.execute(select(devices).where(devices.c.id == device_id)).one_or_none()
+    if row is None:
+        raise NotFound(f"there is no device {device_id[:64]!r}", code="device_not_found")
+    return row
+
+
+def everyone(connection: Connection) -> Sequence[Device]:
+    """All devices, the longest known first."""
+    rows = connection.execute(select(devices).order_by(devices.c.first_seen, devices.c.id))
+    return [device_of(row) for row in rows]
+
+
+def added(connection: Connection, contact: Contact, now: datetime) -> Row[Any]:
+    """The device as new, without a code; or as somebody else has just added it."""
+    values = {
+        "id": new_id("dev"),
+        "kind": contact.kind,
+        "hardware_id": contact.hardware_id,
+        "name": name_of(contact),
+        "area": "",
+        "standing": "new",
+        "profile": {},
+        "board": contact.board,
+        "firmware": contact.firmware,
+        "address": contact.address,
+        "first_seen": now,
+        "last_seen": now,
+    }
+    if insert_of := _INSERTS.get(connection.dialect.name):
+        connection.execute(insert_of(devices).values(values).on_conflict_do_nothing())
+    else:
+        connection.execute(insert(devices).values(values))
+    row = by_hardware(connection, contact.kind, contact.hardware_id)
+    assert row is not None
+    return row
+
+
+def change(connection: Connection, device_id: str, **values: Any) -> Device:
+    """Set columns. Raises NotFound."""
+    if values:
+        connection.execute(update(devices).where(devices.c.id == device_id).values(values))
+    return device_of(by_id(connection, device_id))
+
+
+def make_room(connection: Connection, now: datetime, new_life: timedelta) -> None:
+    """For one more new device."""
+    is_new = devices.c.standing == "new"
+    connection.execute(delete(devices).where(is_new, devices.c.last_seen < now - new_life))
+    count = connection.execute(select(func.count()).where(is_new)).scalar_one()
+    if count >= MAX_NEW:
+        oldest = select(devices.c.id).where(is_new).order_by(devices.c.last_seen)
+        too_many = connection.execute(oldest.limit(count - MAX_NEW + 1)).scalars().all()
+        connection.execute(delete(devices).where(devices.c.id.in_(too_many)))
+
+
+def device_of(row: Row[Any]) -> Device:
+    return Device(
+        id=row.id,
+        kind=cast("Kind", row.kind),
+        hardware_id=row.hardware_id,
+        name=row.name,
+        area=row.area,
+        standing=cast("Standing", row.standing),
+        profile=msgspec.convert(row.profile, DeviceProfile),
+        board=row.board,
+        firmware=row.firmware,
+        address=row.address,
+        last_seen=row.last_seen,
+        pairing_code=row.pairing_code or "",
+    )

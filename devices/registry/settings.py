@@ -1,0 +1,35 @@
+"""The `Settings` of the device doors, in the same database."""
+
+from typing import Any
+
+from sqlalchemy import Connection, delete, insert, select
+
+from devices.registry import rows
+from devices.registry.database import Database
+from devices.registry.tables import settings
+
+
+class StoredSettings:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def read(self, key: str, device_id: str = "") -> Any:
+        where = (settings.c.owner == device_id) & (settings.c.key == key)
+
+        def work(connection: Connection) -> Any:
+            return connection.execute(select(settings.c.value).where(where)).scalar_one_or_none()
+
+        return await self._database.run(work)
+
+    async def write(self, key: str, value: Any, device_id: str = "") -> None:
+        where = (settings.c.owner == device_id) & (settings.c.key == key)
+
+        def work(connection: Connection) -> None:
+            if device_id:
+                rows.by_id(connection, device_id)
+            connection.execute(delete(settings).where(where))
+            if value is not None:
+                row = {"owner": device_id, "key": key, "value": value}
+                connection.execute(insert(settings).values(row))
+
+        await self._database.run(work)

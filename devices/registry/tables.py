@@ -1,0 +1,75 @@
+"""What is kept. A change here needs a migration beside it, in `migrations/versions`."""
+
+from datetime import UTC, datetime
+
+from sqlalchemy import (
+    JSON,
+    Column,
+    DateTime,
+    Dialect,
+    ForeignKey,
+    Index,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    UniqueConstraint,
+)
+from sqlalchemy.types import TypeDecorator
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """A moment. SQLite keeps no time zone, so every moment is written in UTC."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        return None if value is None else value.astimezone(UTC)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None or value.tzinfo is None:
+            return value and value.replace(tzinfo=UTC)
+        return value.astimezone(UTC)
+
+
+metadata = MetaData()
+
+devices = Table(
+    "devices",
+    metadata,
+    Column("id", String(40), primary_key=True),
+    Column("kind", String(16), nullable=False),
+    Column("hardware_id", String(128), nullable=False),
+    Column("name", String(64), nullable=False),
+    Column("area", String(64), nullable=False, default=""),
+    Column("standing", String(16), nullable=False),
+    Column("profile", JSON, nullable=False),
+    Column("board", String(64), nullable=False, default=""),
+    Column("firmware", String(64), nullable=False, default=""),
+    Column("address", String(64), nullable=False, default=""),
+    Column("first_seen", UtcDateTime, nullable=False),
+    Column("last_seen", UtcDateTime, nullable=False),
+    Column("pairing_code", String(6)),  # NULL: none, since "" could be there only once
+    Column("pairing_code_expires", UtcDateTime),
+    UniqueConstraint("kind", "hardware_id", name="devices_hardware"),
+    UniqueConstraint("pairing_code", name="devices_pairing_code"),
+)
+
+tokens = Table(
+    "tokens",
+    metadata,
+    Column("digest", LargeBinary(32), primary_key=True),
+    Column("device_id", String(40), ForeignKey("devices.id", ondelete="CASCADE"), nullable=False),
+    Column("issued", UtcDateTime, nullable=False),
+    Column("expires", UtcDateTime, nullable=False),
+    Index("tokens_device", "device_id"),
+)
+
+settings = Table(
+    "settings",
+    metadata,
+    Column("owner", String(40), primary_key=True),  # a device's id; "": the server
+    Column("key", String(128), primary_key=True),
+    Column("value", JSON, nullable=False),
+)

@@ -1,0 +1,79 @@
+"""Settings of the device registry, `[devices]`."""
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Literal
+
+from msgspec import Meta
+from sqlalchemy import URL
+
+from devices.pairing import Rule
+from devices.registry.registry import RegistrySettings
+from server.config_types import Section
+from server.networks import networks_of
+
+FILE_NAME = "devices.db"
+"SQLite's, in the state folder."
+
+
+class DevicesConfig(Section, frozen=True):
+    """Which devices there are, who approves new ones, and where that is kept."""
+
+    approval: Annotated[
+        Literal["ask", "networks"],
+        Meta(
+            description=(
+                "ask: a new device works when its code was typed on the page or with `earshot"
+                " devices pair`; networks: also unasked if its address is in devices.networks. This"
+                " machine's own programs need no approval."
+            )
+        ),
+    ] = "ask"
+    networks: Annotated[
+        tuple[str, ...],
+        Meta(
+            title="list of lan or networks like 192.168.1.0/24",
+            description=(
+                "Whose devices are approved unasked, with devices.approval = networks; lan is every"
+                " private network."
+            ),
+        ),
+    ] = ("lan",)
+    database: Annotated[
+        str,
+        Meta(
+            description=(
+                "SQLAlchemy URL, as postgresql://user@host/earshot (its password also in"
+                " PGPASSWORD or a passfile); empty: a SQLite file in state_dir."
+            )
+        ),
+    ] = ""
+    token_days: Annotated[
+        int, Meta(ge=1, le=3650, description="How long a device's own key holds.")
+    ] = 365
+    new_days: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=365,
+            description="A device that nobody approved is forgotten when it was not seen so long.",
+        ),
+    ] = 7
+
+    def __post_init__(self) -> None:
+        networks_of(self.networks, "devices.networks")
+
+    def url(self, state_dir: str) -> str:
+        """The database's."""
+        file = Path(state_dir).expanduser().absolute() / FILE_NAME
+        own = URL.create("sqlite", database=str(file))
+        return self.database or own.render_as_string(hide_password=False)
+
+    def as_settings(self) -> RegistrySettings:
+        """The same as the registry takes it."""
+        named = self.networks if self.approval == "networks" else ()
+        return RegistrySettings(
+            rule=Rule(networks_of(named, "devices.networks")),
+            token_life=timedelta(days=self.token_days),
+            new_life=timedelta(days=self.new_days),
+        )
