@@ -1,0 +1,155 @@
+"""What a device says: one WebSocket text message in, one value out. Everything is bounded."""
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from core.errors import RemoteProtocolError
+from firmware_protocol.willow.messages import (
+    Endpoint,
+    FromDevice,
+    GetConfig,
+    Goodbye,
+    Hello,
+    NotifyDone,
+    Unknown,
+    WakeEnd,
+    WakeStart,
+)
+
+MAX_MESSAGE_BYTES = 16 * 1024
+"""The longest is an Endpoint: the inference server's answer, of which the firmware reads 2048 bytes
+and prints them with tabs."""
+
+MAX_NAME_CHARS = 64
+"Of a hostname (RFC 1123 has 63 a label) and of a board's name."
+
+MAX_TEXT_CHARS = 4096
+MAX_LANGUAGE_CHARS = 16
+MAX_ID = 2**53
+"cJSON keeps numbers as doubles."
+
+_SHOWN_NAMES, _SHOWN_CHARS = 4, 32
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._+-]*")
+
+
+class MalformedMessage(RemoteProtocolError):
+    """Not JSON, too long, or a known message with a field that cannot be."""
+
+    code = "malformed_message"
+
+
+def decode(message: str | bytes) -> FromDevice:
+    """Raises MalformedMessage, which names the field and what is allowed, never the value."""
+    fields = _object(message)
+    # In WAS's order: one message has one of these, and a wake word waits for nothing.
+    if "wake_start" in fields:
+        return WakeStart(_volume_db(_inner(fields, "wake_start")))
+    if "wake_end" in fields:
+        return WakeEnd()
+    if "notify_done" in fields:
+        return NotifyDone(_id(fields["notify_done"]))
+    if "cmd" in fields:
+        return _command(fields)
+    if "goodbye" in fields:
+        return Goodbye(*_identity(fields, "goodbye"))
+    if "hello" in fields:
+        return Hello(*_identity(fields, "hello"))
+    return _unknown(fields)
+
+
+def _object(message: str | bytes) -> dict[str, Any]:
+    # A character has at least one byte: so a long text is refused before it is encoded.
+    if len(message) <= MAX_MESSAGE_BYTES and isinstance(message, str):
+        message = message.encode("utf-8", "replace")
+    if len(message) > MAX_MESSAGE_BYTES:
+        raise MalformedMessage(f"a message of more than {MAX_MESSAGE_BYTES} bytes, the limit")
+    try:
+        found = msgspec.json.decode(message)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        raise MalformedMessage("a message is a JSON object; this one is no JSON") from None
+    if not isinstance(found, dict):
+        raise MalformedMessage("a message is a JSON object; this one is another kind of JSON")
+    return found
+
+
+def _command(fields: Mapping[str, Any]) -> FromDevice:
+    match fields["cmd"]:
+        case "get_config":
+            return GetConfig()
+        case "endpoint":
+            data = _inner(fields, "data")
+            return Endpoint(
+                _text(data, "text", MAX_TEXT_CHARS), _text(data, "language", MAX_LANGUAGE_CHARS)
+            )
+        case str() as name:
+            return Unknown((f"cmd {name[:_SHOWN_CHARS]}",))
+        case _:
+            raise MalformedMessage("cmd must be text")
+
+
+def _unknown(fields: Mapping[str, Any]) -> Unknown:
+    return Unknown(tuple(name[:_SHOWN_CHARS] for name in list(fields)[:_SHOWN_NAMES]))
+
+
+def _inner(fields: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = fields.get(name)
+    if not isinstance(found, dict):
+        raise MalformedMessage(f"{name} must be an object")
+    return found
+
+
+def _identity(fields: Mapping[str, Any], name: str) -> tuple[str, str, str]:
+    """Hostname, board, MAC."""
+    said = _inner(fields, name)
+    return _name(said, "hostname"), _name(said, "hw_type"), _mac(said.get("mac_addr"))
+
+
+def _name(said: Mapping[str, Any], name: str) -> str:
+    found = said.get(name)
+    is_good = isinstance(found, str) and len(found) <= MAX_NAME_CHARS and _NAME.fullmatch(found)
+    if not is_good:
+        raise MalformedMessage(f"{name} must be 1 to {MAX_NAME_CHARS} letters, digits, . _ + -")
+    return str(found)
+
+
+def _mac(found: object) -> str:
+    is_good = (
+        isinstance(found, list)
+        and len(found) == 6
+        and all(type(one) is int and 0 <= one <= 255 for one in found)
+    )
+    if not is_good:
+        raise MalformedMessage("mac_addr must be a list of six numbers of 0 to 255")
+    assert isinstance(found, list)
+    return ":".join(f"{one:02x}" for one in found)
+
+
+def _volume_db(said: Mapping[str, Any]) -> float | None:
+    """cJSON writes a number that is none as null."""
+    found = said.get("wake_volume")
+    if found is None:
+        return None
+    if isinstance(found, bool) or not isinstance(found, int | float):
+        raise MalformedMessage("wake_volume must be a number: dB")
+    return float(found) if abs(found) < 1e6 and math.isfinite(found) else None
+
+
+def _id(found: object) -> int:
+    is_number = isinstance(found, int | float) and not isinstance(found, bool)
+    if not is_number or not -MAX_ID <= found <= MAX_ID or found != int(found):  # type: ignore[operator, call-overload]
+        raise MalformedMessage("notify_done must be a whole number: the notification's id")
+    return int(found)  # type: ignore[call-overload, no-any-return]
+
+
+def _text(data: Mapping[str, Any], name: str, max_chars: int) -> str:
+    """Empty where it is absent: an inference server may answer with anything."""
+    found = data.get(name)
+    if found is None:
+        return ""
+    if not isinstance(found, str) or len(found) > max_chars:
+        raise MalformedMessage(f"data.{name} must be text of at most {max_chars} characters")
+    return " ".join(found.split())

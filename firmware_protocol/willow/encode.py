@@ -1,0 +1,119 @@
+"""What a device is told: one value in, one WebSocket text message out."""
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable
+from typing import Any, assert_never
+
+import msgspec
+
+from core.errors import TooLarge
+from firmware_protocol.willow.messages import (
+    CancelNotify,
+    Config,
+    Identify,
+    Notify,
+    Nvs,
+    OtaStart,
+    Restart,
+    Result,
+    ToDevice,
+    WakeResult,
+)
+
+MAX_MESSAGE_BYTES = 4000
+"""The firmware's WebSocket client hands over what fits its buffer of 4096 bytes, and reads each
+piece as a message of its own: a longer one is not understood at all."""
+
+ELLIPSIS = "…"
+
+_UNSPEAKABLE = re.compile(r"[\x00-\x20\x7f-\x9f\u2028\u2029]+")
+"""Blanks and control characters. The firmware appends speech to a URL as it is: a line break in it
+would end the request's first line."""
+
+
+def encode(message: ToDevice) -> str:
+    """At most MAX_MESSAGE_BYTES in UTF-8: texts are cut at a word. Raises TooLarge where nothing
+    can be cut."""
+    match message:
+        case Result(ok, speech):
+            return _fitting(lambda text: {"result": {"ok": ok, "speech": text}}, one_line(speech))
+        case Notify(text=str(text)):
+            return _fitting(lambda cut: _notify(message, cut), one_line(text))
+        case _:
+            return _bounded(_fields(message))
+
+
+def one_line(text: str) -> str:
+    text = text.encode("utf-8", "replace").decode()  # half a surrogate pair is no text
+    return _UNSPEAKABLE.sub(" ", text).strip()
+
+
+def _fields(message: ToDevice) -> dict[str, Any]:
+    match message:
+        case WakeResult(won):
+            return {"wake_result": {"won": won}}
+        case Result(ok, speech):
+            return {"result": {"ok": ok, "speech": speech}}
+        case Notify(text=text):
+            return _notify(message, text)
+        case CancelNotify(number):
+            return {"cmd": "notify", "data": {"id": number, "cancel": True}}
+        case Identify():
+            return {"cmd": "identify"}
+        case Restart():
+            return {"cmd": "restart"}
+        case OtaStart(url):
+            return {"cmd": "ota_start", "ota_url": url}
+        case Config(values):
+            return {"config": dict(values)}
+        case Nvs(was_url, ssid, psk):
+            was = {"URL": was_url} if was_url else {}
+            named = {"SSID": ssid, "PSK": psk}
+            wifi = {name: value for name, value in named.items() if value}
+            spaces = {"WAS": was, "WIFI": wifi}
+            return {"nvs": {name: space for name, space in spaces.items() if space}}
+        case _:
+            assert_never(message)
+
+
+def _notify(message: Notify, text: str | None) -> dict[str, Any]:
+    said = {
+        "id": message.id,
+        "text": text,
+        "audio_url": message.audio_url,
+        "repeat": message.repeat,
+        "volume": message.volume,
+        "backlight": message.backlight,
+        "backlight_max": message.backlight_max,
+        "strobe_period_ms": message.strobe_period_ms,
+    }
+    data = {name: value for name, value in said.items() if value is not None}
+    return {"cmd": "notify", "data": data}
+
+
+def _fitting(fields: Callable[[str], dict[str, Any]], text: str) -> str:
+    """With as much of `text` as fits; how long a character gets depends on its escape."""
+    text = text[: MAX_MESSAGE_BYTES + 1]
+    whole = msgspec.json.encode(fields(text))
+    if len(whole) <= MAX_MESSAGE_BYTES:
+        return whole.decode()
+    sizes = range(len(text))
+    fits = bisect_right(sizes, MAX_MESSAGE_BYTES, key=lambda size: _size(fields, text[:size])) - 1
+    return _bounded(fields(_at_a_word(text[: max(0, fits)])))
+
+
+def _size(fields: Callable[[str], dict[str, Any]], text: str) -> int:
+    return len(msgspec.json.encode(fields(text + ELLIPSIS)))
+
+
+def _at_a_word(text: str) -> str:
+    words = text[: text.rfind(" ")] if " " in text else text
+    return words.rstrip() + ELLIPSIS if words.strip() else ""
+
+
+def _bounded(fields: dict[str, Any]) -> str:
+    whole = msgspec.json.encode(fields)
+    if len(whole) > MAX_MESSAGE_BYTES:
+        raise TooLarge(f"a message of {len(whole)} bytes; a device takes {MAX_MESSAGE_BYTES}")
+    return whole.decode()
