@@ -1,1 +1,1 @@
-"""Wire codecs of devices: no I/O, no clock. None is here yet."""
+"""Wire codecs of devices: no I/O, no clock."""

@@ -1,0 +1,256 @@
+"""Whose turn it is on one connection. Pure: what happens goes in with the time, and what the door
+is to do comes out. Sheet section 7.
+
+    idle --listen start--> listening --the turn is over--> thinking --tts start--> speaking
+     ^                         ^------- tts stop (realtime) --------------------------'
+     '------------------------------- tts stop (auto: until the next listen start; manual)
+
+Every way out of speaking sends `tts stop`: without it a device is silent and deaf for ever.
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal, assert_never
+
+from firmware_protocol.xiaozhi.messages import (
+    Abort,
+    AudioParams,
+    DeviceHello,
+    DeviceMessage,
+    Emotion,
+    Features,
+    Ignored,
+    ListenStart,
+    ListenStop,
+    Llm,
+    McpAnswer,
+    Mode,
+    Ping,
+    Pong,
+    ServerHello,
+    ServerMessage,
+    Stt,
+    Timing,
+    Tts,
+    WakeWordHeard,
+)
+from firmware_protocol.xiaozhi.pacing import Pacer, PaceSettings
+
+Doing = Literal["idle", "listening", "thinking", "speaking"]
+
+
+@dataclass(frozen=True, slots=True)
+class DialogueSettings:
+    hello_timeout_s: float = 10.0
+    "A device gives up on our hello after as much, so one that sends none is no device."
+    max_turn_s: float = 20.0
+    "Of one utterance, where we find its end: a radio never ends."
+    max_silence_s: float = 20.0
+    "While the microphone is open. Then the conversation is over: the device goes idle."
+    max_idle_s: float = 300.0
+    "With the microphone closed. A device takes a connection for dead after 120 s anyway."
+    downlink: AudioParams = field(default_factory=AudioParams)
+    pace: PaceSettings = field(default_factory=PaceSettings)
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    message: ServerMessage
+
+
+@dataclass(frozen=True, slots=True)
+class Hear:
+    """Forget what was heard so far, and find the end of turns by yourself or not."""
+
+    mode: Mode
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """The turn is over."""
+
+    asks: bool
+    "Nobody but us will ask for the answer (push-to-talk)."
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Say nothing more of what is being said."""
+
+
+@dataclass(frozen=True, slots=True)
+class HangUp:
+    reason: Literal["hello_expected", "silence", "idle"]
+
+
+Action = Send | Hear | Commit | Cancel | HangUp
+
+
+class Dialogue:
+    """One connection's, which began at `now`. McpAnswers are not for here."""
+
+    def __init__(
+        self, session_id: str, now: float, settings: DialogueSettings | None = None
+    ) -> None:
+        self._settings = settings or DialogueSettings()
+        self._session_id = session_id
+        self.pacer = Pacer(self._settings.pace)
+        self.features: Features | None = None
+        "None: it has not said hello."
+        self.packet_ms = 60
+        "Of its own packets."
+        self.mode: Mode = "auto"
+        self._is_open = False
+        "Its microphone, as far as we were told."
+        self._is_speaking = False
+        "Between `tts start` and `tts stop`."
+        self._is_thinking = False
+        self._user_since: float | None = None
+        "Since when the user has been speaking."
+        self._quiet_since = now
+        self._timing: Timing | None = None
+
+    @property
+    def doing(self) -> Doing:
+        if self._is_speaking:
+            return "speaking"
+        if self._is_thinking:
+            return "thinking"
+        return "listening" if self._is_open else "idle"
+
+    @property
+    def is_speaking(self) -> bool:
+        return self._is_speaking
+
+    @property
+    def hears(self) -> bool:
+        """Whether packets are for our ear. Wake words come before `listen`, and are not; a device
+        that does not take out its echo would interrupt us with our own voice."""
+        return self._is_open and (not self._is_speaking or self.mode == "realtime")
+
+    # What the device says.
+
+    def receive(self, message: DeviceMessage, now: float) -> list[Action]:
+        self._quiet_since = now
+        match message:
+            case DeviceHello():
+                self.features = message.features
+                self.packet_ms = message.audio_params.frame_duration
+                ours = self._settings.downlink
+                return [Send(ServerHello("websocket", self._session_id, ours))]
+            case ListenStart(mode=mode):
+                return self._listen(mode)
+            case ListenStop():
+                return self._stop_listening()
+            case Abort():
+                return [Cancel(), *self._stop_speaking(must_tell=True)]
+            case Ping():
+                return [Send(Pong())]
+            case WakeWordHeard() | McpAnswer() | Ignored():
+                return []
+            case _:
+                assert_never(message)
+
+    def _listen(self, mode: Mode) -> list[Action]:
+        """While we speak it has crossed our `tts start` on its way: what we say is heard."""
+        self.mode, self._is_open = mode, True
+        if self._is_speaking:
+            return []
+        self._user_since = None
+        self._is_thinking = False
+        return [Hear(mode)]
+
+    def _stop_listening(self) -> list[Action]:
+        if self.mode != "manual" or not self._is_open:
+            return []
+        self._is_open = False
+        return [Commit(asks=True)]
+
+    # What the session tells.
+
+    def speech_started(self, now: float) -> None:
+        self._user_since = self._quiet_since = now
+
+    def speech_ended(self, now: float) -> None:
+        self._user_since, self._quiet_since = None, now
+        self._is_thinking = True
+
+    def speech_dropped(self, now: float) -> None:
+        self._user_since, self._quiet_since = None, now
+
+    def words(self, text: str) -> list[Action]:
+        """While they are spoken."""
+        wanted = self.features is not None and self.features.partial and text
+        return [Send(Stt(text, partial=True))] if wanted else []
+
+    def understood(self, text: str, now: float) -> list[Action]:
+        """All words of an utterance; none: it was noise. `tts start` goes at once, for sound may
+        follow only a moment later."""
+        self._quiet_since = now
+        if not text:
+            self._is_thinking = False
+            return []
+        return [Send(Stt(text)), *self.answer_begun(now)]
+
+    def answer_begun(self, now: float) -> list[Action]:
+        """It will be spoken; also one that nobody asked for."""
+        if self._is_speaking or self.features is None:
+            return []
+        self._is_speaking, self._is_thinking = True, False
+        self._timing = None
+        self.pacer.start(now)
+        return [Send(Tts("start")), _face("happy")]
+
+    def clause(self, text: str) -> list[Action]:
+        """Its sound goes out next."""
+        return [Send(Tts("sentence_start", text=text))] if self._is_speaking else []
+
+    def interrupted(self) -> list[Action]:
+        """Our own ear has found that the user speaks over the answer."""
+        return self._stop_speaking()
+
+    def traced(self, timing: Timing) -> None:
+        self._timing = timing
+
+    # What the time brings.
+
+    def tick(self, now: float, *, is_answering: bool) -> list[Action]:
+        """To be asked after every packet, and some times a second. `is_answering`: the session has
+        an answer, or may soon have one."""
+        of = self._settings
+        if self.features is None:
+            is_late = now - self._quiet_since > of.hello_timeout_s
+            return [HangUp("hello_expected")] if is_late else []
+        if is_answering or self._is_speaking:
+            self._quiet_since = now
+            is_over = not is_answering and now >= self.pacer.over_at()
+            return self._stop_speaking() if is_over and self._is_speaking else []
+        self._is_thinking = False
+        if self._user_since is not None and self.mode != "manual":
+            return self._cap(now)
+        quiet_s = now - self._quiet_since
+        if self._is_open and self.mode != "manual":
+            return [HangUp("silence")] if quiet_s > of.max_silence_s else []
+        return [HangUp("idle")] if quiet_s > of.max_idle_s else []
+
+    def _cap(self, now: float) -> list[Action]:
+        assert self._user_since is not None
+        if now - self._user_since <= self._settings.max_turn_s:
+            return []
+        self._user_since = None
+        return [Commit(asks=False)]
+
+    def _stop_speaking(self, *, must_tell: bool = False) -> list[Action]:
+        was_speaking, self._is_speaking = self._is_speaking, False
+        self._is_thinking = False
+        if not (was_speaking or must_tell):
+            return []
+        self._is_open = self._is_open and self.mode == "realtime"
+        stop = Tts("stop")
+        if self._timing is not None and self.features is not None and self.features.timing:
+            stop = Tts("stop", timing=self._timing)
+        self._timing = None
+        return [Send(stop), _face("neutral")]
+
+
+def _face(emotion: Emotion) -> Send:
+    return Send(Llm(emotion))

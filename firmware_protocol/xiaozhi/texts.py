@@ -1,0 +1,118 @@
+"""Text frames to messages and back."""
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from firmware_protocol.xiaozhi.errors import BadMessage
+from firmware_protocol.xiaozhi.messages import (
+    Abort,
+    Alert,
+    Custom,
+    DeviceHello,
+    DeviceMessage,
+    Ignored,
+    ListenStart,
+    ListenStop,
+    Llm,
+    McpAnswer,
+    McpRequest,
+    Ping,
+    Pong,
+    ServerHello,
+    ServerMessage,
+    Stt,
+    System,
+    Tts,
+    WakeWordHeard,
+)
+
+MAX_TEXT_BYTES = 65_535
+"The largest frame that stock firmware can send."
+
+MAX_DEPTH = 32
+"A tool's schema has some six; a decoder of a small device must not run out of stack."
+
+T = TypeVar("T", bound=Struct)
+
+_LISTEN: Mapping[Any, type[ListenStart | ListenStop | WakeWordHeard]] = {
+    "start": ListenStart,
+    "stop": ListenStop,
+    "detect": WakeWordHeard,
+}
+_OF_DEVICE: Mapping[str, type[DeviceHello | Abort | Ping | McpAnswer]] = {
+    "hello": DeviceHello,
+    "abort": Abort,
+    "ping": Ping,
+    "mcp": McpAnswer,
+}
+_OF_SERVER: Mapping[
+    str, type[ServerHello | Stt | Llm | Tts | McpRequest | System | Alert | Custom | Pong]
+] = {
+    "hello": ServerHello,
+    "stt": Stt,
+    "llm": Llm,
+    "tts": Tts,
+    "mcp": McpRequest,
+    "system": System,
+    "alert": Alert,
+    "custom": Custom,
+    "pong": Pong,
+}
+
+
+def decode_device_message(text: str | bytes) -> DeviceMessage:
+    """Raises BadMessage."""
+    fields, kind = _object(text)
+    if kind == "listen":
+        state = fields.get("state")
+        found = _LISTEN.get(state) if isinstance(state, str) else None
+        if found is None:
+            raise BadMessage("bad_message", "listen: state is start, stop or detect")
+        return _as(found, fields, kind)
+    one = _OF_DEVICE.get(kind)
+    return Ignored(kind) if one is None else _as(one, fields, kind)
+
+
+def decode_server_message(text: str | bytes) -> ServerMessage:
+    """As a device reads it. Raises BadMessage."""
+    fields, kind = _object(text)
+    one = _OF_SERVER.get(kind)
+    return Ignored(kind) if one is None else _as(one, fields, kind)
+
+
+def encode_message(message: DeviceMessage | ServerMessage) -> str:
+    return msgspec.json.encode(message).decode()
+
+
+def _object(text: str | bytes) -> tuple[dict[str, Any], str]:
+    if len(text) > MAX_TEXT_BYTES:
+        raise BadMessage("too_large", f"a text of {len(text)}; the limit is {MAX_TEXT_BYTES} bytes")
+    try:
+        fields = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise BadMessage("bad_json", f"not JSON: {error}") from None
+    if not isinstance(fields, dict):
+        raise BadMessage("bad_message", "a message is a JSON object")
+    if _is_deeper(fields, MAX_DEPTH):
+        raise BadMessage("bad_json", f"nested more than {MAX_DEPTH} deep")
+    kind = fields.get("type")
+    if not isinstance(kind, str):
+        raise BadMessage("bad_message", "type is missing, or no text")
+    return fields, kind
+
+
+def _as(one: type[T], fields: dict[str, Any], kind: str) -> T:
+    try:
+        return msgspec.convert(fields, one)
+    except (msgspec.ValidationError, UnicodeError) as error:
+        raise BadMessage("bad_message", f"{kind[:32]}: {error}") from None
+
+
+def _is_deeper(value: Any, levels: int) -> bool:
+    if isinstance(value, dict | list):
+        inner = value.values() if isinstance(value, dict) else value
+        return levels == 0 or any(_is_deeper(one, levels - 1) for one in inner)
+    return False
