@@ -1,0 +1,32 @@
+/* Binary WebSocket messages: one Opus packet each, framed alike in both directions.
+ *
+ *   v1  the packet itself
+ *   v2  u16 version, u16 kind, u32 reserved, u32 timestamp_ms, u32 payload_size, payload
+ *   v3  u8 kind, u8 reserved, u16 payload_size, payload          (big-endian, both) */
+#ifndef EARSHOT_XIAOZHI_FRAME_H
+#define EARSHOT_XIAOZHI_FRAME_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "earshot_xiaozhi/json.h"
+#include "earshot_xiaozhi/status.h"
+
+#define XZ_FRAME_HEADER_BYTES_MAX 16
+
+typedef enum { XZ_FRAME_AUDIO = 0, XZ_FRAME_JSON = 1 } xz_frame_kind;
+
+typedef struct {
+  xz_frame_kind kind;
+  uint32_t timestamp_ms; /* v2 only: of the downlink audio that plays meanwhile; otherwise 0 */
+  const uint8_t *payload;
+  size_t payload_len; /* 0 to 3 bytes are Opus's DTX: silence, not nothing */
+} xz_frame;
+
+/* Reads one whole message; `frame->payload` points into `data`. */
+xz_status xz_frame_decode(int version, const uint8_t *data, size_t len, xz_frame *frame);
+
+/* Appends one message. XZ_FULL if the writer has no room for it. */
+xz_status xz_frame_encode(int version, const xz_frame *frame, xz_writer *out);
+
+#endif

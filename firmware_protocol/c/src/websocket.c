@@ -1,0 +1,223 @@
+#include "earshot_xiaozhi/websocket.h"
+
+#include <string.h>
+
+#include "handshake.h"
+#include "sha1.h"
+
+enum { CONTINUATION = 0, CLOSE = 8, PING = 9, PONG = 10 };
+
+enum { CLOSE_PROTOCOL = 1002, CLOSE_NO_CODE = 1005, CLOSE_TOO_LARGE = 1009 };
+
+#define FIN 0x80U
+#define MASKED 0x80U
+#define CLOSE_BYTES 8 /* header, mask, code: what a pong must leave free */
+
+static uint32_t draw(xz_ws *ws) { return ws->random(ws->random_context); }
+
+static void put_u32(uint8_t *out, uint32_t value) {
+  for (int i = 0; i < 4; i++) out[i] = (uint8_t)(value >> (24 - 8 * i));
+}
+
+xz_status xz_ws_open(xz_ws *ws, const xz_handshake *handshake) {
+  uint8_t nonce[16];
+  for (size_t i = 0; i < sizeof nonce; i += 4) put_u32(nonce + i, draw(ws));
+  xz_base64(nonce, sizeof nonce, ws->key);
+  xz_writer out = xz_writer_to(ws->tx, ws->tx_cap);
+  xz_handshake_write(&out, handshake, ws->key);
+  if (out.is_full) return XZ_BAD_CONFIG;
+  ws->tx_len = out.len;
+  ws->rx_len = 0;
+  ws->header_len = 0;
+  ws->header_need = 2;
+  ws->message_opcode = 0;
+  ws->state = XZ_WS_SHAKING;
+  return XZ_OK;
+}
+
+xz_writer xz_ws_begin(xz_ws *ws) {
+  size_t used = ws->tx_len + XZ_WS_HEADER_BYTES_MAX + XZ_WS_RESERVED_BYTES;
+  size_t room = ws->tx_cap > used ? ws->tx_cap - used : 0;
+  return xz_writer_to(ws->tx + ws->tx_len + (room > 0 ? XZ_WS_HEADER_BYTES_MAX : 0),
+                      room < XZ_TEXT_BYTES_MAX ? room : XZ_TEXT_BYTES_MAX);
+}
+
+/* Puts header and mask around `len` bytes (<= 65535) at `payload`, which may lie in `tx`. */
+static void append_frame(xz_ws *ws, unsigned opcode, const uint8_t *payload, size_t len) {
+  uint8_t *out = ws->tx + ws->tx_len;
+  uint8_t mask[4];
+  size_t header = len < 126 ? 2 : 4;
+  put_u32(mask, draw(ws));
+  if (len > 0) memmove(out + header + sizeof mask, payload, len);
+  out[0] = (uint8_t)(FIN | opcode);
+  out[1] = (uint8_t)(MASKED | (len < 126 ? len : 126));
+  if (header == 4) {
+    out[2] = (uint8_t)(len >> 8);
+    out[3] = (uint8_t)(len & 0xffU);
+  }
+  memcpy(out + header, mask, sizeof mask);
+  out += header + sizeof mask;
+  for (size_t i = 0; i < len; i++) out[i] ^= mask[i % 4];
+  ws->tx_len += header + sizeof mask + len;
+}
+
+xz_status xz_ws_commit(xz_ws *ws, xz_ws_opcode opcode, const xz_writer *message) {
+  if (ws->state != XZ_WS_OPEN) return XZ_BAD_STATE;
+  if (message->is_full || message->cap == 0) return XZ_FULL;
+  append_frame(ws, opcode, (const uint8_t *)message->data, message->len);
+  return XZ_OK;
+}
+
+void xz_ws_close(xz_ws *ws, uint16_t code) {
+  uint8_t payload[2] = {(uint8_t)(code >> 8), (uint8_t)(code & 0xffU)};
+  size_t len = code == CLOSE_NO_CODE ? 0 : sizeof payload;
+  bool has_room = ws->tx_cap - ws->tx_len >= CLOSE_BYTES;
+  if (ws->state == XZ_WS_OPEN && has_room) append_frame(ws, CLOSE, payload, len);
+  ws->state = XZ_WS_SHUT;
+}
+
+void xz_ws_sent(xz_ws *ws, size_t len) {
+  if (len > ws->tx_len) len = ws->tx_len;
+  ws->tx_len -= len;
+  if (ws->tx_len > 0) memmove(ws->tx, ws->tx + len, ws->tx_len);
+}
+
+static void fail(xz_ws *ws, xz_status status, xz_ws_event *event) {
+  xz_ws_close(ws, status == XZ_TOO_LARGE ? CLOSE_TOO_LARGE : CLOSE_PROTOCOL);
+  event->kind = XZ_WS_FAILED;
+  event->status = status;
+}
+
+static size_t receive_head(xz_ws *ws, const uint8_t *data, size_t len, xz_ws_event *event) {
+  for (size_t i = 0; i < len; i++) {
+    if (ws->rx_len == ws->rx_cap) {
+      fail(ws, XZ_TOO_LARGE, event);
+      return i;
+    }
+    ws->rx[ws->rx_len++] = data[i];
+    if (ws->rx_len < 4 || memcmp(ws->rx + ws->rx_len - 4, "\r\n\r\n", 4) != 0) continue;
+    xz_status status = xz_handshake_check((const char *)ws->rx, ws->rx_len, ws->key,
+                                          ws->checks_accept, &event->http_status);
+    ws->rx_len = 0;
+    if (status == XZ_OK) {
+      ws->state = XZ_WS_OPEN;
+      event->kind = XZ_WS_OPENED;
+    } else {
+      fail(ws, status, event);
+    }
+    return i + 1;
+  }
+  return len;
+}
+
+/* Of the frame whose header is complete. */
+static bool read_length(xz_ws *ws, uint64_t *length) {
+  *length = ws->header[1] & 0x7fU;
+  if (*length < 126) return true;
+  *length = 0;
+  for (size_t i = 2; i < ws->header_need; i++) *length = (*length << 8) | ws->header[i];
+  return *length >> 63 == 0; /* RFC 6455, 5.2 */
+}
+
+/* RFC 6455, 5.2 to 5.5: what a server may send. */
+static xz_status begin_frame(xz_ws *ws) {
+  unsigned opcode = ws->header[0] & 0x0fU;
+  bool is_final = (ws->header[0] & FIN) != 0;
+  uint64_t length;
+  if ((ws->header[0] & 0x70U) != 0 || (ws->header[1] & MASKED) != 0) return XZ_PROTOCOL;
+  if (!read_length(ws, &length)) return XZ_PROTOCOL;
+  if (opcode >= CLOSE) {
+    if (opcode > PONG || !is_final || length > XZ_WS_CONTROL_BYTES_MAX) return XZ_PROTOCOL;
+    ws->control_len = 0;
+  } else {
+    if (opcode > XZ_WS_BINARY) return XZ_PROTOCOL;
+    if ((opcode == CONTINUATION) != (ws->message_opcode != 0)) return XZ_PROTOCOL;
+    if (length > ws->rx_cap - ws->rx_len) return XZ_TOO_LARGE;
+    if (opcode != CONTINUATION) ws->message_opcode = (uint8_t)opcode;
+  }
+  ws->payload_left = (size_t)length;
+  return XZ_OK;
+}
+
+static bool is_close_code(uint32_t code) { /* RFC 6455, 7.4 */
+  return (code >= 3000 && code <= 4999) ||
+         (code >= 1000 && code <= 1014 && (code < 1004 || code > 1006));
+}
+
+static void end_close(xz_ws *ws, xz_ws_event *event) {
+  uint32_t code = CLOSE_NO_CODE;
+  if (ws->control_len > 0) {
+    code = ws->control_len < 2 ? 0 : ((uint32_t)ws->control[0] << 8) | ws->control[1];
+    if (!is_close_code(code)) {
+      fail(ws, XZ_PROTOCOL, event);
+      return;
+    }
+  }
+  xz_ws_close(ws, (uint16_t)code);
+  event->kind = XZ_WS_CLOSED;
+  event->close_code = (uint16_t)code;
+}
+
+static void end_frame(xz_ws *ws, xz_ws_event *event) {
+  unsigned opcode = ws->header[0] & 0x0fU;
+  if (opcode == CLOSE) {
+    end_close(ws, event);
+  } else if (opcode == PING) {
+    /* One that finds no room is dropped: the next ping asks again. */
+    size_t need = 2 + 4 + ws->control_len + CLOSE_BYTES;
+    if (ws->tx_cap - ws->tx_len >= need) append_frame(ws, PONG, ws->control, ws->control_len);
+  } else if (opcode != PONG && (ws->header[0] & FIN) != 0) {
+    event->kind = XZ_WS_MESSAGE;
+    event->data = ws->rx;
+    event->len = ws->rx_len;
+    event->is_text = ws->message_opcode == XZ_WS_TEXT;
+    ws->message_opcode = 0;
+    ws->rx_len = 0;
+  }
+  ws->header_len = 0;
+  ws->header_need = 2;
+}
+
+static size_t receive_header(xz_ws *ws, uint8_t byte, xz_ws_event *event) {
+  ws->header[ws->header_len++] = byte;
+  if (ws->header_len == 2) {
+    unsigned length = byte & 0x7fU;
+    ws->header_need = length == 127 ? 10 : length == 126 ? 4 : 2;
+  }
+  if (ws->header_len == ws->header_need) {
+    xz_status status = begin_frame(ws);
+    if (status != XZ_OK) fail(ws, status, event);
+    else if (ws->payload_left == 0) end_frame(ws, event);
+  }
+  return 1;
+}
+
+static size_t receive_payload(xz_ws *ws, const uint8_t *data, size_t len, xz_ws_event *event) {
+  bool is_control = (ws->header[0] & 0x0fU) >= CLOSE;
+  size_t taken = len < ws->payload_left ? len : ws->payload_left;
+  if (is_control) {
+    memcpy(ws->control + ws->control_len, data, taken);
+    ws->control_len += taken;
+  } else {
+    memcpy(ws->rx + ws->rx_len, data, taken);
+    ws->rx_len += taken;
+  }
+  ws->payload_left -= taken;
+  if (ws->payload_left == 0) end_frame(ws, event);
+  return taken;
+}
+
+size_t xz_ws_receive(xz_ws *ws, const uint8_t *data, size_t len, xz_ws_event *event) {
+  size_t used = 0;
+  memset(event, 0, sizeof *event);
+  while (used < len && event->kind == XZ_WS_NONE) {
+    if (ws->state == XZ_WS_SHUT) return len; /* what still comes is nobody's */
+    if (ws->state == XZ_WS_SHAKING)
+      used += receive_head(ws, data + used, len - used, event);
+    else if (ws->header_len < ws->header_need)
+      used += receive_header(ws, data[used], event);
+    else
+      used += receive_payload(ws, data + used, len - used, event);
+  }
+  return used;
+}
