@@ -1,0 +1,148 @@
+"""Which of several devices that heard the same wake word answers. Pure: `now` is given.
+
+The levels that devices tell are not comparable: one stands in a corner, another has its gain turned
+up. So each device's own mean is learnt, and what counts is how much louder than usual it heard.
+"""
+
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+
+WINDOW_S = 0.2
+"Wake words of one moment reach us within 100 ms over Wi-Fi; half of WAS's 400 ms is enough."
+
+LATE_S = 1.5
+"""After the first of a group: whoever comes now heard the same wake word over a slow network. A
+wake word takes half a second to say, and a command follows it."""
+
+CAUTION = 4.0
+"A mean of so many wake words is believed by half: one of a single wake word says little."
+
+MAX_CORRECTION_DB = 12.0
+"More is not a place or a gain: it is a broken microphone, or somebody who only speaks to that one."
+
+MEMORY = 50.0
+"The mean follows a device that was moved within so many wake words."
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One contender's. The winner's comes first."""
+
+    device: str
+    won: bool
+
+
+@dataclass(slots=True)
+class _Usual:
+    """A device's mean level."""
+
+    mean_db: float = 0.0
+    count: float = 0.0
+
+    def add(self, level_db: float) -> None:
+        self.count = min(self.count + 1, MEMORY)
+        self.mean_db += (level_db - self.mean_db) / self.count
+
+
+@dataclass(slots=True)
+class _Race:
+    """One wake word in one group."""
+
+    began: float
+    levels: dict[str, float | None] = field(default_factory=dict)
+    is_decided: bool = False
+
+
+class Arbitration:
+    """Groups are independent of each other. Every contender gets exactly one verdict per wake word,
+    and exactly one contender of a group wins."""
+
+    def __init__(self) -> None:
+        self._races: dict[str, _Race] = {}
+        self._usual: dict[str, _Usual] = {}
+
+    def heard(
+        self, group: str, device: str, level_db: float | None, known: AbstractSet[str], now: float
+    ) -> list[Verdict]:
+        """A device heard the wake word. `known`: all devices of the group that could have heard it,
+        this one included or not. What is decided by it, perhaps nothing yet."""
+        verdicts: list[Verdict] = []
+        race = self._races.get(group)
+        is_old = race is not None and device in race.levels  # nobody hears a wake word twice
+        if race is not None and not race.is_decided and (is_old or now >= race.began + WINDOW_S):
+            verdicts += self._decide(race)
+        if race is None or is_old or now >= race.began + LATE_S:
+            race = self._races[group] = _Race(now)
+        race.levels[device] = level_db
+        if race.is_decided:
+            self._learn(device, level_db)
+            verdicts.append(Verdict(device, won=False))
+        elif known <= race.levels.keys():
+            verdicts += self._decide(race)
+        return verdicts
+
+    def left(self, group: str, device: str, known: AbstractSet[str]) -> list[Verdict]:
+        """A device is gone, which nobody has to wait for, and which cannot win any more. `known`:
+        those that are left."""
+        race = self._races.get(group)
+        if race is None or race.is_decided:
+            return []
+        race.levels.pop(device, None)
+        if not race.levels:
+            del self._races[group]
+            return []
+        return self._decide(race) if known <= race.levels.keys() else []
+
+    def due(self) -> float | None:
+        """When `tick` has something to decide; None: nothing waits."""
+        return min((race.began + WINDOW_S for race in self._undecided()), default=None)
+
+    def tick(self, now: float) -> list[Verdict]:
+        """Decide what waited long enough, and forget what is long over."""
+        ripe = [race for race in self._undecided() if now >= race.began + WINDOW_S]
+        verdicts = [verdict for race in ripe for verdict in self._decide(race)]
+        over = [name for name, race in self._races.items() if now >= race.began + LATE_S]
+        for name in over:
+            del self._races[name]
+        return verdicts
+
+    def forget(self, device: str) -> None:
+        """What was learnt of a device that is no longer known."""
+        self._usual.pop(device, None)
+
+    def correction_db(self, device: str) -> float:
+        """How much louder than the others this device usually hears; 0 while nothing is known."""
+        own = self._usual.get(device)
+        if own is None or not own.count:
+            return 0.0
+        others = [one for name, one in self._usual.items() if name != device and one.count]
+        if not others:
+            return 0.0
+        weight = sum(one.count for one in others)
+        usual_db = sum(one.mean_db * one.count for one in others) / weight
+        sure = own.count / (own.count + CAUTION) * weight / (weight + CAUTION)
+        found = (own.mean_db - usual_db) * sure
+        return max(-MAX_CORRECTION_DB, min(MAX_CORRECTION_DB, found))
+
+    def _undecided(self) -> Iterator[_Race]:
+        return (race for race in self._races.values() if not race.is_decided)
+
+    def _decide(self, race: _Race) -> list[Verdict]:
+        race.is_decided = True
+
+        def rank(device: str) -> tuple[bool, float, str]:
+            """The best first. Who says no level wins only among its like; ties go by name."""
+            level_db = race.levels[device]
+            if level_db is None:
+                return True, 0.0, device
+            return False, self.correction_db(device) - level_db, device
+
+        winner, *losers = sorted(race.levels, key=rank)
+        for device, level_db in race.levels.items():
+            self._learn(device, level_db)
+        return [Verdict(winner, won=True), *(Verdict(one, won=False) for one in losers)]
+
+    def _learn(self, device: str, level_db: float | None) -> None:
+        if level_db is not None:
+            self._usual.setdefault(device, _Usual()).add(level_db)
