@@ -237,6 +237,21 @@ class Session:
         is_on_its_way = self._listening.is_transcribing or self._responding.answering.is_busy
         return self._playout.awaited if is_on_its_way and self.settings.answers else None
 
+    @property
+    def is_answering(self) -> bool:
+        """An answer is being heard or on its way, or may soon be: what was said is not known."""
+        is_coming = self._listening.is_transcribing or self._responding.answering.is_busy
+        return is_coming or self._playout.writer is not None
+
+    @property
+    def next_clause(self) -> tuple[str, int, str] | None:
+        """For a server-paced session, of what `pull` gives next: response, number and text of its
+        clause. None: it gives no sound, or none that was a text."""
+        writer = self._playout.writer
+        answer = self._answer_of(writer.response_id) if writer else None
+        clause = answer.spoken.clause_at(writer.heard_ms) if writer and answer else None
+        return (writer.response_id, *clause) if writer and clause else None
+
     def say(self, text: str) -> bool:
         """Announce something unasked, after what is being said. False: nobody would hear it."""
         return not self._closing.is_set() and self._responding.say(text)

@@ -42,6 +42,11 @@ class SpokenText:
         if self._clauses and self._clauses[-1].end_ms is None:
             self._clauses[-1].end_ms = at_ms
 
+    def clause_at(self, at_ms: float) -> tuple[int, str] | None:
+        """Number and text of the clause that sounds there; None: none has begun."""
+        begun = [number for number, c in enumerate(self._clauses) if c.start_ms <= at_ms]
+        return (begun[-1], self._clauses[begun[-1]].text) if begun else None
+
     def heard(self, heard_ms: float, total_ms: float) -> str:
         """The words within the first `heard_ms`; `total_ms` of sound were made so far."""
         words: list[str] = []

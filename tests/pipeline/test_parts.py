@@ -162,6 +162,18 @@ def test_what_was_heard_of_an_answer(heard_ms: float, text: str) -> None:
     assert spoken.heard(heard_ms, 2000) == text
 
 
+@pytest.mark.parametrize(
+    ("at_ms", "clause"),
+    [(-1, None), (0, (0, "one two")), (999.9, (0, "one two")), (1000, (1, "three"))],
+)  # fmt: skip
+def test_which_clause_sounds(at_ms: float, clause: tuple[int, str] | None) -> None:
+    spoken = SpokenText()
+    assert spoken.clause_at(0) is None
+    spoken.begin("one two", 0)
+    spoken.begin("three", 1000)
+    assert spoken.clause_at(at_ms) == clause
+
+
 def test_turn_spans_and_first_mark_wins() -> None:
     turn = Turn("turn_1")
     for mark, now in [(Mark.SPEECH_END, 1.0), (Mark.ENDPOINT, 1.4), (Mark.ASR_FINAL, 1.5),
