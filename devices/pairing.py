@@ -2,7 +2,8 @@
 
 import secrets
 from collections import OrderedDict, deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import timedelta
 
 from core.errors import Conflict, NotFound, Overloaded, RequestError
 from devices.networks import Network, address_of, is_among
@@ -32,6 +33,15 @@ class Rule:
         """Of a connection's address; never of what is none."""
         found = address_of(address)
         return found is not None and (found.is_loopback or is_among(found, self.networks))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegistrySettings:
+    rule: Rule = field(default_factory=Rule)
+    "Who is approved unasked."
+    token_life: timedelta = timedelta(days=365)
+    new_life: timedelta = timedelta(days=7)
+    "How long a device that nobody approved is kept after it was last seen."
 
 
 def new_code() -> str:

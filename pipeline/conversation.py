@@ -60,6 +60,11 @@ class Conversations:
         known = self._known.get(conversation_id or "")
         return known.profile if known else None
 
+    def place_of(self, conversation_id: str) -> Place:
+        """Where its last connection stands; nowhere, if it is not known. Does not count as use."""
+        known = self._known.get(conversation_id)
+        return known.place if known else NOWHERE
+
     async def announce(self, conversation_id: str, text: str) -> bool:
         """Say `text` on the newest session that speaks; False when nobody is there to hear it."""
         conversation = self._known.get(conversation_id)

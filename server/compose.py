@@ -85,19 +85,20 @@ async def assemble(
     clock = SystemClock()
     home = Home(config.home or default_home(), language=config.language)
     conversations = Conversations()
-    timers = Timers(home, clock, conversations)
     async with AsyncExitStack() as stack:
+        devices = await stack.enter_async_context(known_devices(config, clock, conversations))
+        timers = Timers(home, clock, devices.announcements)
         own = await stack.enter_async_context(own_tools(config.tools))
         providers = (*_tools(home, timers, clock), *own)
         toolbox = Toolbox(providers, metrics, timeout_s=config.tools.timeout_s)
         trace = sink or stack.enter_context(open_trace(config.trace.path))
         engines = await stack.enter_async_context(running(config, toolbox, clock, metrics))
         surroundings = _surroundings(config, engines, toolbox, clock, metrics, trace)
-        devices = await stack.enter_async_context(known_devices(config, clock))
         core = _core(config, engines, surroundings, conversations, home, devices)
         doors = open_doors(core)
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
         work = [tasks.create_task(timers.run(), name="timers")]
+        work += [tasks.create_task(devices.announcements.run(), name="announcements")]
         work += [tasks.create_task(run(), name=name) for name, run in doors.runs.items()]
         yield Parts(
             routes=doors.routes,

@@ -1,19 +1,13 @@
 """Settings of the device registry, `[devices]`."""
 
 from datetime import timedelta
-from pathlib import Path
 from typing import Annotated, Literal
 
 from msgspec import Meta
-from sqlalchemy import URL
 
-from devices.pairing import Rule
-from devices.registry.registry import RegistrySettings
+from devices.pairing import RegistrySettings, Rule
 from server.config_types import Section
 from server.networks import networks_of
-
-FILE_NAME = "devices.db"
-"SQLite's, in the state folder."
 
 
 class DevicesConfig(Section, frozen=True):
@@ -62,12 +56,6 @@ class DevicesConfig(Section, frozen=True):
 
     def __post_init__(self) -> None:
         networks_of(self.networks, "devices.networks")
-
-    def url(self, state_dir: str) -> str:
-        """The database's."""
-        file = Path(state_dir).expanduser().absolute() / FILE_NAME
-        own = URL.create("sqlite", database=str(file))
-        return self.database or own.render_as_string(hide_password=False)
 
     def as_settings(self) -> RegistrySettings:
         """The same as the registry takes it."""

@@ -3,13 +3,20 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from core.ports import Clock
+from devices.announcing import Announcements
+from devices.api.journal import Journal
 from devices.presence import Presence
-from devices.registry.database import opened
+from devices.registry.database import opened, sqlite_url
 from devices.registry.registry import Registry
 from devices.registry.settings import StoredSettings
+from pipeline.conversation import Conversations
 from server.config import Config
+
+FILE_NAME = "devices.db"
+"SQLite's, in the state folder."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,14 +27,29 @@ class Devices:
     "The `Directory`."
     settings: StoredSettings
     presence: Presence
+    journal: Journal
+    announcements: Announcements
+    "Its `run` brings what waits."
 
 
 @asynccontextmanager
-async def known_devices(config: Config, clock: Clock) -> AsyncIterator[Devices]:
+async def known_devices(
+    config: Config, clock: Clock, conversations: Conversations
+) -> AsyncIterator[Devices]:
     """Raises ConfigError for a database that can never work."""
-    async with opened(config.devices.url(config.paths.state_dir)) as database:
+    async with opened(_url(config)) as database:
+        registry = Registry(database, clock, config.devices.as_settings())
+        journal = Journal(clock)
+        presence = Presence(journal)
         yield Devices(
-            registry=Registry(database, clock, config.devices.as_settings()),
+            registry=registry,
             settings=StoredSettings(database),
-            presence=Presence(),
+            presence=presence,
+            journal=journal,
+            announcements=Announcements(conversations, registry, presence, clock),
         )
+
+
+def _url(config: Config) -> str:
+    file = Path(config.paths.state_dir).expanduser().absolute() / FILE_NAME
+    return config.devices.database or sqlite_url(file)

@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from core.http import Route
+from devices.api.door import DevicesDoor
+from devices.api.routes import routes as device_routes
 from devices.willow.calls import call_settings
 from devices.willow.door import WillowDoor, WillowSettings
 from devices.willow.routes import routes as willow_routes
@@ -96,6 +98,7 @@ def open_doors(core: Core) -> Doors:
             *realtime_routes(realtime),
             *ice_routes(IceDoor(ice)),
             *whip_routes(whip),
+            *device_routes(_devices(core.devices)),
             *openai_routes(AudioDoor(core.transcriber, Cards(engines), spools)),
             *speech_routes(SpeechDoor(core.surroundings.engines, core.reader, core.languages)),
         ),
@@ -116,6 +119,12 @@ def _realtime(core: Core, peer: PeerSettings) -> RealtimeDoor:
         settings=RealtimeSettings(
             idle_timeout_s=core.config.server.idle_timeout_s, fresh=core.fresh, peer=peer
         ),
+    )
+
+
+def _devices(devices: Devices) -> DevicesDoor:
+    return DevicesDoor(
+        devices.registry, devices.presence, devices.journal, devices.announcements
     )
 
 

@@ -58,6 +58,7 @@ STATUS: Mapping[type[EarshotError], tuple[HTTPStatus, int]] = {
 STATUS_BY_CODE: Mapping[str, HTTPStatus] = {
     "method_not_allowed": HTTPStatus.METHOD_NOT_ALLOWED,
     "unauthorized_voice": HTTPStatus.NOT_ACCEPTABLE,  # what Willow devices have a text for
+    "too_many_guesses": HTTPStatus.TOO_MANY_REQUESTS,
     "unsupported_media_type": HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
     "etag_mismatch": HTTPStatus.PRECONDITION_FAILED,  # these four as WHIP has them
     "unknown_ice_session": HTTPStatus.UNPROCESSABLE_ENTITY,

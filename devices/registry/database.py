@@ -96,6 +96,10 @@ async def opened(url: str) -> AsyncIterator[Database]:
         await database.close()
 
 
+def sqlite_url(file: Path) -> str:
+    return URL.create("sqlite", database=str(file)).render_as_string()
+
+
 def engine_of(url: str) -> Engine:
     """Raises ConfigError."""
     try:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Row, delete, select
 from core.errors import NotFound
 from core.ports import Clock
 from devices.directory import Contact, Device, DeviceProfile
-from devices.pairing import CODE_LIFE_S, Guesses, Rule, new_code, read_code
+from devices.pairing import CODE_LIFE_S, Guesses, RegistrySettings, new_code, read_code
 from devices.registry import rows, tokens
 from devices.registry.database import Database
 from devices.registry.names import cleaned
@@ -20,15 +20,6 @@ from devices.registry.tables import devices, settings
 
 NOTED = timedelta(seconds=60)
 "How exactly `last_seen` is kept: a device that comes every second must not write every second."
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RegistrySettings:
-    rule: Rule = field(default_factory=Rule)
-    "Who is approved unasked."
-    token_life: timedelta = timedelta(days=365)
-    new_life: timedelta = timedelta(days=7)
-    "How long a device that nobody approved is kept after it was last seen."
 
 
 class Registry:
@@ -142,12 +133,19 @@ class Registry:
         *,
         name: str | None = None,
         area: str | None = None,
-        profile: DeviceProfile | None = None,
+        profile: Callable[[DeviceProfile], DeviceProfile] | None = None,
     ) -> Device:
-        """None: as it was. Raises NotFound."""
-        given = {"name": name, "area": area, "profile": msgspec.to_builtins(profile)}
-        values = {key: value for key, value in given.items() if value is not None}
-        return await self._change(lambda one: rows.change(one, device_id, **values))
+        """None: as it was; `profile` is given the one before. Raises NotFound."""
+        given = {"name": name, "area": area}
+
+        def work(connection: Connection) -> Device:
+            values: dict[str, Any] = {k: value for k, value in given.items() if value is not None}
+            if profile is not None:
+                before = rows.device_of(rows.by_id(connection, device_id)).profile
+                values["profile"] = msgspec.to_builtins(profile(before))
+            return rows.change(connection, device_id, **values)
+
+        return await self._change(work)
 
     async def forget(self, device_id: str) -> None:
         """As if it had never come: its keys are void, its settings gone. Raises NotFound."""

@@ -1,0 +1,207 @@
+"""What is to be said unasked finds the device that asked, another one in its room, or waits for it:
+boards have no connection while they are idle."""
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from core.errors import EarshotError
+from core.ports import Clock, Place
+from devices.directory import Device
+from devices.presence import Live, Notice, Presence
+
+logger = logging.getLogger(__name__)
+
+WAIT_S = 900.0
+"A timer that rang a quarter of an hour ago is worth telling; one of this morning is not."
+
+MAX_WAITING_PER_TARGET = 8
+"More at once is no reminder; the oldest go first."
+
+MAX_WAITING = 500
+
+SETTLE_S = 0.5
+"A device that just came says first what it wants; one whose refusals are changes is not hurried."
+
+NOTIFY_TIMEOUT_S = 20.0
+"A device that has not taken a notice by then does not; the notice goes on waiting."
+
+
+class Talks(Protocol):
+    """The conversations, as far as announcements need them."""
+
+    async def announce(self, conversation_id: str, text: str) -> bool: ...
+
+    def place_of(self, conversation_id: str) -> Place: ...
+
+
+class Rooms(Protocol):
+    """The directory, as far as announcements need it."""
+
+    async def in_area(self, area: str) -> Sequence[Device]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A notice that nobody could hear yet."""
+
+    notice: Notice
+    device_id: str
+    "Whose it is; empty: of any device in the area."
+    area: str
+    "Where another device may say it; empty: nowhere."
+    until: float
+    "Clock.now() when nobody wants to hear it any more."
+
+
+class Announcements:
+    """The `Announcer` of timers. `run` must be running: it brings what waits."""
+
+    def __init__(self, talks: Talks, rooms: Rooms, presence: Presence, clock: Clock) -> None:
+        self._talks, self._rooms, self._presence, self._clock = talks, rooms, presence, clock
+        self._waiting: list[Waiting] = []
+        self._next_change = asyncio.Event()
+
+    async def announce(self, conversation_id: str, text: str) -> bool:
+        """Where the conversation is open; else on the device that held it; else in its room; else
+        it waits for the device. False: nobody is there, and there is no device to wait for."""
+        if await self._talks.announce(conversation_id, text):
+            return True
+        place, notice = self._talks.place_of(conversation_id), Notice(text=text)
+        if await self._say(place.device_id, place.area, notice):
+            return True
+        if place.device_id:
+            self._keep(notice, place.device_id, place.area)
+        return bool(place.device_id)
+
+    async def to_device(self, device: Device, notice: Notice) -> bool:
+        """Nowhere but there. False: it waits for the device."""
+        if await self._say(device.id, "", notice):
+            return True
+        self._keep(notice, device.id, "")
+        return False
+
+    async def to_area(self, area: str, notice: Notice) -> Sequence[str]:
+        """On every device in the area that is here: their ids. Empty: it waits for the first."""
+        ids = [one.id for one in await self._rooms.in_area(area)]
+        async with asyncio.TaskGroup() as tasks:
+            told = {one: tasks.create_task(self._tell(one, notice)) for one in ids}
+        heard = [one for one, task in told.items() if task.result()]
+        if not heard:
+            self._keep(notice, "", area)
+        return heard
+
+    def counts(self) -> Mapping[str, int]:
+        """Device id -> how many notices wait for it."""
+        found: dict[str, int] = {}
+        for one in self._waiting:
+            if one.device_id:
+                found[one.device_id] = found.get(one.device_id, 0) + 1
+        return found
+
+    def waiting_in(self, area: str) -> int:
+        """How many notices wait for any device of this area."""
+        wanted = area.strip().casefold()
+        return sum(1 for one in self._waiting if not one.device_id and _folded(one.area) == wanted)
+
+    def forget(self, device_id: str) -> None:
+        """What waits for this device."""
+        self._waiting = [one for one in self._waiting if one.device_id != device_id]
+        self._note_change()
+
+    def changed(self) -> asyncio.Event:
+        """Set when something begins or ends to wait."""
+        return self._next_change
+
+    async def run(self) -> None:
+        """Bring what waits as devices come and become idle. Until cancelled."""
+        while True:
+            here, kept = self._presence.changed(), self.changed()
+            await self._bring()
+            ends = [one.until for one in self._waiting]
+            timeout_s = max(0.0, min(ends) - self._clock.now()) if ends else None
+            if await any_of(here, kept, timeout_s=timeout_s):
+                await asyncio.sleep(SETTLE_S)
+
+    async def _bring(self) -> None:
+        """To all at once, so that a slow one holds up nobody else; to each in order."""
+        targets = {_target(one) for one in self._waiting}
+        async with asyncio.TaskGroup() as tasks:
+            for target in targets:
+                tasks.create_task(self._bring_to(target))
+
+    async def _bring_to(self, target: tuple[str, str]) -> None:
+        for one in [one for one in self._waiting if _target(one) == target]:
+            is_over = one.until <= self._clock.now()
+            if is_over or await self._try(one):
+                self._waiting = [other for other in self._waiting if other is not one]
+                self._note_change()
+                what = "was not heard in time" if is_over else "was brought"
+                logger.info("= a notice for %s %s", one.device_id or "an area", what)
+
+    async def _try(self, one: Waiting) -> bool:
+        try:
+            return await self._say(one.device_id, one.area, one.notice)
+        except EarshotError as error:
+            logger.warning("! a notice goes on waiting: %s", error.code)
+            return False
+
+    async def _say(self, device_id: str, area: str, notice: Notice) -> bool:
+        """On the device, or on another one in the area."""
+        if device_id and await self._tell(device_id, notice):
+            return True
+        if not area or not self._presence.ids():
+            return False
+        others = [one.id for one in await self._rooms.in_area(area) if one.id != device_id]
+        for other in others:
+            if await self._tell(other, notice):
+                return True
+        return False
+
+    async def _tell(self, device_id: str, notice: Notice) -> bool:
+        live: Live | None = self._presence.find(device_id)
+        if live is None:
+            return False
+        try:
+            async with asyncio.timeout(NOTIFY_TIMEOUT_S):
+                return await live.notify(notice)
+        except (EarshotError, ConnectionError, TimeoutError) as error:
+            code = error.code if isinstance(error, EarshotError) else "device_unreachable"
+            self._presence.note_error(device_id, code)
+            return False
+
+    def _keep(self, notice: Notice, device_id: str, area: str) -> None:
+        until = self._clock.now() + WAIT_S
+        target = (device_id, "" if device_id else _folded(area))
+        same = [one for one in self._waiting if _target(one) == target]
+        too_many = same[: max(0, len(same) + 1 - MAX_WAITING_PER_TARGET)]
+        self._waiting = [one for one in self._waiting if not any(one is old for old in too_many)]
+        self._waiting = [
+            *self._waiting[-MAX_WAITING + 1 :],
+            Waiting(notice, device_id, area, until),
+        ]
+        self._note_change()
+
+    def _note_change(self) -> None:
+        self._next_change.set()
+        self._next_change = asyncio.Event()
+
+
+async def any_of(*events: asyncio.Event, timeout_s: float | None = None) -> bool:
+    """Until one of them is set; False: none was in time."""
+    async with asyncio.TaskGroup() as tasks:
+        waits = [tasks.create_task(one.wait()) for one in events]
+        done, _ = await asyncio.wait(waits, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        for wait in waits:
+            wait.cancel()
+    return bool(done)
+
+
+def _folded(area: str) -> str:
+    return area.strip().casefold()
+
+
+def _target(one: Waiting) -> tuple[str, str]:
+    return one.device_id, "" if one.device_id else _folded(one.area)

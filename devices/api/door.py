@@ -1,0 +1,233 @@
+"""What the page and the command line do with devices."""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Awaitable
+from contextlib import aclosing
+
+import msgspec
+from aiohttp import web as aioweb
+from msgspec import UNSET
+
+from core.errors import Conflict, NotFound, Overloaded, RequestError
+from core.http import JSON
+from devices.announcing import Announcements, any_of
+from devices.api.journal import Entry, Journal
+from devices.api.views import (
+    AreaTold,
+    DeviceEdit,
+    DeviceList,
+    DeviceView,
+    Done,
+    NoticeRequest,
+    PairRequest,
+    Told,
+    UpdateRequest,
+    read_body,
+    view_of,
+)
+from devices.directory import Device
+from devices.presence import Live, Notice, Presence
+from devices.registry.names import MAX_NAME_CHARS, short
+from devices.registry.registry import Registry
+
+logger = logging.getLogger(__name__)
+
+HEARTBEAT_S = 15.0
+"""Proxies cut silent connections at 30 to 60 s. Also how late a change is shown that another server
+made in a shared database."""
+
+SETTLE_S = 0.1
+"Changes come in bursts (a device connects, listens): watchers get what they came to."
+
+MAX_WATCHERS = 64
+RETRY_AFTER_S = 10
+
+
+class Log(msgspec.Struct, frozen=True):
+    entries: list[Entry]
+    "The oldest first, at most 100; the server's memory, empty after its start."
+
+
+class DevicesDoor:
+    """Handlers; `devices.api.routes` says what each is for."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        presence: Presence,
+        journal: Journal,
+        announcements: Announcements,
+        heartbeat_s: float = HEARTBEAT_S,
+    ) -> None:
+        self._registry, self._presence, self._journal = registry, presence, journal
+        self._announcements, self._heartbeat_s = announcements, heartbeat_s
+        self._watchers = 0
+
+    async def list_all(self, _: aioweb.Request) -> aioweb.Response:
+        return _json(await self._everyone())
+
+    async def show(self, request: aioweb.Request) -> aioweb.Response:
+        return _json(self._view(await self._device(request)))
+
+    async def log(self, request: aioweb.Request) -> aioweb.Response:
+        device = await self._device(request)
+        return _json(Log([*self._journal.of(device.id)]))
+
+    async def pair(self, request: aioweb.Request) -> aioweb.Response:
+        asked = read_body(await request.read(), PairRequest)
+        return self._decided(await self._registry.pair(asked.code), "approved")
+
+    async def approve(self, request: aioweb.Request) -> aioweb.Response:
+        return self._decided(await self._registry.approve(_id_of(request)), "approved")
+
+    async def block(self, request: aioweb.Request) -> aioweb.Response:
+        device = await self._registry.block(_id_of(request))
+        await self._end(device.id)
+        return self._decided(device, "blocked")
+
+    async def edit(self, request: aioweb.Request) -> aioweb.Response:
+        asked = read_body(await request.read(), DeviceEdit)
+        if asked.name and not short(asked.name):
+            raise RequestError(
+                f"name: 1 to {MAX_NAME_CHARS} characters, not only spaces",
+                code="invalid_value",
+                param="name",
+            )
+        device = await self._registry.edit(
+            _id_of(request),
+            name=None if asked.name is UNSET else short(asked.name),
+            area=None if asked.area is UNSET else short(asked.area),
+            profile=None if asked.profile is UNSET else asked.profile.applied,
+        )
+        return _json(self._view(device))
+
+    async def forget(self, request: aioweb.Request) -> aioweb.Response:
+        device_id = _id_of(request)
+        await self._registry.forget(device_id)
+        await self._end(device_id)
+        self._journal.forget(device_id)
+        logger.info("= device %s forgotten", device_id)
+        return aioweb.Response(status=204)
+
+    async def notify(self, request: aioweb.Request) -> aioweb.Response:
+        notice = await _notice(request)
+        device = await self._device(request)
+        if device.standing != "approved":
+            raise Conflict(
+                f"{device.name} is not approved; only approved devices are spoken on",
+                code="device_not_approved",
+            )
+        return _json(Told(await self._announcements.to_device(device, notice)))
+
+    async def notify_area(self, request: aioweb.Request) -> aioweb.Response:
+        notice, area = await _notice(request), request.match_info["area"]
+        if not await self._registry.in_area(area):
+            known = {one.area for one in await self._registry.everyone() if one.area}
+            there = f"devices are in: {', '.join(sorted(known))}" if known else "none has an area"
+            raise NotFound(
+                f"no approved device is in {short(area)!r}; {there}", code="area_not_found"
+            )
+        return _json(AreaTold([*await self._announcements.to_area(area, notice)]))
+
+    async def restart(self, request: aioweb.Request) -> aioweb.Response:
+        device, live = await self._live(request)
+        return await _told(live.restart(), device, "be restarted")
+
+    async def update(self, request: aioweb.Request) -> aioweb.Response:
+        asked = read_body(await request.read(), UpdateRequest)
+        device, live = await self._live(request)
+        return await _told(live.update(asked.firmware), device, "be given that firmware")
+
+    async def watch(self, request: aioweb.Request) -> aioweb.StreamResponse:
+        if self._watchers >= MAX_WATCHERS:
+            raise Overloaded(
+                f"{MAX_WATCHERS} pages watch the devices already",
+                retry_after_s=RETRY_AFTER_S,
+                code="too_many_watchers",
+            )
+        self._watchers += 1
+        try:
+            return await self._stream(request)
+        finally:
+            self._watchers -= 1
+
+    async def _stream(self, request: aioweb.Request) -> aioweb.StreamResponse:
+        response = aioweb.StreamResponse(
+            headers={
+                "Content-Type": "text/event-stream",
+                "Cache-Control": "no-store",
+                "X-Accel-Buffering": "no",  # nginx would hold events back
+            }
+        )
+        await response.prepare(request)
+        try:
+            async with aclosing(self._changes()) as changes:
+                async for data in changes:
+                    await response.write(data)
+        except ConnectionError:
+            pass  # the page is gone, which is how every watch ends
+        return response
+
+    async def _changes(self) -> AsyncGenerator[bytes, None]:
+        """Server-sent events: all devices, then again when anything is different."""
+        shown = b""
+        while True:
+            sources = (self._registry, self._presence, self._announcements)
+            changed = [one.changed() for one in sources]
+            now = msgspec.json.encode(await self._everyone())
+            yield b": still here\n\n" if now == shown else b"event: devices\ndata: %b\n\n" % now
+            shown = now
+            if await any_of(*changed, timeout_s=self._heartbeat_s):
+                await asyncio.sleep(SETTLE_S)
+
+    async def _everyone(self) -> DeviceList:
+        return DeviceList([self._view(one) for one in await self._registry.everyone()])
+
+    def _view(self, device: Device) -> DeviceView:
+        waiting = self._announcements.counts().get(device.id, 0)
+        waiting += self._announcements.waiting_in(device.area) if device.area else 0
+        return view_of(device, self._presence.find(device.id), waiting)
+
+    def _decided(self, device: Device, how: str) -> aioweb.Response:
+        logger.info("= device %s %s", device.id, how)
+        return _json(self._view(device))
+
+    async def _device(self, request: aioweb.Request) -> Device:
+        return await self._registry.by_id(_id_of(request))
+
+    async def _live(self, request: aioweb.Request) -> tuple[Device, Live]:
+        """Raises NotFound, Conflict device_away."""
+        device = await self._device(request)
+        live = self._presence.find(device.id)
+        if live is None:
+            raise Conflict(f"{device.name} is not connected now", code="device_away")
+        return device, live
+
+    async def _end(self, device_id: str) -> None:
+        self._announcements.forget(device_id)
+        if live := self._presence.find(device_id):
+            await live.close()
+
+
+def _id_of(request: aioweb.Request) -> str:
+    return str(request.match_info["device_id"])
+
+
+async def _notice(request: aioweb.Request) -> Notice:
+    asked = read_body(await request.read(), NoticeRequest)
+    return Notice(text=asked.text, audio_url=asked.audio_url)
+
+
+async def _told(asking: Awaitable[bool], device: Device, what: str) -> aioweb.Response:
+    """Raises Conflict not_supported."""
+    if not await asking:
+        why = f"{device.name} ({device.kind}) cannot {what} from here, or not now"
+        raise Conflict(why, code="not_supported")
+    return _json(Done(device.id))
+
+
+def _json(body: object) -> aioweb.Response:
+    return aioweb.Response(
+        body=msgspec.json.encode(body), content_type=JSON, headers={"Cache-Control": "no-store"}
+    )

@@ -1,0 +1,151 @@
+"""The JSON of devices, both ways. docs/devices.md shows it."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import fields
+from datetime import datetime
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from core.errors import RequestError
+from devices.directory import Device, DeviceProfile, Kind, Standing
+from devices.presence import Doing, Live
+from devices.registry.names import MAX_NAME_CHARS
+
+MAX_NOTICE_CHARS = 1000
+"A minute of speech."
+
+MAX_URL_CHARS = 2000
+
+T = TypeVar("T")
+
+
+class DeviceView(Struct, frozen=True):
+    """A device as it is known, and what it does now."""
+
+    id: str
+    kind: Kind
+    hardware_id: str
+    name: str
+    area: str
+    "Empty: not said."
+    standing: Standing
+    board: str
+    firmware: str
+    address: str
+    last_seen: datetime | None
+    "To the minute; ISO 8601 in UTC."
+    pairing_code: str
+    "What a new device shows; empty once somebody decided."
+    profile: DeviceProfile
+    is_connected: bool
+    doing: Doing | None
+    "None: it is not connected."
+    timing: Mapping[str, float] | None
+    "Of its last turn: moment -> ms from the end of speech. None: none yet, or not connected."
+    waiting: int
+    "Notices that it hears at its next contact."
+
+
+class DeviceList(Struct, frozen=True):
+    devices: list[DeviceView]
+    "The longest known first."
+
+
+class ProfileEdit(Struct, frozen=True, forbid_unknown_fields=True):
+    """What is not given stays; an empty or null value is as everywhere."""
+
+    voice: Annotated[str, Meta(max_length=128)] | UnsetType = UNSET
+    language: Annotated[str, Meta(pattern="^([a-z]{2,3})?$")] | UnsetType = UNSET
+    instructions: Annotated[str, Meta(max_length=10_000)] | UnsetType = UNSET
+    wake_word: Annotated[str, Meta(max_length=MAX_NAME_CHARS)] | UnsetType = UNSET
+    volume: Annotated[int, Meta(ge=0, le=100)] | UnsetType | None = UNSET
+    answer_temperature: Annotated[float, Meta(ge=0, le=2)] | UnsetType | None = UNSET
+    tools: Annotated[list[str], Meta(max_length=200)] | UnsetType | None = UNSET
+
+    def applied(self, profile: DeviceProfile) -> DeviceProfile:
+        given = {
+            name: value
+            for name in self.__struct_fields__
+            if (value := getattr(self, name)) is not UNSET
+        }
+        return msgspec.convert({**msgspec.to_builtins(profile), **given}, DeviceProfile)
+
+
+class DeviceEdit(Struct, frozen=True, forbid_unknown_fields=True):
+    """What is not given stays."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=MAX_NAME_CHARS)] | UnsetType = UNSET
+    area: Annotated[str, Meta(max_length=MAX_NAME_CHARS)] | UnsetType = UNSET
+    profile: ProfileEdit | UnsetType = UNSET
+
+
+class PairRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    code: str
+    "Six digits; spaces and dashes do not matter."
+
+
+class NoticeRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    text: Annotated[str, Meta(min_length=1, max_length=MAX_NOTICE_CHARS)]
+    audio_url: Annotated[str, Meta(pattern="^(https?://.*)?$", max_length=MAX_URL_CHARS)] = ""
+    "Played in place of the spoken text, by devices that fetch sound themselves."
+
+
+class UpdateRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    firmware: Annotated[str, Meta(max_length=MAX_URL_CHARS)] = ""
+    "An http(s) URL, or a version that the server has; empty: the newest it has."
+
+
+class Told(Struct, frozen=True):
+    is_heard: bool
+    "False: it waits until the device is there, at most a quarter of an hour."
+
+
+class AreaTold(Struct, frozen=True):
+    devices: list[str]
+    "Ids of those that said it; empty: the first that comes will, within a quarter of an hour."
+
+
+class Done(Struct, frozen=True):
+    """The device was told to."""
+
+    id: str
+
+
+def view_of(device: Device, live: Live | None, waiting: int) -> DeviceView:
+    """What is known of a device, and what it does."""
+    return DeviceView(
+        **{name: getattr(device, name) for name in _KNOWN},
+        is_connected=live is not None,
+        doing=live.doing if live else None,
+        timing=live.timing if live else None,
+        waiting=waiting,
+    )
+
+
+_KNOWN = tuple(one.name for one in fields(Device))
+
+_PLACE = re.compile(r"^(?P<why>.*?)(?: - at `\$\.?(?P<param>[^`]*)`)?$", re.DOTALL)
+_NAMED = re.compile(r"(?:missing required|unknown) field `(?P<name>[^`]*)`")
+
+
+def read_body(body: bytes, wanted: type[T]) -> T:
+    """Raises RequestError invalid_json, or invalid_value with the field and what is allowed."""
+    try:
+        return msgspec.json.decode(body or b"{}", type=wanted)
+    except msgspec.ValidationError as error:
+        raise _invalid(str(error), wanted) from None
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise RequestError(f"the body is no JSON: {error}", code="invalid_json") from None
+
+
+def _invalid(text: str, wanted: Any) -> RequestError:
+    placed = _PLACE.match(text)
+    param, why = (placed["param"] or "", placed["why"]) if placed else ("", text)
+    if named := _NAMED.search(why):
+        param = ".".join(filter(None, (param, named["name"][:MAX_NAME_CHARS])))
+        taken = ProfileEdit if param.startswith("profile.") else wanted
+        why = f"{why}; there are {', '.join(taken.__struct_fields__)}"
+    return RequestError(f"{param or 'body'}: {why}", code="invalid_value", param=param or None)
