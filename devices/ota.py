@@ -1,0 +1,134 @@
+"""Firmware images that devices fetch: a folder of `VERSION/BOARD.bin`, filled by the operator.
+
+Names come from requests, so they are held to a form that cannot leave the folder; links are not
+followed either.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from stat import S_ISREG
+
+from core.errors import NotFound, RequestError
+
+SUFFIX = ".bin"
+
+MAX_NAME_CHARS = 64
+
+MAX_LISTED = 1000
+"Files: beyond that nobody reads the list, and each costs its checksum once."
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
+_NUMBERS = re.compile(r"\d+")
+_CHUNK_BYTES = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Firmware:
+    """One image."""
+
+    version: str
+    board: str
+    path: Path
+    size_bytes: int
+    sha256: str
+    "Hex digits, lower case."
+
+
+class FirmwareFolder:
+    """Every call reads the disk, so call it in a thread. `root` need not exist."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._digests: dict[tuple[Path, int, int], str] = {}
+        "By path, size and time of change: an image of 4 MB takes 10 ms."
+
+    def find(self, version: str, board: str) -> Firmware:
+        """Raises RequestError invalid_value for a name that is none; NotFound."""
+        check_name("version", version)
+        check_name("platform", board)
+        found = self._firmware(version, board)
+        if found is None:
+            raise NotFound(f"there is no firmware {version} for {board}", code="firmware_not_found")
+        return found
+
+    def all(self) -> Sequence[Firmware]:
+        """The newest version first."""
+        found: list[Firmware] = []
+        for version, board in self._names():
+            firmware = self._firmware(version, board) if len(found) < MAX_LISTED else None
+            if firmware is not None:
+                found.append(firmware)
+        return sorted(found, key=lambda one: (age(one.version), one.board), reverse=True)
+
+    def newest(self, board: str) -> Firmware | None:
+        """None: there is none for this board."""
+        return next((one for one in self.all() if one.board == board), None)
+
+    def delete(self, version: str, board: str) -> None:
+        """Raises RequestError invalid_value; NotFound."""
+        path = self.find(version, board).path
+        path.unlink(missing_ok=True)
+        if not any(path.parent.iterdir()):
+            path.parent.rmdir()
+
+    def _names(self) -> Iterator[tuple[str, str]]:
+        if not self.root.is_dir():
+            return
+        for folder in sorted(self.root.iterdir()):
+            if folder.is_dir() and _NAME.fullmatch(folder.name):
+                for file in sorted(folder.glob(f"*{SUFFIX}")):
+                    if _NAME.fullmatch(file.name):
+                        yield folder.name, file.name.removesuffix(SUFFIX)
+
+    def _firmware(self, version: str, board: str) -> Firmware | None:
+        path = self.root / version / f"{board}{SUFFIX}"
+        if path.parent.is_symlink():
+            return None
+        try:
+            found = path.lstat()
+        except OSError:
+            return None
+        if not S_ISREG(found.st_mode):
+            return None
+        key = (path, found.st_size, found.st_mtime_ns)
+        if key not in self._digests:
+            self._digests = {one: its for one, its in self._digests.items() if one[0] != path}
+            self._digests[key] = _sha256(path)
+        return Firmware(
+            version=version,
+            board=board,
+            path=path,
+            size_bytes=found.st_size,
+            sha256=self._digests[key],
+        )
+
+
+def check_name(param: str, name: str) -> str:
+    """A version's, a board's or a file's. Raises RequestError."""
+    if len(name) > MAX_NAME_CHARS or not _NAME.fullmatch(name) or ".." in name:
+        raise RequestError(
+            f"{param} must be 1 to {MAX_NAME_CHARS} letters, digits, . _ + -, without two dots in"
+            " a row",
+            code="invalid_value",
+            param=param,
+        )
+    return name
+
+
+def age(version: str) -> tuple[tuple[int, ...], bool, str]:
+    """To sort by: 0.10 is newer than 0.9, and than its own `0.10-rc.2`. What has no number (WAS's
+    `local`) is the oldest."""
+    release, _, candidate = version.partition("-")
+    numbers = tuple(int(one[:9]) for one in _NUMBERS.findall(release))
+    return numbers, not candidate, candidate
+
+
+def _sha256(path: Path) -> str:
+    digest = sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            digest.update(chunk)
+    return digest.hexdigest()
