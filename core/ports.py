@@ -65,6 +65,19 @@ class ToolOutcome:
 
 
 @dataclass(frozen=True, slots=True)
+class House:
+    """What a tool understands whole sentences about: its one argument `text` takes them as they
+    were said."""
+
+    areas: tuple[str, ...] = ()
+    "Names of areas."
+    devices: tuple[tuple[str, str], ...] = ()
+    "Kind (light, cover, ...) and name."
+    is_asking: bool = False
+    "It has asked back: the next sentence is for it."
+
+
+@dataclass(frozen=True, slots=True)
 class ToolSpec:
     """A tool as its provider declares it and a model sees it."""
 
@@ -80,6 +93,8 @@ class ToolSpec:
     "Its provider checks them itself: more leniently than the schema, or with codes of its own."
     fallback_name: str = ""
     "What it is called when another tool has its name already; empty: the other one hides it."
+    house: House | None = None
+    "Of the tool that is told what is said about the house; not shown to models."
 
 
 class ToolProvider(Protocol):

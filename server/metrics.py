@@ -94,6 +94,10 @@ METRICS: Mapping[str, Declared] = {
     "earshot_tool_seconds": Declared(
         "histogram", "Running one tool, by how that ended.", ("outcome",), STAGE_BUCKETS_S
     ),
+    "earshot_home_assistant_connected": Declared("gauge", "1 while Home Assistant is connected."),
+    "earshot_home_assistant_seconds": Declared(
+        "histogram", "Sentences handed to Home Assistant.", ("outcome",), STAGE_BUCKETS_S
+    ),
     "earshot_tool_errors": Declared("counter", "Tools that failed, by stable code.", ("code",)),
     "earshot_worker_restarts": Declared(
         "counter", "Model workers started again after they died.", ("kind",)

@@ -23,6 +23,8 @@ class McpServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     url: str = ""
     headers: dict[str, str] = {}
     "Sent with every request, e.g. Authorization. Never shown."
+    verify_tls: bool = True
+    "False: take any certificate that `url` shows."
     tools: tuple[str, ...] | None = None
     "Names, as the server has them, of those that may be used; not set: all."
     timeout_s: Annotated[float, msgspec.Meta(gt=0, le=300)] = 10.0

@@ -45,7 +45,9 @@ async def opened(
             ways = stdio_client(parameters, errors)
         else:
             timeout = Timeout(REQUEST_TIMEOUT_S, read=STREAM_TIMEOUT_S)
-            http = AsyncClient(headers=dict(server.headers), timeout=timeout)
+            http = AsyncClient(
+                headers=dict(server.headers), timeout=timeout, verify=server.verify_tls
+            )
             client = await stack.enter_async_context(http)
             ways = streamable_http_client(server.url, http_client=client)
         read, write = await stack.enter_async_context(ways)

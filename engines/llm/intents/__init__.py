@@ -53,7 +53,8 @@ def understand(text: str, language: str, tools: Sequence[ToolSpec]) -> "Understa
     from engines.llm.intents.language import supported
     from engines.llm.intents.names import names_of
 
-    return grammar(supported(language), names_of(tools)).understand(text)
+    known = grammar(supported(language), names_of(tools))
+    return known.understand(text) or known.misheard(text)
 
 
 def phrases(language: str, tools: Sequence[ToolSpec], limit: int = 5000) -> tuple[str, ...]:

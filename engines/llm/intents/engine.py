@@ -9,9 +9,9 @@ import msgspec
 from core.ids import new_id
 from core.ports import ToolSpec
 from engines.base import AS_CONFIGURED, LlmOptions, Message, TextDelta, ToolCall
-from engines.llm.intents.grammar import MAX_GRAMMARS, Grammar, Understanding, grammar
+from engines.llm.intents.grammar import MAX_CHARS, MAX_GRAMMARS, Grammar, Understanding, grammar
 from engines.llm.intents.language import languages, supported
-from engines.llm.intents.names import INTENT, Names, names_of
+from engines.llm.intents.names import HOUSE_INTENTS, INTENT, Names, names_of
 from engines.llm.intents.replies import Replies, replies
 
 CALL_PREFIX = "intent"
@@ -26,6 +26,12 @@ SILENCED_WORDS = 3
 
 CANNOT = ("NoWeather", "NoReminder", "NoAlarm", "NoCall", "NoDistance", "NoMusicSearch")
 "What is understood, and told that there is no skill for it."
+
+LEFT_TO_HOUSE = (*CANNOT, "NoSwitch", "NoHeaterPercent")
+"What the house is asked about all the same: perhaps it has a way."
+
+TO_HOUSE = "House"
+"What is not understood, where there is a house to ask."
 
 LONG_CHARS = 100  # up to here a match takes a few ms; the event loop can wait for that
 
@@ -57,23 +63,28 @@ class IntentsLlm:
         known, answers = await self._load(code, names)
         pieces, results = _last_exchange(messages)
         found = await _understand(known, pieces)
+        if found is None or (_is_for_house(messages, tools) and not _has_calls(found, names)):
+            found = _for_house(pieces, names)
         if found is None:
             yield TextDelta(answers.not_understood())
             return
         if not results:
-            calls = [step for step in found.steps if step.intent in names.tools]
-            for step in calls:
-                yield ToolCall(new_id(CALL_PREFIX), step.intent, dict(step.slots))
+            calls = [call for step in found.steps if (call := _call(step, names)) is not None]
+            for call in calls:
+                yield call
             if calls:
                 return
-        for text in _answers(found, results, answers):
+        for text in _answers(found, results, answers, names):
             yield TextDelta(text)
 
     async def understands(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec], *, language: str
     ) -> bool:
         """Whether `reply` would do or answer something, and not say that it did not understand; or
-        that it cannot, where there are tools beside the home's that perhaps can."""
+        that it cannot, where there are tools beside the home's that perhaps can. A house that has
+        asked something back gets what it does not understand, too."""
+        if _is_asking(tools):
+            return True
         if language.partition("-")[0] not in self.languages:
             return False
         known, _ = await self._load(supported(language), names_of(tools))
@@ -96,7 +107,8 @@ class IntentsLlm:
 
 async def _understand(known: Grammar, pieces: Sequence[str]) -> Understanding | None:
     if len(pieces) == 1 and len(pieces[0]) < LONG_CHARS:
-        return known.understand(pieces[0])
+        found = known.understand(pieces[0])
+        return found or await asyncio.to_thread(known.misheard, pieces[0])
     return await asyncio.to_thread(_of_pieces, known, pieces)
 
 
@@ -111,6 +123,43 @@ def _of_pieces(known: Grammar, pieces: Sequence[str]) -> Understanding | None:
         if alone is not None and known.understand(" ".join(pieces[start:-1])):
             return alone
         return found
+    return known.misheard(" ".join(pieces))
+
+
+def _is_asking(tools: Sequence[ToolSpec]) -> bool:
+    return any(tool.house is not None and tool.house.is_asking for tool in tools)
+
+
+def _is_for_house(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> bool:
+    """A house has asked for this sentence, or has answered it already."""
+    houses = {tool.name for tool in tools if tool.house is not None}
+    for message in reversed(messages):
+        if message.role == "user":
+            break
+        if any(call.name in houses for call in message.tool_calls):
+            return True
+    return _is_asking(tools)
+
+
+def _has_calls(found: Understanding, names: Names) -> bool:
+    return any(_call(step, names) is not None for step in found.steps)
+
+
+def _for_house(pieces: Sequence[str], names: Names) -> Understanding | None:
+    """What no sentence fits, the house may know: its owner adds sentences, scripts, scenes."""
+    text = " ".join(pieces)[:MAX_CHARS].strip()
+    return Understanding(TO_HOUSE, text=text) if names.house and text else None
+
+
+def _call(step: Understanding, names: Names) -> ToolCall | None:
+    """None: it needs no tool, only an answer."""
+    to_house = (TO_HOUSE, *HOUSE_INTENTS, *LEFT_TO_HOUSE)
+    if names.house and step.intent in to_house:
+        meant = {"intent": step.intent, "slots": dict(step.slots)}
+        arguments = {"text": step.text, **(meant if step.intent in HOUSE_INTENTS else {})}
+        return ToolCall(new_id(CALL_PREFIX), names.house, arguments)
+    if step.intent in names.tools:
+        return ToolCall(new_id(CALL_PREFIX), step.intent, dict(step.slots))
     return None
 
 
@@ -158,11 +207,14 @@ def _result(text: str) -> Mapping[str, Any]:
 
 
 def _answers(
-    found: Understanding, results: Sequence[Mapping[str, Any]], answers: Replies
+    found: Understanding, results: Sequence[Mapping[str, Any]], answers: Replies, names: Names
 ) -> Iterator[str]:
-    """One sentence for each step; a space keeps them apart when they are joined."""
+    """One sentence for each step; a space keeps them apart when they are joined. What a house says
+    itself is said."""
     waiting = iter(results)
     for position, step in enumerate(found.steps):
-        result = next(waiting, {}) if step.intent.startswith("Hass") else {}
-        text = answers.answer(step, result)
+        call = _call(step, names)
+        result = {} if call is None else next(waiting, {})
+        said = result.get("speech") if call is not None and call.name == names.house else None
+        text = said if isinstance(said, str) and said else answers.answer(step, result)
         yield f" {text}" if position else text

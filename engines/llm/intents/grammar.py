@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -11,6 +11,7 @@ from hassil.recognize import RecognizeResult, recognize_best
 
 from engines.llm.intents.language import Ours, home_assistant_data, ours
 from engines.llm.intents.names import Names
+from engines.llm.intents.sounds import Sounds
 
 MAX_WORDS = 40  # a command is shorter; matching time grows with the length
 MAX_CHARS = 400  # of MAX_WORDS words
@@ -22,6 +23,11 @@ WITHOUT_TOOL = ("HassNevermind",)
 "Intents of Home Assistant that need no tool, only an answer."
 WILDCARDS = ("timer_name", "shopping_list_item")
 "Free text that is a value. Sentences with other free text (commands, searches) are left out."
+REPAIRED = (
+    *("HassTurnOn", "HassTurnOff", "HassLightSet", "HassSetPosition", "HassFanSetSpeed"),
+    *("HassClimateSetTemperature", "HassVacuumStart", "HassVacuumReturnToBase"),
+)
+"Commands in which a misheard name is put right."
 IGNORED = "anything"
 "Free text of ours whose content does not matter."
 
@@ -37,6 +43,8 @@ class Understanding:
     "Which reply Home Assistant's data suggests."
     then: tuple["Understanding", ...] = ()
     "Further commands of the same sentence."
+    text: str = field(default="", compare=False)
+    "What was understood: the words of this command, repaired."
 
     @property
     def steps(self) -> tuple["Understanding", ...]:
@@ -54,6 +62,9 @@ class Grammar:
         self._without_locks = _slot_lists(_without_locks(names), self._ours)
         self._doors = {name.casefold() for domain, name in names.devices if domain == "cover"}
         self._slips = [(_pattern(wrong), right) for wrong, right in self._ours.slips]
+        self._sounds = Sounds(
+            [*names.areas, *(own for kind, own in names.devices if kind != "lock")]
+        )
         self._splits = [_pattern(rf" {re.escape(word)} ") for word in self._ours.split]
 
     def understand(self, text: str) -> Understanding | None:
@@ -68,6 +79,16 @@ class Grammar:
         if found is None and (repaired := self._repair(text)) != text:
             found = self._sentence(repaired, tries)
         return found
+
+    def misheard(self, text: str) -> Understanding | None:
+        """A command that is not understood as it is, if one name in it is put right. Questions are
+        left alone: too much of what is said to a language model sounds like one about the house.
+        Takes up to 50 ms: call it from a thread."""
+        for likely in self._sounds.repaired(self._repair(text)):
+            found = self._sentence(likely, iter(range(MAX_COMMANDS)))
+            if found is not None and all(step.intent in REPAIRED for step in found.steps):
+                return found
+        return None
 
     def _repair(self, text: str) -> str:
         for wrong, right in self._slips:
@@ -110,7 +131,7 @@ class Grammar:
             best_metadata_key="prefer",  # a few sentences of ours that are meant to win
             best_slot_name="name",
         )
-        return None if result is None else _meaning(result)
+        return None if result is None else _meaning(result, text)
 
     def _several(self, found: Understanding) -> Understanding:
         """Two things for the list are two commands."""
@@ -119,10 +140,7 @@ class Grammar:
         if not isinstance(item, str) or word not in item:
             return found
         parts = [part.strip() for part in item.split(word) if part.strip()][:MAX_COMMANDS]
-        one, *more = (
-            Understanding(found.intent, {**found.slots, "item": part}, found.response)
-            for part in parts
-        )
+        one, *more = (replace(found, slots={**found.slots, "item": part}) for part in parts)
         return _joined(one, *more)
 
 
@@ -155,10 +173,10 @@ def _without_locks(names: Names) -> Names:
 
 def _joined(first: Understanding, *rest: Understanding) -> Understanding:
     then = (*first.then, *(step for found in rest for step in found.steps))
-    return Understanding(first.intent, first.slots, first.response, then)
+    return replace(first, then=then)
 
 
-def _meaning(result: RecognizeResult) -> Understanding:
+def _meaning(result: RecognizeResult, text: str) -> Understanding:
     slots: dict[str, Any] = {}
     for entity in result.entities_list:
         if entity.name != IGNORED:
@@ -172,7 +190,7 @@ def _meaning(result: RecognizeResult) -> Understanding:
     slots.pop("fixed_device", None)
     if "name" in slots and "domain" not in slots and result.context.get("domain"):
         slots["domain"] = result.context["domain"]
-    return Understanding(result.intent.name, slots, result.response or "default")
+    return Understanding(result.intent.name, slots, result.response or "default", text=text)
 
 
 def _value(value: Any) -> Any:

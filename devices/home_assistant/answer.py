@@ -1,0 +1,91 @@
+"""What `conversation/process` answers, over REST and WebSocket alike. Pure.
+
+<https://developers.home-assistant.io/docs/intent_conversation_api>. HTTP says 200 for errors too:
+`response_type` decides.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from core.errors import RemoteProtocolError
+
+MAX_SPEECH_CHARS = 2000
+"Two minutes of speech."
+
+MAX_TOUCHED = 100
+"Entities that an answer names; all lights of a large house."
+
+NOT_UNDERSTOOD = "no_intent_match"
+
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """What a command acted on, or a question was about."""
+
+    kind: str
+    "entity, area, domain, device, device_class, floor or custom."
+    name: str
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    kind: str
+    "action_done, query_answer or error."
+    code: str
+    """Of an error: no_intent_match, no_valid_targets, failed_to_handle, unknown, or what later
+    versions add; else empty."""
+    speech: str
+    "Its own words, in the language that it was asked in; may be empty."
+    conversation_id: str
+    "To be sent with what is said next; empty: there is none."
+    continues: bool
+    "It asked back: the next sentence is for it."
+    succeeded: tuple[Touched, ...]
+    failed: tuple[Touched, ...]
+
+    @property
+    def is_error(self) -> bool:
+        return self.kind == "error"
+
+
+def parse(result: Any) -> Answer:
+    """Raises RemoteProtocolError for what is no answer."""
+    response = result.get("response") if isinstance(result, dict) else None
+    if not isinstance(response, dict) or not isinstance(response.get("response_type"), str):
+        raise RemoteProtocolError("Home Assistant: an answer without response_type")
+    data = _table(response.get("data"))
+    kind = response["response_type"]
+    return Answer(
+        kind=kind,
+        code=_text(data.get("code")) or "unknown" if kind == "error" else "",
+        speech=_speech(_table(response.get("speech"))),
+        conversation_id=_text(result.get("conversation_id")),
+        continues=result.get("continue_conversation") is True,
+        succeeded=_touched(data.get("success")),
+        failed=_touched(data.get("failed")),
+    )
+
+
+def _speech(speech: Mapping[str, Any]) -> str:
+    plain = _text(_table(speech.get("plain")).get("speech"))
+    marked = re.sub(r"<[^>]*>", " ", _text(_table(speech.get("ssml")).get("speech")))
+    return " ".join((plain or marked).split())[:MAX_SPEECH_CHARS]
+
+
+def _touched(told: Any) -> tuple[Touched, ...]:
+    entries = [one for one in told if isinstance(one, dict)] if isinstance(told, list) else []
+    return tuple(
+        Touched(_text(one.get("type")), _text(one.get("name")), _text(one.get("id")))
+        for one in entries[:MAX_TOUCHED]
+    )
+
+
+def _table(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _text(value: Any) -> str:
+    return value[:MAX_SPEECH_CHARS] if isinstance(value, str) else ""

@@ -1,0 +1,248 @@
+"""Home Assistant, connected in the background, again whenever it was lost; its names kept fresh."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from enum import Enum
+from typing import Any
+
+from aiohttp import ClientError, ClientSession, ClientTimeout, DummyCookieJar
+
+from core.errors import EarshotError
+from core.ports import Clock, Metrics
+from core.tasks import unwrapped
+from devices.home_assistant.answer import Answer, parse
+from devices.home_assistant.errors import Away, HouseError, Refused, Rejected, Slow
+from devices.home_assistant.fetch import CHANGES, fetch, subscribe
+from devices.home_assistant.frames import Event
+from devices.home_assistant.link import Link, connected
+from devices.home_assistant.names import House
+from devices.home_assistant.rest import process
+from devices.home_assistant.settings import HomeAssistantSettings
+
+logger = logging.getLogger(__name__)
+
+FIRST_WAIT_S = 1.0
+LONGEST_WAIT_S = 60.0
+"Between attempts; doubled each time."
+
+LASTED_S = 10.0
+"A connection of that length was one: the next attempt comes after the first wait again."
+
+DEBOUNCE_S = 2.0
+"Adding an integration changes the registries a hundred times within a second."
+
+FIRST_BYTE_S = 2.0
+"To be connected over REST: somebody waits to be told that there is nobody."
+
+
+class State(Enum):
+    CONNECTING = "connecting"
+    "Not tried to the end yet."
+    CONNECTED = "connected"
+    AWAY = "away"
+    "It is tried again, less and less often."
+    REFUSED = "refused"
+    "Not tried again: the token is wrong, or our address is banned."
+
+
+class HomeAssistant:
+    """One client for all conversations. `run` connects; all else may be called at any time."""
+
+    def __init__(
+        self,
+        settings: HomeAssistantSettings,
+        clock: Clock,
+        metrics: Metrics,
+        *,
+        first_wait_s: float = FIRST_WAIT_S,
+        debounce_s: float = DEBOUNCE_S,
+    ) -> None:
+        self.settings = settings
+        self.house = House()
+        self.state = State.CONNECTING
+        self.reason = ""
+        "Why it is not connected."
+        self.on_house: Callable[[House], None] = lambda house: None
+        "Told of every house that is called otherwise than the one before."
+        self._clock, self._metrics = clock, metrics
+        self._first_wait_s, self._debounce_s = first_wait_s, debounce_s
+        self._http: ClientSession | None = None
+        self._link: Link | None = None
+        self._wake = asyncio.Event()
+        "There is reason to try now."
+        self._changed = asyncio.Event()
+        "Something is called otherwise."
+        self._moved = asyncio.Event()
+        "Replaced with each new state."
+        self._settled = asyncio.Event()
+        "The names are there, or will not be soon."
+
+    async def settled(self, timeout_s: float) -> None:
+        """Wait until the names are known, or the first attempt has failed."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._settled.wait()
+        except TimeoutError:
+            logger.info("home assistant: no names after %g s; starting without", timeout_s)
+
+    async def until(self, *states: State) -> None:
+        """Wait for one of these states."""
+        while self.state not in states:
+            await self._moved.wait()
+
+    async def converse(self, text: str, language: str, conversation_id: str | None) -> Answer:
+        """What Home Assistant does about a sentence, and says. Over REST while there is no
+        connection. Raises HouseError; RemoteProtocolError; Overloaded."""
+        wanted: dict[str, str] = {"text": text, "language": self.settings.language or language}
+        if self.settings.agent_id:
+            wanted["agent_id"] = self.settings.agent_id
+        if conversation_id is not None:  # null is no id, but an error
+            wanted["conversation_id"] = conversation_id
+        began_s, how = self._clock.now(), "cancelled"
+        try:
+            async with asyncio.timeout(self.settings.timeout_s):
+                answer = parse(await self._process(wanted))
+            how = answer.kind if answer.kind in ("action_done", "query_answer") else "error"
+        except TimeoutError:
+            how = Slow.code
+            raise Slow(f"no answer within {self.settings.timeout_s:g} s") from None
+        except EarshotError as error:
+            how = error.code
+            raise
+        finally:
+            self._metrics.observe(
+                "earshot_home_assistant_seconds", self._clock.now() - began_s, outcome=how
+            )
+        return answer
+
+    async def call_service(self, domain: str, service: str, data: dict[str, Any]) -> None:
+        """Do one thing to the entities that `data` names under `entity_id`. Raises HouseError."""
+        link = self._link
+        if link is None:
+            raise self._absent()
+        try:
+            async with asyncio.timeout(self.settings.timeout_s):
+                await link.call("call_service", domain=domain, service=service, service_data=data)
+        except TimeoutError:
+            raise Slow(f"no answer within {self.settings.timeout_s:g} s") from None
+
+    async def run(self) -> None:
+        """Be connected, until cancelled. Ends by itself when it is refused. Never raises."""
+        wait_s = self._first_wait_s
+        timeout = ClientTimeout(total=None, sock_connect=FIRST_BYTE_S)
+        async with ClientSession(timeout=timeout, cookie_jar=DummyCookieJar()) as self._http:
+            while self.state is not State.REFUSED:
+                began_s = self._clock.now()
+                try:
+                    await self._connected(self._http)
+                except Refused as error:
+                    self._refuse(error)
+                    break
+                except (EarshotError, ClientError, OSError) as error:
+                    self._lost(error)
+                if self._clock.now() - began_s > LASTED_S:
+                    wait_s = self._first_wait_s
+                await self._pause(wait_s)
+                wait_s = min(2 * wait_s, LONGEST_WAIT_S)
+
+    async def _pause(self, seconds: float) -> None:
+        """Or until somebody has reached it."""
+        self._wake.clear()
+        try:
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
+
+    async def _connected(self, http: ClientSession) -> None:
+        """One connection. Raises whatever ends it."""
+        async with connected(http, self.settings, self._heard) as link:
+            with unwrapped():
+                async with asyncio.TaskGroup() as tasks:
+                    tasks.create_task(link.run(), name="home-assistant-link")
+                    await link.call("supported_features", features={"coalesce_messages": 1})
+                    self._link = link
+                    self._is(State.CONNECTED)
+                    try:
+                        await self._keep_names(link)
+                    finally:
+                        self._link = None
+
+    async def _keep_names(self, link: Link) -> None:
+        await subscribe(link)
+        while True:
+            self._changed.clear()
+            self._has(await fetch(link))
+            try:
+                async with asyncio.timeout(self.settings.refresh_s):
+                    await self._changed.wait()
+                await asyncio.sleep(self._debounce_s)
+            except TimeoutError:
+                pass
+
+    def _heard(self, event: Event) -> None:
+        if event.event.get("event_type") in CHANGES:
+            self._changed.set()
+
+    async def _process(self, wanted: dict[str, str]) -> Any:
+        link = self._link
+        if link is not None:
+            try:
+                return await link.call("conversation/process", **wanted)
+            except Rejected as error:
+                if error.theirs == "unknown_command":
+                    raise Away("it is starting: its conversation is not loaded yet") from None
+                raise
+        if self.state is State.REFUSED or self._http is None:
+            raise self._absent()
+        try:
+            result = await process(self._http, self.settings, wanted)
+        except Refused as error:
+            self._refuse(error)
+            self._wake.set()
+            raise
+        self._wake.set()  # it is there again
+        return result
+
+    def _absent(self) -> HouseError:
+        kind = Refused if self.state is State.REFUSED else Away
+        return kind(self.reason or "not connected yet")
+
+    def _has(self, house: House) -> None:
+        self._settled.set()
+        if house == self.house:
+            return
+        self.house = house
+        logger.info(
+            "home assistant: %d entities in %d areas", len(house.entities), len(house.areas)
+        )
+        if house.left_out:
+            logger.warning(
+                "home assistant: %d exposed entities are too many to be known by name",
+                house.left_out,
+            )
+        self.on_house(house)
+
+    def _is(self, state: State, reason: str = "") -> None:
+        self.state, self.reason = state, reason
+        moved, self._moved = self._moved, asyncio.Event()
+        moved.set()
+        self._metrics.gauge("earshot_home_assistant_connected", state is State.CONNECTED)
+
+    def _refuse(self, error: Refused) -> None:
+        self._is(State.REFUSED, str(error))
+        self._settled.set()
+        logger.error(
+            "! home assistant: refused: %s; not tried again until home_assistant.token is changed"
+            " and the server started anew",
+            error,
+        )
+
+    def _lost(self, error: Exception) -> None:
+        """Told once for each reason: it may be away for days."""
+        reason = (str(error) or type(error).__name__).replace(self.settings.token, "********")
+        level = logging.DEBUG if reason == self.reason else logging.WARNING
+        logger.log(level, "! home assistant: %s", reason)
+        self._is(State.AWAY, reason)
+        self._settled.set()

@@ -1,0 +1,189 @@
+"""What the house consists of, and how people call it, from Home Assistant's registries. Pure.
+
+Only what is exposed to Assist: nobody can ask for the rest, and recognition shall not hear it.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+MAX_ENTITIES = 2000
+"Exposed ones that are known by name; sentences are matched against all of them in every turn."
+
+MAX_AREAS = 300
+MAX_NAME_CHARS = 80
+"A name must be sayable."
+
+MAX_ALIASES = 10
+"Of one thing."
+
+ASSISTANT = "conversation"
+"What Assist is called where exposing is set."
+
+USUALLY_EXPOSED = frozenset(
+    {
+        *("climate", "cover", "fan", "humidifier", "light", "media_player", "scene", "switch"),
+        *("todo", "vacuum", "water_heater"),
+    }
+)
+"Domains that Home Assistant exposes unless told otherwise; it decides when it is first asked."
+
+CONTROLLED = USUALLY_EXPOSED | {
+    *("alarm_control_panel", "button", "input_boolean", "lawn_mower", "lock", "script", "siren"),
+    "valve",
+}
+"What people tell to do something; other domains are asked about, and rarely by name."
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    id: str
+    domain: str
+    names: tuple[str, ...]
+    "The one that is shown first, then aliases."
+    area: str = ""
+    "Id of its area, or of its device's; empty: it is in none."
+    device_class: str = ""
+    is_decided: bool = True
+    "Surely exposed; False: it will probably be, once Home Assistant is asked about it."
+
+
+@dataclass(frozen=True, slots=True)
+class Area:
+    id: str
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class House:
+    """Everything that can be asked for. Equal houses are called the same."""
+
+    entities: tuple[Entity, ...] = ()
+    areas: tuple[Area, ...] = ()
+    floors: tuple[str, ...] = ()
+    "Their names, aliases included."
+    left_out: int = 0
+    "Exposed entities beyond MAX_ENTITIES."
+
+    def area(self, name: str) -> Area | None:
+        """The area of that name, alias or id."""
+        wanted = name.casefold()
+        for area in self.areas:
+            if wanted == area.id.casefold() or wanted in map(str.casefold, area.names):
+                return area
+        return None
+
+    def keywords(self, limit: int) -> tuple[str, ...]:
+        """What recognition should expect, areas first: they are in most sentences."""
+        named = [one.names for one in self.areas] + [one.names for one in self.entities]
+        firsts = [names[0] for names in named]
+        others = [name for names in named for name in names[1:]]
+        return tuple(dict.fromkeys((*firsts, *self.floors, *others)))[:limit]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registries:
+    """What Home Assistant told; any of it may be missing or odd."""
+
+    states: Any
+    "`get_states`."
+    entries: Any
+    "`config/entity_registry/get_entries`: entity id -> its entry with aliases and options."
+    devices: Any
+    areas: Any
+    floors: Any
+    exposed: Any
+    "`homeassistant/expose_entity/list`; None when the token's user may not ask."
+
+
+def house(told: Registries) -> House:
+    """The house that these describe."""
+    areas = tuple(_areas(told.areas))
+    known = {area.id for area in areas}
+    device_areas = {one.get("id"): one.get("area_id") for one in _tables(told.devices)}
+    entries = told.entries if isinstance(told.entries, Mapping) else {}
+    found: list[Entity] = []
+    for state in _tables(told.states):
+        entity_id = state.get("entity_id")
+        if not isinstance(entity_id, str):
+            continue
+        entry = _table(entries.get(entity_id))
+        decision = _decision(entity_id, entry, told.exposed)
+        attributes = _table(state.get("attributes"))
+        names = _names(attributes.get("friendly_name"), entry.get("aliases"))
+        if not names or not (_by_itself(entity_id, entry) if decision is None else decision):
+            continue
+        area = entry.get("area_id") or device_areas.get(entry.get("device_id"))
+        found.append(
+            Entity(
+                entity_id,
+                entity_id.partition(".")[0],
+                names,
+                area if area in known else "",
+                _text(attributes.get("device_class")),
+                decision is True,
+            )
+        )
+    # What can be switched goes first: sensors are many, and rarely spoken of.
+    found.sort(key=lambda one: (one.domain not in CONTROLLED, one.id))
+    floors = tuple(n for one in _tables(told.floors) for n in _names_of(one))[:MAX_AREAS]
+    return House(tuple(found[:MAX_ENTITIES]), areas, floors, max(0, len(found) - MAX_ENTITIES))
+
+
+def candidates(states: Any, exposed: Any) -> list[str]:
+    """Entities whose registry entries are worth asking for: not those that are surely hidden."""
+    ids = (state.get("entity_id") for state in _tables(states))
+    known = [one for one in ids if isinstance(one, str)]
+    likely = CONTROLLED if exposed is None else USUALLY_EXPOSED
+    return [one for one in known if _is_listed(one, exposed) or one.partition(".")[0] in likely]
+
+
+def _is_listed(entity_id: str, exposed: Any) -> bool:
+    """The list has what is exposed; of the rest it does not say whether that was decided."""
+    told = _table(_table(exposed).get("exposed_entities")).get(entity_id)
+    return _table(told).get(ASSISTANT) is True
+
+
+def _decision(entity_id: str, entry: Mapping[str, Any], exposed: Any) -> bool | None:
+    """Whether Home Assistant exposes it; None: it has not been asked yet."""
+    if _is_listed(entity_id, exposed):
+        return True
+    option = _table(_table(entry.get("options")).get(ASSISTANT)).get("should_expose")
+    return option if isinstance(option, bool) else None
+
+
+def _by_itself(entity_id: str, entry: Mapping[str, Any]) -> bool:
+    """What it will decide."""
+    is_hidden = entry.get("entity_category") or entry.get("hidden_by")
+    return not is_hidden and entity_id.partition(".")[0] in USUALLY_EXPOSED
+
+
+def _areas(told: Any) -> Iterable[Area]:
+    for one in _tables(told)[:MAX_AREAS]:
+        area_id, names = one.get("area_id"), _names_of(one)
+        if isinstance(area_id, str) and names:
+            yield Area(area_id, names)
+
+
+def _names_of(one: Mapping[str, Any]) -> tuple[str, ...]:
+    return _names(one.get("name"), one.get("aliases"))
+
+
+def _names(name: Any, aliases: Any) -> tuple[str, ...]:
+    others = (
+        sorted(one for one in aliases if isinstance(one, str)) if isinstance(aliases, list) else []
+    )
+    told = [" ".join(one.split()) for one in (name, *others[:MAX_ALIASES]) if isinstance(one, str)]
+    return tuple(dict.fromkeys(one for one in told if 0 < len(one) <= MAX_NAME_CHARS))
+
+
+def _tables(told: Any) -> list[Mapping[str, Any]]:
+    return [one for one in told if isinstance(one, dict)] if isinstance(told, list) else []
+
+
+def _table(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,56 @@
+"""`POST /api/conversation/process`: a sentence while there is no WebSocket."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from aiohttp import ClientError, ClientSession
+
+from core.errors import RemoteProtocolError
+from devices.home_assistant.errors import Away, Refused, Rejected
+from devices.home_assistant.settings import HomeAssistantSettings
+
+MAX_BODY_BYTES = 2**20
+"An answer is a few kB; one that names a thousand entities is 100."
+
+
+async def process(
+    http: ClientSession, settings: HomeAssistantSettings, wanted: Mapping[str, str]
+) -> Any:
+    """The answer as it came. Raises Refused, Away, Rejected, RemoteProtocolError."""
+    headers = {"Authorization": f"Bearer {settings.token}"}
+    try:
+        async with http.post(
+            settings.conversation_url,
+            json=wanted,
+            headers=headers,
+            ssl=settings.verify_tls,
+            allow_redirects=False,  # the token is for nobody else
+        ) as response:
+            status, body = response.status, bytearray()
+            async for chunk in response.content.iter_any():
+                body += chunk
+                if len(body) > MAX_BODY_BYTES:
+                    raise RemoteProtocolError("Home Assistant: an answer is too long")
+    except (ClientError, OSError) as error:
+        raise Away(str(error) or type(error).__name__) from error
+    if status == 200:
+        return _decoded(body)
+    if status in (401, 403):
+        raise Refused(_REFUSED[status])
+    if status == 400:
+        raise Rejected("invalid_format", body[:300].decode("utf-8", "replace"))
+    raise Away(f"HTTP {status}")
+
+
+_REFUSED = {
+    401: "the token is not valid",
+    403: "HTTP 403: it has banned this address (ip_bans.yaml)",
+}
+
+
+def _decoded(body: bytearray) -> Any:
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise RemoteProtocolError("Home Assistant: an answer is not JSON") from error

@@ -1,0 +1,124 @@
+"""A command of ours as Home Assistant's services, for what its own sentences do not understand.
+
+Pure. Only on entities that are surely exposed, and never on locks and alarms: for those its own
+rules decide.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from devices.home_assistant.names import Entity, House
+
+MAX_TARGETS = 50
+"More at once is a misunderstanding."
+
+Data = Callable[[Mapping[str, Any]], dict[str, Any] | None]
+"Slots -> the service's data; None: they do not say enough."
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceCall:
+    domain: str
+    service: str
+    data: dict[str, Any]
+    "With `entity_id`, a list."
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    service: str
+    data: Data = lambda slots: {}
+
+
+def _number(slot: str, name: str, scale: float = 1) -> Data:
+    def data(slots: Mapping[str, Any]) -> dict[str, Any] | None:
+        value = slots.get(slot)
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            return None
+        return {name: value * scale}
+
+    return data
+
+
+def _light(slots: Mapping[str, Any]) -> dict[str, Any] | None:
+    brightness, color = _number("brightness", "brightness_pct")(slots), slots.get("color")
+    named = {"color_name": color} if isinstance(color, str) and color else {}
+    return {**(brightness or {}), **named} or None
+
+
+_TURNED_ON = {
+    **dict.fromkeys(
+        ("climate", "fan", "humidifier", "input_boolean", "light", "media_player", "switch"),
+        _Way("turn_on"),
+    ),
+    "cover": _Way("open_cover"),
+    "scene": _Way("turn_on"),
+    "script": _Way("turn_on"),
+    "valve": _Way("open_valve"),
+    "vacuum": _Way("start"),
+}
+_TURNED_OFF = {
+    **{domain: _Way("turn_off") for domain, way in _TURNED_ON.items() if way.service == "turn_on"},
+    "cover": _Way("close_cover"),
+    "valve": _Way("close_valve"),
+    "vacuum": _Way("return_to_base"),
+}
+del _TURNED_OFF["scene"]
+
+WAYS: Mapping[str, Mapping[str, _Way]] = {
+    "HassTurnOn": _TURNED_ON,
+    "HassTurnOff": _TURNED_OFF,
+    "HassLightSet": {"light": _Way("turn_on", _light)},
+    "HassSetPosition": {"cover": _Way("set_cover_position", _number("position", "position"))},
+    "HassFanSetSpeed": {"fan": _Way("set_percentage", _number("percentage", "percentage"))},
+    "HassClimateSetTemperature": {
+        "climate": _Way("set_temperature", _number("temperature", "temperature"))
+    },
+    "HassMediaPause": {"media_player": _Way("media_pause")},
+    "HassMediaUnpause": {"media_player": _Way("media_play")},
+    "HassMediaNext": {"media_player": _Way("media_next_track")},
+    "HassMediaPrevious": {"media_player": _Way("media_previous_track")},
+    "HassSetVolume": {
+        "media_player": _Way("volume_set", _number("volume_level", "volume_level", 0.01))
+    },
+    "HassVacuumStart": {"vacuum": _Way("start")},
+    "HassVacuumReturnToBase": {"vacuum": _Way("return_to_base")},
+}
+"Intent -> domain -> what is called."
+
+
+def plan(house: House, intent: str, slots: Mapping[str, Any]) -> list[ServiceCall]:
+    """One call for each domain that is meant; empty when it is not clear what, or not to be done
+    this way. Without a name the area must be known, and without a domain the name."""
+    ways = WAYS.get(intent, {})
+    targets = [one for one in _targets(house, slots) if one.domain in ways and one.is_decided]
+    calls: dict[str, ServiceCall] = {}
+    for entity in targets[:MAX_TARGETS]:
+        way = ways[entity.domain]
+        data = way.data(slots)
+        if data is None:
+            return []
+        new = ServiceCall(entity.domain, way.service, {**data, "entity_id": []})
+        calls.setdefault(entity.domain, new).data["entity_id"].append(entity.id)
+    return list(calls.values())
+
+
+def _targets(house: House, slots: Mapping[str, Any]) -> Sequence[Entity]:
+    said = {key: slots[key] for key in ("name", "area") if isinstance(slots.get(key), str)}
+    if not said:
+        return ()
+    found: Sequence[Entity] = house.entities
+    if "area" in said:
+        area = house.area(said["area"])
+        found = [one for one in found if area is not None and one.area == area.id]
+    if "name" in said:
+        wanted = said["name"].casefold()
+        found = [one for one in found if wanted in map(str.casefold, one.names)]
+    if domain := slots.get("domain"):
+        found = [one for one in found if one.domain == domain]
+    elif "name" not in said:
+        return ()
+    if device_class := slots.get("device_class"):
+        found = [one for one in found if one.device_class == device_class]
+    return found

@@ -1,0 +1,199 @@
+"""Home Assistant as a tool: what is said about the house is handed over as it was said."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from core.errors import EarshotError, RequestError
+from core.ports import Clock, ToolContext, ToolOutcome, ToolSpec
+from core.ports import House as Spoken
+from devices.home_assistant.answer import NOT_UNDERSTOOD, Answer
+from devices.home_assistant.client import HomeAssistant
+from devices.home_assistant.errors import HouseError
+from devices.home_assistant.names import House
+from devices.home_assistant.rooms import wants_room, with_room
+from devices.home_assistant.services import plan
+from devices.home_assistant.threads import Threads
+from devices.home_assistant.words import spoken
+from engines.llm.intents import understand
+
+logger = logging.getLogger(__name__)
+
+NAME = "home_assistant"
+
+MAX_TEXT_CHARS = 1000
+"Of a sentence; nobody tells a house more at once."
+
+MAX_LISTED_CHARS = 1500
+"Of names in the description; the rest is found by asking."
+
+SLACK_S = 2.0
+"After its own time limit, with a sentence of its own, the tool still has this long."
+
+OF_SENTENCES = (NOT_UNDERSTOOD, "no_valid_targets")
+"Errors after which our own understanding of a sentence is tried."
+
+Understand = Callable[[str, str, Sequence[ToolSpec]], tuple[str, Mapping[str, Any]] | None]
+"Text, language and tools -> intent and slots."
+
+
+def by_templates(
+    text: str, language: str, tools: Sequence[ToolSpec]
+) -> tuple[str, Mapping[str, Any]] | None:
+    """What the embedded language model understands."""
+    found = understand(text, language, tools)
+    return None if found is None else (found.intent, found.slots)
+
+
+class HouseTools:
+    """A ToolProvider with one tool, which takes a sentence. `by`: how sentences are understood
+    here, to put a room into them."""
+
+    def __init__(self, home: HomeAssistant, clock: Clock, *, by: Understand = by_templates) -> None:
+        self._home, self._clock, self._by = home, clock, by
+        self._threads = Threads()
+        self._known: House | None = None
+        self._specs: Mapping[bool, tuple[ToolSpec, ...]] = {}
+
+    def tools(self, context: ToolContext) -> Sequence[ToolSpec]:
+        if self._known != self._home.house:
+            self._known = self._home.house
+            timeout_s = self._home.settings.timeout_s + SLACK_S
+            self._specs = {
+                is_asking: (_spec(self._known, timeout_s, is_asking=is_asking),)
+                for is_asking in (False, True)
+            }
+        return self._specs[self._threads.is_asking(context.conversation_id, self._clock.now())]
+
+    async def call(
+        self, name: str, arguments: Mapping[str, Any], context: ToolContext
+    ) -> ToolOutcome:
+        """`text`, and from the embedded model `intent` and `slots`. What went wrong is an outcome
+        with a sentence for the user."""
+        text = arguments.get("text")
+        if not isinstance(text, str) or not 0 < len(text.strip()) <= MAX_TEXT_CHARS:
+            raise RequestError(
+                f"text must be a sentence of at most {MAX_TEXT_CHARS} characters",
+                code="invalid_arguments",
+                param="text",
+            )
+        intent, slots = str(arguments.get("intent", "")), dict(arguments.get("slots") or {})
+        try:
+            return await self._do(text.strip(), intent, slots, context)
+        except HouseError as error:
+            logger.warning("! home assistant: %s (%s)", error, error.code)
+            return _wrong(error.code, context.language)
+        except EarshotError as error:
+            logger.warning("! home assistant: %s (%s)", error, error.code)
+            return _wrong("house_failed", context.language)
+
+    async def _do(
+        self, text: str, intent: str, slots: dict[str, Any], context: ToolContext
+    ) -> ToolOutcome:
+        area = self._home.house.area(context.place.area) if context.place.area else None
+        if area is not None and not intent:  # a language model's words
+            specs = self.tools(context)
+            found = await asyncio.to_thread(self._by, text, context.language, specs)
+            intent, slots = (found[0], dict(found[1])) if found is not None else ("", slots)
+        if area is not None and wants_room(intent, slots):
+            slots["area"] = area.names[0]
+            said = await asyncio.to_thread(self._in_room, text, area.names[0], context)
+            if said is None:  # it would be done to the whole house, or to nothing
+                return await self._by_services(intent, slots, context) or await self._said(
+                    text, context
+                )
+            text = said
+        outcome = await self._said(text, context)
+        if outcome.error in OF_SENTENCES and intent:
+            return await self._by_services(intent, slots, context) or outcome
+        return outcome
+
+    def _in_room(self, text: str, area: str, context: ToolContext) -> str | None:
+        language, tools = context.language, self.tools(context)
+        return with_room(text, area, language, lambda said: self._by(said, language, tools))
+
+    async def _said(self, text: str, context: ToolContext) -> ToolOutcome:
+        now_s = self._clock.now()
+        theirs = self._threads.id(context.conversation_id, now_s)
+        answer = await self._home.converse(text, context.language, theirs)
+        self._threads.answered(
+            context.conversation_id,
+            answer.conversation_id,
+            self._clock.now(),
+            is_asking=answer.continues,
+        )
+        return _outcome(answer, context.language)
+
+    async def _by_services(
+        self, intent: str, slots: Mapping[str, Any], context: ToolContext
+    ) -> ToolOutcome | None:
+        """None: there is no way."""
+        calls = plan(self._home.house, intent, slots)
+        if not calls:
+            return None
+        for call in calls:
+            await self._home.call_service(call.domain, call.service, call.data)
+        ids = {one for call in calls for one in call.data["entity_id"]}
+        house = self._home.house
+        areas = {area.id: area.names[0] for area in house.areas}
+        targets = [
+            {
+                "id": one.id,
+                "name": one.names[0],
+                "area": one.area,
+                "area_name": areas.get(one.area, ""),
+                "kind": one.domain,
+                "device_class": one.device_class,
+                "state": "",
+                "attributes": {},
+            }
+            for one in house.entities
+            if one.id in ids
+        ]
+        return ToolOutcome({"targets": targets})
+
+
+def _outcome(answer: Answer, language: str) -> ToolOutcome:
+    if answer.is_error:
+        told = {"speech": answer.speech or spoken(answer.code, language)}
+        return ToolOutcome(told, error=answer.code)
+    data: dict[str, Any] = {"speech": answer.speech} if answer.speech else {"result": answer.kind}
+    for key, touched in (("done", answer.succeeded), ("failed", answer.failed)):
+        if touched:
+            data[key] = [one.name for one in touched]
+    if answer.continues:
+        data["asks"] = True
+    return ToolOutcome(data)
+
+
+def _wrong(code: str, language: str) -> ToolOutcome:
+    return ToolOutcome({"speech": spoken(code, language)}, error=code)
+
+
+def _spec(house: House, timeout_s: float, *, is_asking: bool) -> ToolSpec:
+    description = (
+        "Hands one sentence about the house to Home Assistant, which does it or answers: lights,"
+        " switches, covers, heating, media, scenes, sensors. Say the device or area by its name."
+    )
+    listed = ", ".join(house.keywords(MAX_LISTED_CHARS))
+    if len(listed) > MAX_LISTED_CHARS:
+        listed = listed[:MAX_LISTED_CHARS].rpartition(", ")[0] + ", and others"
+    text = {"type": "string", "description": "One command or question, as a person would say it"}
+    return ToolSpec(
+        NAME,
+        f"{description} There are: {listed}." if listed else description,
+        {
+            "type": "object",
+            "properties": {"text": text},
+            "required": ["text"],
+            "additionalProperties": False,
+        },
+        timeout_s=timeout_s,
+        checks_arguments=True,
+        house=Spoken(
+            tuple(name for area in house.areas for name in area.names),
+            tuple((one.domain, name) for one in house.entities for name in one.names),
+            is_asking,
+        ),
+    )

@@ -1,0 +1,136 @@
+"""Names that were misheard: the one that sounds nearest to some words, if it is near enough.
+
+Made for what recognisers write: "kitchen lice" for kitchen lights, "bad room" for bedroom. Near is
+measured over letters that stand for sounds; vowels count half, for they are what is misheard most.
+"""
+
+import re
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+
+MAX_WORDS = 14
+"Of a sentence that is looked at; commands are shorter."
+
+MIN_SOUNDS = 4
+"A shorter name is near to everything."
+
+NEAR = 0.3
+"Distance over length at and below which a name may be meant."
+
+CLEARLY = 0.1
+"By which it must be nearer than any other name."
+
+LOOKED_AT = 12
+"Names per run of words that are compared letter by letter: those that share most pairs of sounds."
+
+MAX_REPAIRS = 3
+"Sentences that are tried, nearest first."
+
+_SOUNDS = tuple(
+    (re.compile(pattern), sound)
+    for pattern, sound in (
+        ("ght|gh(?=t)", "t"),
+        ("tsch|sch|sh|ch|tch|[cs](?=h)", "x"),
+        ("ph|v|w", "f"),
+        ("qu|ck|q|k|c(?![eiy])|g", "k"),
+        ("c(?=[eiy])|z|ß|ss", "s"),
+        ("th|d|tt", "t"),
+        ("b|pp", "p"),
+        ("[iy](?=[aeou])|j", "j"),
+        ("h", ""),
+        ("ee|ea|ie|y", "i"),
+        ("oo|ou|u", "u"),
+        ("ai|ay|ei|ey|e", "e"),
+        ("[^a-z]", ""),
+    )
+)
+_VOWELS = frozenset("aeiou")
+
+
+class Sounds:
+    """Names to be found again. Immutable."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        spelled = dict.fromkeys(" ".join(name.lower().split()) for name in names)
+        self._names = [(name, key) for name in spelled if len(key := sounds(name)) >= MIN_SOUNDS]
+        self._pairs: dict[str, list[int]] = defaultdict(list)
+        for index, (_, key) in enumerate(self._names):
+            for pair in _pairs(key):
+                self._pairs[pair].append(index)
+        self._longest = max((len(name.split()) for name, _ in self._names), default=0)
+
+    def repaired(self, text: str) -> list[str]:
+        """The sentence with one run of its words replaced by the name that they sound like; the
+        likeliest first, at most MAX_REPAIRS."""
+        words = text.lower().split()
+        if not self._names or not 2 <= len(words) <= MAX_WORDS:
+            return []
+        found: dict[str, float] = {}
+        for start, end in self._runs(len(words)):
+            run = " ".join(words[start:end])
+            nearest = self._nearest(sounds(run))
+            if nearest is not None and nearest[0] != run:
+                name, distance = nearest
+                sentence = " ".join([*words[:start], name, *words[end:]])
+                found[sentence] = min(distance, found.get(sentence, 1.0))
+        return sorted(found, key=lambda sentence: found[sentence])[:MAX_REPAIRS]
+
+    def _runs(self, words: int) -> Iterator[tuple[int, int]]:
+        """A name may have fallen apart into one word more, or the first word be the verb's."""
+        for start in range(1, words):
+            for end in range(start + 1, min(words, start + self._longest + 1) + 1):
+                yield start, end
+
+    def _nearest(self, key: str) -> tuple[str, float] | None:
+        """The one name that is near, with how near it is."""
+        if len(key) < MIN_SOUNDS:
+            return None
+        shared = Counter(index for pair in _pairs(key) for index in self._pairs.get(pair, ()))
+        near: list[tuple[float, str]] = []
+        for index, _ in shared.most_common(LOOKED_AT):
+            name, other = self._names[index]
+            if abs(len(other) - len(key)) <= NEAR * len(other) + 1:
+                near.append((distance(key, other) / max(len(key), len(other)), name))
+        near.sort()
+        if not near or near[0][0] > NEAR:
+            return None
+        if len(near) > 1 and near[1][0] - near[0][0] < CLEARLY:
+            return None  # it could be either: asking again is better than the wrong lamp
+        return near[0][1], near[0][0]
+
+
+@lru_cache(maxsize=8192)  # the names of a few homes, and the words around them
+def sounds(text: str) -> str:
+    """Roughly how a text sounds, one letter for each sound, in any of the western languages."""
+    plain = unicodedata.normalize("NFKD", text.lower())
+    key = re.sub(r"[^a-zß]", "", "".join(c for c in plain if not unicodedata.combining(c)))
+    for pattern, sound in _SOUNDS:
+        key = pattern.sub(sound, key)
+    return re.sub(r"(.)\1+", r"\1", key)
+
+
+def distance(one: str, other: str) -> float:
+    """Levenshtein's, with half the price for vowels."""
+    row = [0.0]
+    for letter in other:
+        row.append(row[-1] + _price(letter))
+    for a in one:
+        above, row = row, [row[0] + _price(a)]
+        for column, b in enumerate(other):
+            both_vowels = a in _VOWELS and b in _VOWELS
+            swap = 0.0 if a == b else 0.5 if both_vowels else 1.0
+            row.append(
+                min(above[column] + swap, above[column + 1] + _price(a), row[column] + _price(b))
+            )
+    return row[-1]
+
+
+def _price(letter: str) -> float:
+    return 0.5 if letter in _VOWELS else 1.0
+
+
+def _pairs(key: str) -> set[str]:
+    padded = f"^{key}$"
+    return {padded[at : at + 2] for at in range(len(padded) - 1)}
