@@ -1,5 +1,6 @@
 """Types of settings in words: what a wrong value is told, and what `earshot config` says."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +15,9 @@ SECRET_WORDS = frozenset({"key", "apikey", "token", "secret", "password"})
 
 SECRET_TABLES = frozenset({"env", "headers"})
 "Nor is any value in a table of this name."
+
+_PASSWORD = re.compile(r"(?<=://)(?P<user>[^\s/:@]*):[^\s/@]+(?=@)")
+"Of a URL, as a database has it."
 
 
 def kind_of(kind: inspect.Type) -> inspect.Type:
@@ -41,7 +45,9 @@ def masked(value: Any, name: str) -> Any:
         return {key: masked(inner, str(key)) for key, inner in value.items()}
     if isinstance(value, list | tuple):
         return [masked(inner, name) for inner in value]
-    return MASK if value and isinstance(value, str) and is_secret(name) else value
+    if not isinstance(value, str):
+        return value
+    return MASK if value and is_secret(name) else _PASSWORD.sub(rf"\g<user>:{MASK}", value)
 
 
 def describe(kind: inspect.Type) -> str:

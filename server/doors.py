@@ -123,9 +123,7 @@ def _realtime(core: Core, peer: PeerSettings) -> RealtimeDoor:
 
 
 def _devices(devices: Devices) -> DevicesDoor:
-    return DevicesDoor(
-        devices.registry, devices.presence, devices.journal, devices.announcements
-    )
+    return DevicesDoor(devices.registry, devices.presence, devices.journal, devices.announcements)
 
 
 def _whip(core: Core, peer: PeerSettings) -> WhipDoor:
@@ -156,4 +154,5 @@ def _wyoming(core: Core) -> WyomingDoor:
         core.exchanges,
         product_version(),
     )
-    return WyomingDoor(services, metrics, Contained(metrics), core.config.wyoming.as_settings())
+    settings = core.config.wyoming.as_settings()
+    return WyomingDoor(services, metrics, Contained(metrics), settings, core.devices.registry)

@@ -7,9 +7,10 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from core.errors import EarshotError, Overloaded, first_error
+from core.errors import EarshotError, Forbidden, Overloaded, first_error
 from core.ports import Metrics
-from devices.networks import Network, address_of, is_among
+from devices.directory import Contact, Directory
+from devices.networks import Address, Network, address_of, is_among
 from devices.wyoming.connection import Connection, Services
 from devices.wyoming.wire import MAX_HEADER_BYTES, Wire
 
@@ -35,10 +36,15 @@ class WyomingDoor:
     """`run` serves; cancelling it ends every connection."""
 
     def __init__(
-        self, services: Services, metrics: Metrics, guard: Guard, settings: WyomingSettings
+        self,
+        services: Services,
+        metrics: Metrics,
+        guard: Guard,
+        settings: WyomingSettings,
+        directory: Directory,
     ) -> None:
         self._services, self._metrics, self._guard = services, metrics, guard
-        self._settings = settings
+        self._settings, self._directory = settings, directory
         self._open: set[Wire] = set()
 
     async def run(self, sockets: Sequence[socket.socket]) -> None:
@@ -67,8 +73,9 @@ class WyomingDoor:
     async def _serve(self, wire: Wire, writer: asyncio.StreamWriter) -> None:
         """Raises EarshotError, when the client was told."""
         try:
-            if self._is_let_in(writer):
-                await self._talk(wire)
+            address = self._let_in(writer)
+            if address is not None:
+                await self._talk(wire, address)
                 await wire.close()
         except EarshotError as error:
             await wire.refuse(error)
@@ -78,13 +85,14 @@ class WyomingDoor:
             self._metrics.gauge("earshot_wyoming_connections", len(self._open))
             wire.abort()
 
-    async def _talk(self, wire: Wire) -> None:
+    async def _talk(self, wire: Wire, address: Address) -> None:
         """Raises EarshotError."""
         if len(self._open) >= self._settings.max_connections:
             why = f"{self._settings.max_connections} connections are open, the limit"
             raise Overloaded(why, retry_after_s=RETRY_AFTER_S)
         self._open.add(wire)
         self._metrics.gauge("earshot_wyoming_connections", len(self._open))
+        await self._check_approved(address)
         try:
             async with asyncio.TaskGroup() as tasks:
                 await Connection(wire, self._services, tasks).run()
@@ -97,13 +105,32 @@ class WyomingDoor:
                 raise first_error(errors) from None
             logger.debug("a wyoming client left: %s", group.exceptions[0])
 
-    def _is_let_in(self, writer: asyncio.StreamWriter) -> bool:
+    async def _check_approved(self, address: Address) -> None:
+        """Who comes from elsewhere is a device, known by its address: the protocol says no more.
+        Raises Forbidden not_approved or blocked, StorageFailed."""
+        if address.is_loopback:
+            return
+        name = str(address)
+        device = await self._directory.check_in(
+            Contact(kind="wyoming", hardware_id=name, address=name)
+        )
+        if device.standing == "blocked":
+            raise Forbidden(f"{name} was blocked", code="blocked")
+        if device.standing == "new":
+            raise Forbidden(
+                f"{name} is not approved; do it on Earshot's page, or there with"
+                f" `earshot devices approve {name}`",
+                code="not_approved",
+            )
+
+    def _let_in(self, writer: asyncio.StreamWriter) -> Address | None:
+        """Its address; None: it is not to be answered."""
         peer = writer.get_extra_info("peername")
         address = address_of(peer[0]) if peer else None
         if address is None:
-            return False  # gone already
+            return None  # gone already
         if is_among(address, self._settings.networks):
-            return True
+            return address
         logger.warning("! wyoming: %s is in no allowed network; it is not served", address)
         self._metrics.count("earshot_errors", code="forbidden")
-        return False
+        return None

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_network
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from wyoming.audio import AudioChunk, AudioStart, AudioStop
@@ -13,6 +13,7 @@ from wyoming.client import AsyncTcpClient
 from wyoming.event import Event, Eventable
 
 from core.errors import EarshotError
+from devices.directory import Contact, Device, Directory, Standing
 from devices.wyoming.connection import Services
 from devices.wyoming.door import WyomingDoor, WyomingSettings
 from devices.wyoming.speak import Speaking
@@ -34,6 +35,24 @@ SPEECH, SILENCE = 1000, 0
 
 
 @dataclass
+class Standings:
+    """A directory in which every device has this standing."""
+
+    standing: Standing = "approved"
+    came: list[str] = field(default_factory=list)
+
+    async def check_in(self, contact: Contact) -> Device:
+        self.came.append(contact.address)
+        return Device(
+            id="dev_1",
+            kind=contact.kind,
+            hardware_id=contact.hardware_id,
+            name="it",
+            standing=self.standing,
+        )
+
+
+@dataclass
 class Scene:
     asr: TranslatingAsr = field(default_factory=TranslatingAsr)
     tts: ToneTts = field(default_factory=ToneTts)
@@ -42,6 +61,7 @@ class Scene:
     settings: WyomingSettings = field(
         default_factory=lambda: WyomingSettings(networks=LOOPBACK, max_connections=4)
     )
+    directory: Standings = field(default_factory=Standings)
     ended: list[EarshotError] = field(default_factory=list)
 
     _open: int = 0
@@ -81,7 +101,8 @@ class Scene:
             self.exchanges,
             "1.2.3",
         )
-        return WyomingDoor(self.services, self.metrics, self.guard, self.settings)
+        directory = cast("Directory", self.directory)
+        return WyomingDoor(self.services, self.metrics, self.guard, self.settings, directory)
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[int]:
