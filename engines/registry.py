@@ -12,9 +12,9 @@ from msgspec import Struct, ValidationError, convert
 from msgspec.structs import fields
 
 from core.errors import ConfigError, EngineMissing
-from engines.base import AsrInfo, AsrModel, EndOfTurn, Llm, Tts, VadEngine
+from engines.base import AsrInfo, AsrModel, EndOfTurn, Llm, Tts, VadEngine, WakeEngine
 
-Kind = Literal["vad", "endpoint", "asr", "llm", "tts"]
+Kind = Literal["vad", "wake", "endpoint", "asr", "llm", "tts"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,8 @@ class Available:
 @overload
 def load(kind: Literal["vad"], name: str, options: Mapping[str, Any]) -> VadEngine: ...
 @overload
+def load(kind: Literal["wake"], name: str, options: Mapping[str, Any]) -> WakeEngine: ...
+@overload
 def load(kind: Literal["endpoint"], name: str, options: Mapping[str, Any]) -> EndOfTurn: ...
 @overload
 def load(kind: Literal["asr"], name: str, options: Mapping[str, Any]) -> AsrModel: ...
@@ -43,7 +45,7 @@ def load(kind: Literal["tts"], name: str, options: Mapping[str, Any]) -> Tts: ..
 @overload
 def load(
     kind: Kind, name: str, options: Mapping[str, Any]
-) -> VadEngine | EndOfTurn | AsrModel | Llm | Tts: ...
+) -> VadEngine | WakeEngine | EndOfTurn | AsrModel | Llm | Tts: ...
 def load(kind: Kind, name: str, options: Mapping[str, Any]) -> Any:
     """Create the engine `engines/<kind>/<name>.py`, or a third party's by its dotted module path.
 

@@ -50,6 +50,14 @@ wants_gpu() {
   esac
 }
 
+# The wheels of the wake words are for glibc 2.35 (of 2022) and newer, on these two processors.
+runs_wake_words() {
+  local libc
+  libc="$(getconf GNU_LIBC_VERSION 2>/dev/null)" || return 1
+  [[ "$(uname -m)" =~ ^(x86_64|aarch64)$ ]] || return 1
+  [[ "$(printf '%s\n2.35\n' "${libc#glibc }" | sort -V | head -n 1)" == 2.35 ]]
+}
+
 # One extra per line, sorted, no doubles.
 as_lines() {
   tr ',' '\n' | sed 's/[[:space:]]//g' | sed '/^$/d' | sort -u
@@ -57,6 +65,9 @@ as_lines() {
 
 if wants_gpu; then
   EXTRAS="$EXTRAS,gpu"
+fi
+if runs_wake_words; then
+  EXTRAS="$EXTRAS,wake"
 fi
 
 mkdir -p "$(dirname "$VENV")"

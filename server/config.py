@@ -10,6 +10,7 @@ from msgspec import Meta, field
 from pipeline.home.config import HomeConfig
 from server.config_assistant import AssistantConfig
 from server.config_devices import DevicesConfig
+from server.config_home_assistant import HomeAssistantConfig
 from server.config_ice import IceConfig
 from server.config_tools import ToolsConfig
 from server.config_turn import TurnConfig
@@ -237,6 +238,7 @@ class Config(Section, frozen=True):
     server: ServerConfig = ServerConfig()
     paths: PathsConfig = PathsConfig()
     vad: EngineConfig = EngineConfig()
+    wake: EngineConfig = EngineConfig()
     endpoint: EngineConfig = EngineConfig()
     asr: AsrConfig = AsrConfig()
     llm: EngineConfig = EngineConfig()
@@ -248,6 +250,7 @@ class Config(Section, frozen=True):
     devices: DevicesConfig = DevicesConfig()
     willow: WillowConfig = WillowConfig()
     wyoming: WyomingConfig = WyomingConfig()
+    home_assistant: HomeAssistantConfig = HomeAssistantConfig()
     home: Annotated[
         HomeConfig | None,
         Meta(

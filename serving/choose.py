@@ -15,7 +15,7 @@ from serving.ct2_file import Unreadable, read_weights_file
 from serving.hardware import Hardware
 from serving.placement import CPU, place, room_of
 
-KINDS: tuple[Kind, ...] = ("vad", "endpoint", "asr", "llm", "tts")
+KINDS: tuple[Kind, ...] = ("vad", "wake", "endpoint", "asr", "llm", "tts")
 
 AUTO = "auto"
 
@@ -24,6 +24,10 @@ PREFERRED: Mapping[Kind, Sequence[tuple[str, str]]] = {
         ("gated", "a cheap gate in front of the best detector"),
         ("silero", "the best detector"),
         ("webrtc", "the detector that needs nothing else"),
+    ),
+    "wake": (
+        ("micro", "listens for wake words at next to no cost"),
+        ("none", "no library for wake words is installed"),
     ),
     "endpoint": (
         ("smart_turn", "hears whether a sentence is finished, and its weights are there"),

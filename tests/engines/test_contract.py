@@ -4,6 +4,8 @@ Engines that have no weights here or need options to exist are skipped by name.
 """
 
 import asyncio
+import gc
+import tracemalloc
 from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
 from contextlib import aclosing
 from typing import Any, Literal, TypeVar, get_args
@@ -11,7 +13,7 @@ from typing import Any, Literal, TypeVar, get_args
 import numpy as np
 import pytest
 
-from core.audio import ASR_RATE_HZ, AudioFrame, Pcm, samples_to_ms, silence
+from core.audio import ASR_RATE_HZ, AudioFrame, Pcm, ms_to_samples, samples_to_ms, silence
 from core.errors import ConfigError, EngineMissing, RequestError
 from core.events import Usage
 from engines.base import (
@@ -20,6 +22,7 @@ from engines.base import (
     AsrOptions,
     AsrResult,
     CallDelta,
+    Detection,
     EndOfTurn,
     Llm,
     Message,
@@ -28,6 +31,8 @@ from engines.base import (
     Tts,
     Vad,
     VadEngine,
+    Wake,
+    WakeEngine,
     WordMark,
 )
 from engines.registry import Kind, available, load
@@ -111,6 +116,102 @@ def test_vad_reset_mid_utterance_is_a_new_beginning(vad: VadEngine) -> None:
     heard(stream, FIRST[: len(FIRST) // 2])
     stream.reset()
     assert heard(stream, SECOND) == heard(vad.open(), SECOND)
+
+
+# Wake words
+
+
+@pytest.fixture(params=names("wake"))
+def wake(request: pytest.FixtureRequest) -> WakeEngine:
+    engine: WakeEngine = created("wake", request.param)
+    if not engine.words:
+        pytest.skip(f"wake.{request.param}: knows no words, and waits for none")
+    return engine
+
+
+def told(stream: Wake, pcm: Pcm, step: int = 320) -> list[Detection]:
+    return [one for at in range(0, len(pcm), step) for one in stream.push(pcm[at : at + step])]
+
+
+def waiting(engine: WakeEngine) -> Wake:
+    return engine.open([word.name for word in engine.words])
+
+
+def said_words(engine: WakeEngine) -> list[tuple[str, Pcm]]:
+    """Synthetic: each word as our own voice says it."""
+    clips = [(one.name, say(one.phrase, lead_ms=500, tail_ms=600)) for one in engine.words]
+    return [(name, clip) for name, clip in clips if told(engine.open([name]), clip)]
+
+
+def test_wake_hears_some_of_its_words_and_where(wake: WakeEngine) -> None:
+    clips = said_words(wake)
+    assert clips
+    for name, clip in clips:
+        (found,) = told(waiting(wake), clip)
+        assert found.name == name
+        end = len(clip) - ms_to_samples(600, ASR_RATE_HZ)
+        assert -200 < samples_to_ms(found.at - end, ASR_RATE_HZ) < 500
+
+
+def test_wake_hears_none_in_silence_nothing_and_other_speech(wake: WakeEngine) -> None:
+    stream = waiting(wake)
+    for pcm in (NO_AUDIO, silence(2000, ASR_RATE_HZ), FIRST, SECOND, NO_AUDIO):
+        assert told(stream, pcm) == []
+        assert stream.push(pcm) == ()
+
+
+def test_wake_waits_only_for_the_words_that_it_is_asked_for(wake: WakeEngine) -> None:
+    (name, clip), *_ = said_words(wake)
+    others = [word.name for word in wake.words if word.name != name]
+    assert told(wake.open(others), clip) == []
+    assert [one.name for one in told(wake.open([name]), clip)] == [name]
+
+
+def test_wake_streams_at_once_hear_only_themselves(wake: WakeEngine) -> None:
+    (_, clip), *_ = said_words(wake)
+    talking, quiet, heard_quiet = waiting(wake), waiting(wake), []
+    found = []
+    for at in range(0, len(clip), 320):
+        found += talking.push(clip[at : at + 320])
+        heard_quiet += quiet.push(np.zeros(320, np.int16))
+    assert found == told(waiting(wake), clip)
+    assert heard_quiet == []
+
+
+@pytest.mark.parametrize("step", [1, 77, 160, 1024, 10**6])
+def test_wake_takes_pieces_of_any_length(wake: WakeEngine, step: int) -> None:
+    (_, clip), *_ = said_words(wake)
+    (usual,), (found,) = told(waiting(wake), clip), told(waiting(wake), clip, step)
+    assert found.name == usual.name
+    assert abs(found.at - usual.at) <= ms_to_samples(30, ASR_RATE_HZ)
+
+
+def test_wake_reset_mid_word_is_a_new_beginning(wake: WakeEngine) -> None:
+    (_, clip), *_ = said_words(wake)
+    stream = waiting(wake)
+    told(stream, clip[: len(clip) // 2])
+    stream.reset()
+    assert told(stream, clip) == told(waiting(wake), clip)
+
+
+def test_wake_hears_a_word_each_time_and_does_not_grow(wake: WakeEngine) -> None:
+    (name, clip), *_ = said_words(wake)
+    stream, hum = wake.open([name]), silence(5_000, ASR_RATE_HZ)
+    assert [one.name for one in told(stream, clip)] == [name]
+    tracemalloc.start()
+    try:
+        told(stream, hum)
+        gc.collect()  # libraries called by ctypes leave circles behind
+        before, _ = tracemalloc.get_traced_memory()
+        for _ in range(4):
+            told(stream, hum)
+        gc.collect()
+        grown = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert grown < 16_384  # kept as sound, 20 s would be 640 kB
+    (again,) = told(stream, clip)
+    assert again.at > 5 * len(hum)
 
 
 # The end of a turn

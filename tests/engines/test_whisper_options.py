@@ -58,7 +58,7 @@ class Overheard:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, model: FasterWhisper) -> None:
         self._real, self._prompts = model._search._model, list[list[int]]()
-        self._names = model._tokenizer.tokenizer.id_to_token
+        self._names = model._search._tokenizer.tokenizer.id_to_token
         monkeypatch.setattr(model._search, "_model", self)
 
     def generate(self, encoded: Any, prompts: list[list[int]], **options: Any) -> Any:

@@ -11,8 +11,9 @@ from faster_whisper import WhisperModel
 from faster_whisper.feature_extractor import FeatureExtractor
 
 from core.audio import ASR_RATE_HZ, Pcm
-from engines.asr.faster_whisper import SILENCE_PEAK, FasterWhisper, Settings, create
+from engines.asr.faster_whisper import FasterWhisper, Settings, create
 from engines.asr.whisper.features import LogMel, normalised
+from engines.asr.whisper.listening import SILENCE_PEAK
 from engines.asr.whisper.windows import FRAME_SAMPLES, MAX_ITEM_SAMPLES, WINDOW_SAMPLES
 from engines.base import AsrOptions
 from media.files import decode_file

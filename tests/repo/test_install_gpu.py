@@ -1,7 +1,8 @@
-"""Which machines get CUDA's libraries: the install script with a driver and a Python that only say
-what they are asked."""
+"""Which machines get CUDA's libraries, and which the wake words': the install script with programs
+that only say what they are asked."""
 
 import os
+import platform
 from pathlib import Path
 from subprocess import run
 
@@ -18,12 +19,15 @@ def _program(file: Path, script: str) -> None:
     file.chmod(0o755)
 
 
-def _installed(folder: Path, driver: str | None, **settings: str) -> str:
+def _installed(
+    folder: Path, driver: str | None, libc: str = "echo glibc 2.34", **settings: str
+) -> str:
     """What pip is asked for; empty when it is not asked at all."""
     asked = folder / "asked"
     asked.unlink(missing_ok=True)
     _program(folder / "venv" / "bin" / "python", f'echo "$@" >>{asked}')
     tools = folder / "tools"
+    _program(tools / "getconf", libc)
     (tools / "nvidia-smi").unlink(missing_ok=True)
     if driver is not None:
         _program(tools / "nvidia-smi", driver)
@@ -67,3 +71,21 @@ def test_a_gpu_that_comes_later_gets_them_and_nothing_is_done_twice(tmp_path: Pa
     assert _installed(tmp_path, LISTED) == ".[gpu]"
     assert _installed(tmp_path, LISTED) == ""
     assert _installed(tmp_path, "exit 1") == ""  # what is there stays
+
+
+@pytest.mark.parametrize(
+    ("libc", "requirement"),
+    [
+        ("echo glibc 2.35", ".[wake]"),
+        ("echo glibc 2.41", ".[wake]"),
+        ("echo glibc 3.0", ".[wake]"),
+        ("echo glibc 2.9", "."),
+        ("exit 1", "."),
+    ],
+)
+def test_the_wake_words_come_where_their_wheel_runs(
+    libc: str, requirement: str, tmp_path: Path
+) -> None:
+    if platform.machine() not in ("x86_64", "aarch64"):
+        requirement = "."
+    assert _installed(tmp_path, None, libc, GPU="0") == requirement

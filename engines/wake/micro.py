@@ -1,0 +1,135 @@
+"""microWakeWord: networks of 60 kB that were made for microcontrollers, one for each word.
+
+The library's wheel carries TensorFlow Lite and four words. One word costs 2 ms of CPU per second
+of audio, and is told 100 to 250 ms after it was said.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples
+from core.errors import ConfigError, EngineMissing
+from engines.base import Detection, Wake, WakeWord
+
+REQUIRES = {"pymicro_wakeword": "pymicro-wakeword"}
+
+REST_SAMPLES = ms_to_samples(1000, ASR_RATE_HZ)
+"A word that was heard sounds on: for so long it is not told again."
+
+STEP_SAMPLES = 160
+"10 ms: the library takes no less, and tells where a word ended no finer than 30 ms."
+
+
+class Settings(Struct, frozen=True, forbid_unknown_fields=True):
+    folder: str | None = None
+    "Further words, as microWakeWord's training writes them: NAME.json beside its NAME.tflite."
+    threshold: Annotated[float, Meta(gt=0, lt=1)] | None = None
+    "Probability above which a word was said; None: what each word was trained for, 0.85 to 0.97."
+
+
+@dataclass(frozen=True, slots=True)
+class _Model:
+    word: WakeWord
+    config: Path
+    threshold: float
+
+
+class MicroWake:
+    """A `Wake`. Each stream has networks of its own: their state is in them."""
+
+    def __init__(self, models: Sequence[_Model]) -> None:
+        from pymicro_wakeword import MicroWakeWord, MicroWakeWordFeatures
+
+        self._models = models
+        self._networks = [MicroWakeWord.from_config(model.config) for model in models]
+        self._features: Any = MicroWakeWordFeatures()
+        self._heard = 0
+        self._rest_until = [0] * len(models)
+
+    def push(self, pcm: Pcm) -> tuple[Detection, ...]:
+        """See `Wake.push`."""
+        found: list[Detection] = []
+        for at in range(0, len(pcm), STEP_SAMPLES):
+            step = pcm[at : at + STEP_SAMPLES]
+            self._heard += len(step)
+            for features in self._features.process_streaming(step.tobytes()):
+                found += self._told(features)
+        return tuple(found)
+
+    def reset(self) -> None:
+        """See `Wake.reset`."""
+        self._features.reset()
+        for network in self._networks:
+            network.reset()
+        self._heard = 0
+        self._rest_until = [0] * len(self._models)
+
+    def _told(self, features: Any) -> list[Detection]:
+        found = []
+        for index, (model, network) in enumerate(zip(self._models, self._networks, strict=True)):
+            probability: float = network.process_streaming_prob(features) or 0.0
+            if probability > model.threshold and self._heard >= self._rest_until[index]:
+                self._rest_until[index] = self._heard + REST_SAMPLES
+                found.append(Detection(model.word.name, self._heard))
+        return found
+
+
+class MicroWakeEngine:
+    """A `WakeEngine`."""
+
+    name = "micro"
+
+    def __init__(self, models: Mapping[str, _Model]) -> None:
+        self._models = models
+        self.words = tuple(model.word for model in models.values())
+
+    def open(self, names: Sequence[str]) -> Wake:
+        """See `WakeEngine.open`."""
+        return MicroWake([self._models[name] for name in names])
+
+
+def create(settings: Settings) -> MicroWakeEngine:
+    """Raises ConfigError for a folder or model that cannot be read, EngineMissing when the
+    library's own one does not run here."""
+    folders = [_bundled()]
+    if settings.folder is not None:
+        folders.append(Path(settings.folder).expanduser())
+        if not folders[-1].is_dir():
+            raise ConfigError(f"wake.micro: folder {folders[-1]} is not there")
+    files = [file for folder in folders for file in sorted(folder.glob("*.json"))]
+    models = {file.stem: _read(file, settings.threshold) for file in files}
+    engine = MicroWakeEngine(models)
+    try:
+        engine.open(tuple(models))
+    except (OSError, RuntimeError, ValueError) as error:
+        raise EngineMissing("wake", "micro", f"it does not run here: {error}") from error
+    return engine
+
+
+def _read(file: Path, threshold: float | None) -> _Model:
+    try:
+        told = json.loads(file.read_bytes())
+        micro = told["micro"]
+        word = WakeWord(file.stem, str(told["wake_word"]), tuple(told.get("trained_languages", ())))
+        network = file.parent / told["model"]
+        is_whole = network.is_file() and int(micro["sliding_window_size"]) > 0
+        model = _Model(word, file, threshold or float(micro["probability_cutoff"]))
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise ConfigError(f"wake.micro: {file} is not a microWakeWord model: {error}") from error
+    if not is_whole:
+        raise ConfigError(f"wake.micro: {file} names the network {network}, which is not there")
+    return model
+
+
+def _bundled() -> Path:
+    """Found without loading TensorFlow Lite."""
+    spec = find_spec("pymicro_wakeword")
+    if spec is None or spec.origin is None:
+        raise ImportError("No module named 'pymicro_wakeword'", name="pymicro_wakeword")
+    return Path(spec.origin).parent / "models"

@@ -1,0 +1,26 @@
+"""Knows no wake word: sessions listen all the time."""
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from core.errors import ConfigError
+from engines.base import Wake, WakeWord
+
+
+class Settings(Struct, frozen=True, forbid_unknown_fields=True):
+    pass
+
+
+class NoWake:
+    """A `WakeEngine`."""
+
+    name = "none"
+    words: tuple[WakeWord, ...] = ()
+
+    def open(self, names: Sequence[str]) -> Wake:
+        raise ConfigError("wake: this engine knows no words")
+
+
+def create(settings: Settings) -> NoWake:
+    return NoWake()

@@ -1,0 +1,149 @@
+"""microWakeWord: its words, its options, and what noise and strangers' talk make of it."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples, silence
+from core.errors import ConfigError
+from engines.base import Wake
+from engines.registry import available, load
+from engines.wake.micro import REST_SAMPLES, MicroWakeEngine, Settings, create
+from media.files import decode_file
+from tests.shared import shared_data
+from tests.speech import say
+
+if not {one.name: one.installed for one in available("wake")}["micro"]:
+    pytest.skip("pymicro-wakeword has no wheel for this machine", allow_module_level=True)
+
+NABU = say("okay nabu", lead_ms=500, tail_ms=600)
+
+
+@pytest.fixture(scope="module")
+def engine() -> MicroWakeEngine:
+    return create(Settings())
+
+
+def count(stream: Wake, pcm: Pcm) -> int:
+    return len(stream.push(pcm))
+
+
+def test_its_words_have_phrases_and_languages(engine: MicroWakeEngine) -> None:
+    words = {word.name: word for word in engine.words}
+    assert words.keys() >= {"alexa", "hey_jarvis", "hey_mycroft", "okay_nabu"}
+    assert words["okay_nabu"].phrase == "Okay Nabu"
+    assert {"en", "de", "fr", "es"} <= set(words["okay_nabu"].languages)
+
+
+@pytest.mark.parametrize(
+    ("name", "voice"),
+    [
+        ("okay_nabu", "en-us"),
+        ("okay_nabu", "en-gb"),
+        ("okay_nabu", "en-us+m3"),
+        ("alexa", "en-us"),
+        ("alexa", "en-us+f3"),
+        ("hey_mycroft", "en-gb"),
+    ],
+)
+def test_it_hears_synthesized_voices(engine: MicroWakeEngine, name: str, voice: str) -> None:
+    """Synthetic speech. Of hey_jarvis eSpeak says nothing that its network knows."""
+    clip = say(name.replace("_", " "), voice, lead_ms=500, tail_ms=600)
+    assert [one.name for one in engine.open([name]).push(clip)] == [name]
+
+
+def test_it_hears_a_word_at_the_very_beginning(engine: MicroWakeEngine) -> None:
+    assert count(engine.open(["alexa"]), say("alexa", tail_ms=600)) == 1
+
+
+def test_a_word_is_told_once_until_it_is_said_again(engine: MicroWakeEngine) -> None:
+    stream = engine.open(["okay_nabu"])
+    first, second = stream.push(np.concatenate([NABU, NABU]))
+    assert second.at - first.at >= REST_SAMPLES
+
+
+def test_the_threshold_is_the_operators() -> None:
+    low, high = (create(Settings(threshold=value)) for value in (0.5, 0.999))
+    faint = say("okay nabu", "en-us+f3", lead_ms=500, tail_ms=600)  # 0.72, where 0.85 is needed
+    assert count(low.open(["okay_nabu"]), faint) == 1
+    assert count(high.open(["okay_nabu"]), NABU) == 0
+
+
+def test_a_folder_adds_words(engine: MicroWakeEngine, tmp_path: Path) -> None:
+    bundled = engine._models["alexa"].config
+    shutil.copy(bundled.with_suffix(".tflite"), tmp_path / "computer.tflite")
+    told = json.loads(bundled.read_text()) | {
+        "wake_word": "Computer",
+        "model": "computer.tflite",
+    }
+    (tmp_path / "computer.json").write_text(json.dumps(told))
+    more = load("wake", "micro", {"folder": str(tmp_path)})
+    assert {word.name: word.phrase for word in more.words}["computer"] == "Computer"
+    clip = say("alexa", lead_ms=500, tail_ms=600)
+    assert [one.name for one in more.open(["computer"]).push(clip)] == ["computer"]
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ("{", "is not a microWakeWord model"),
+        ("[]", "is not a microWakeWord model"),
+        ('{"wake_word": "X", "model": "x.tflite"}', "'micro'"),
+        (
+            json.dumps(
+                {
+                    "wake_word": "X",
+                    "model": "x.tflite",
+                    "micro": {"sliding_window_size": 5, "probability_cutoff": 0.9},
+                }
+            ),
+            "x.tflite, which is not there",
+        ),
+    ],
+)
+def test_a_broken_model_is_named(content: str, complaint: str, tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text(content)
+    with pytest.raises(ConfigError, match=r"x\.json") as caught:
+        load("wake", "micro", {"folder": str(tmp_path)})
+    assert complaint in str(caught.value)
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="nowhere is not there"):
+        load("wake", "micro", {"folder": str(tmp_path / "nowhere")})
+
+
+def test_noise_of_every_loudness_wakes_nobody(engine: MicroWakeEngine) -> None:
+    rng = np.random.default_rng(1)
+    stream = engine.open([word.name for word in engine.words])
+    for level in (30, 1000, 30_000):
+        noise = rng.uniform(-level, level, ms_to_samples(2000, ASR_RATE_HZ)).astype(np.int16)
+        assert count(stream, noise) == 0
+        assert count(stream, silence(500, ASR_RATE_HZ)) == 0
+
+
+def recorded(folder: str) -> Iterator[tuple[str, Pcm]]:
+    for file in sorted(shared_data(folder).rglob("*")):
+        if file.suffix in (".wav", ".flac", ".ogg"):
+            yield file.stem, decode_file(file, ASR_RATE_HZ)
+
+
+def test_it_hears_recorded_voices(engine: MicroWakeEngine) -> None:
+    """Real voices, each word as three people say it; other words wake nobody."""
+    for name, pcm in recorded("wakeword-clips"):
+        stream = engine.open([word.name for word in engine.words])
+        found = {one.name for one in stream.push(np.concatenate([pcm, np.zeros(9600, np.int16)]))}
+        assert found == {word.name for word in engine.words if name.startswith(word.name)}, name
+
+
+@pytest.mark.parametrize("folder", ["noise", "music"])
+def test_recordings_of_other_things_wake_nobody(engine: MicroWakeEngine, folder: str) -> None:
+    """Real sound, 2 and 6 minutes: no false accept."""
+    stream = engine.open([word.name for word in engine.words])
+    found = {name: stream.push(pcm[: 60 * ASR_RATE_HZ]) for name, pcm in recorded(folder)}
+    assert len(found) > 3
+    assert {name: told for name, told in found.items() if told} == {}
