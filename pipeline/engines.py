@@ -1,6 +1,6 @@
 """The engines that sessions may choose among, by name; `default` is what the server chose."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import NoReturn, Protocol
@@ -76,6 +76,8 @@ class EngineSet:
     tts: Mapping[str, Tts]
     default_language: str = "en"
     endpoint: EndOfTurn | None = None
+    expected: Callable[[], Sequence[str]] = tuple
+    "Names that every session's recogniser should expect: those of the house."
 
     def recogniser(
         self, name: str, *, param: str = "audio.input.transcription.model"

@@ -139,7 +139,7 @@ class Items:
         meanwhile nothing is told."""
         settings = self._settings()
         recogniser = self._engines.recogniser(settings.asr)
-        options = settings.recognition(recogniser.info)
+        options = settings.recognition(recogniser.info, self._engines.expected())
         utterance = Utterance(recogniser, new_id("item"), options, self._clock, tasks)
         try:
             self._engines.check_hears(settings)

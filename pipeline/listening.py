@@ -237,7 +237,7 @@ class Listening:
         self, utterance_id: str, settings: SessionSettings, tasks: asyncio.TaskGroup
     ) -> Utterance:
         recogniser = self._engines.recogniser(settings.asr)
-        options = settings.recognition(recogniser.info)
+        options = settings.recognition(recogniser.info, self._engines.expected())
         return Utterance(recogniser, utterance_id, options, self._clock, tasks)
 
     def _finish(self, open_: OpenUtterance, tasks: asyncio.TaskGroup) -> None:

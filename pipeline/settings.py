@@ -1,6 +1,6 @@
 """What a session is asked to do: frozen, checked by the door that builds it, changed as a whole."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Literal
 
@@ -90,15 +90,17 @@ class SessionSettings:
     voice: str = DEFAULT
     speed: float = 1.0
 
-    def recognition(self, info: AsrInfo) -> AsrOptions:
-        """How this recogniser is to decode what is said."""
+    def recognition(self, info: AsrInfo, expected: Sequence[str] = ()) -> AsrOptions:
+        """How this recogniser is to decode what is said. `expected`: names beside the keywords,
+        where it can be told any."""
+        also = expected if "hotwords" in info.supports else ()
         only = info.languages[0] if len(info.languages) == 1 else None
         return AsrOptions(
             language=self.language or only,
             languages=self.languages,
             task=self.task,
             prompt=self.prompt,
-            hotwords=", ".join(self.keywords),
+            hotwords=", ".join(dict.fromkeys((*self.keywords, *also))),
             prefix=self.prefix,
             beam_size=self.beam_size,
             temperatures=() if self.temperature is None else (self.temperature,),

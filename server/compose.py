@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from core.http import Route
@@ -12,7 +12,7 @@ from devices.wyoming.door import WyomingDoor
 from pipeline.budget import Budget
 from pipeline.conversation import Conversations
 from pipeline.exchange import Exchanges
-from pipeline.home import Home, default_home
+from pipeline.home import Home, HomeConfig, default_home
 from pipeline.reading import Reader
 from pipeline.recording import Transcriber
 from pipeline.sessions import Sessions
@@ -24,6 +24,7 @@ from server.config import Config
 from server.devices import Devices, known_devices
 from server.doors import Core, open_doors
 from server.engines import Engines, running
+from server.home_assistant import house
 from server.system import SystemClock, open_trace
 from server.tools import own_tools
 
@@ -83,17 +84,22 @@ async def assemble(
     Raises EngineMissing, ConfigError; from a TaskGroup, so possibly as an ExceptionGroup.
     """
     clock = SystemClock()
-    home = Home(config.home or default_home(), language=config.language)
+    home = Home(_demo_home(config), language=config.language)
     conversations = Conversations()
     async with AsyncExitStack() as stack:
         devices = await stack.enter_async_context(known_devices(config, clock, conversations))
         timers = Timers(home, clock, devices.announcements)
         own = await stack.enter_async_context(own_tools(config.tools))
-        providers = (*_tools(home, timers, clock), *own)
+        real = await stack.enter_async_context(house(config.home_assistant, clock, metrics))
+        of_house = (HomeTools(home),) if real is None else real.providers
+        providers = (*of_house, *_tools(home, timers, clock), *own)
         toolbox = Toolbox(providers, metrics, timeout_s=config.tools.timeout_s)
         trace = sink or stack.enter_context(open_trace(config.trace.path))
         engines = await stack.enter_async_context(running(config, toolbox, clock, metrics))
         surroundings = _surroundings(config, engines, toolbox, clock, metrics, trace)
+        if real is not None:
+            expecting = replace(surroundings.engines, expected=real.keywords)
+            surroundings = replace(surroundings, engines=expecting)
         core = _core(config, engines, surroundings, conversations, home, devices)
         doors = open_doors(core)
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
@@ -159,4 +165,11 @@ def _core(
 
 
 def _tools(home: Home, timers: Timers, clock: Clock) -> list[ToolProvider]:
-    return [HomeTools(home), ListTools(home), TimerTools(timers), ClockTools(clock)]
+    return [ListTools(home), TimerTools(timers), ClockTools(clock)]
+
+
+def _demo_home(config: Config) -> HomeConfig:
+    """Where Home Assistant is the house, there is no other; it still has the shopping list."""
+    if config.home_assistant.url:
+        return HomeConfig()
+    return config.home or default_home()
