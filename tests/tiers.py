@@ -37,6 +37,7 @@ NOT_UNIT = (
     "devices/willow/test_upload_limits.py",
     "devices/willow/test_whisper.py",
     "devices/wyoming",
+    "devices/xiaozhi",
     "e2e",
     "engines/test_contract.py",
     "engines/test_espeak.py",
