@@ -32,6 +32,8 @@ from firmware_protocol.xiaozhi.messages import (
 MAX_TEXT_BYTES = 65_535
 "The largest frame that stock firmware can send."
 
+MAX_WHY_CHARS = 200
+
 MAX_DEPTH = 32
 "A tool's schema has some six; a decoder of a small device must not run out of stack."
 
@@ -108,7 +110,12 @@ def _as(one: type[T], fields: dict[str, Any], kind: str) -> T:
     try:
         return msgspec.convert(fields, one)
     except (msgspec.ValidationError, UnicodeError) as error:
-        raise BadMessage("bad_message", f"{kind[:32]}: {error}") from None
+        raise BadMessage("bad_message", f"{kind}: {_brief(str(error))}") from None
+
+
+def _brief(text: str) -> str:
+    """For a log: it may repeat what the device wrote."""
+    return "".join(one if one.isprintable() else " " for one in text)[:MAX_WHY_CHARS]
 
 
 def _is_deeper(value: Any, levels: int) -> bool:

@@ -75,7 +75,7 @@ def test_a_message_that_is_cut_anywhere_is_refused(case: Case) -> None:
 
 
 def test_the_limits_are_those_of_every_codec() -> None:
-    assert (MAX_TEXT_BYTES, MAX_DEPTH) == (limits()["text_bytes"], limits()["json_depth"])
+    assert (limits()["text_bytes"], limits()["json_depth"]) == (MAX_TEXT_BYTES, MAX_DEPTH)
 
 
 @pytest.mark.parametrize("depth", [MAX_DEPTH + 1, 100_000])

@@ -1,0 +1,1 @@
+"""Boards with xiaozhi's stock firmware: check-in over HTTP, conversation over a WebSocket."""

@@ -1,0 +1,145 @@
+"""What a board says when it starts, and what it is told. Sheet section 1.
+
+The answer is read by firmware that copies every key of `websocket` into its flash and stops for
+ever at one that is longer than 15 characters: no key here is ours.
+"""
+
+import re
+import secrets
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from core.errors import RequestError
+from devices.directory import Contact, Device
+
+MAX_BODY_BYTES = 32 * 1024
+"A board with every field and a long partition table sends 3 kB."
+
+ACTIVATION_TIMEOUT_MS = 30_000
+
+MAX_NAME_CHARS = 64
+
+_MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
+_VERSION = re.compile(r"\d{1,6}(\.\d{1,6}){0,5}")
+_LANGUAGE = re.compile(r"[a-z]{2,3}(?![a-z])")
+
+
+class WebSocketPart(Struct, frozen=True):
+    url: str
+    token: str = ""
+    version: int = 1
+
+    def __repr__(self) -> str:
+        return f"WebSocketPart({self.url!r}, version={self.version})"
+
+
+class ServerTime(Struct, frozen=True):
+    timestamp: int
+    "ms since 1970."
+    timezone_offset: int
+    "Minutes."
+
+
+class Firmware(Struct, frozen=True):
+    """The same version again: there is no update."""
+
+    version: str
+    url: str = ""
+
+
+class Activation(Struct, frozen=True):
+    """Shown and spoken by the device, which then asks until it is approved."""
+
+    message: str
+    code: str
+    challenge: str
+    "Without it a device shows the code and never asks."
+    timeout_ms: int = ACTIVATION_TIMEOUT_MS
+
+
+class CheckedIn(Struct, frozen=True):
+    """The answer; sections that are absent change nothing on the device. Never `mqtt`, which would
+    win over `websocket`."""
+
+    server_time: ServerTime
+    websocket: WebSocketPart | UnsetType = UNSET
+    firmware: Firmware | UnsetType = UNSET
+    activation: Activation | UnsetType = UNSET
+
+
+def hardware_id_of(headers: Mapping[str, str]) -> str:
+    """The MAC of `Device-Id`. Raises RequestError."""
+    mac = headers.get("Device-Id", "").strip().lower()
+    if not _MAC.fullmatch(mac):
+        raise RequestError(
+            "the header Device-Id must be the board's MAC, as a1:b2:c3:d4:e5:f6",
+            code="invalid_device_id",
+            param="Device-Id",
+        )
+    return mac
+
+
+def contact_of(headers: Mapping[str, str], body: bytes, address: str) -> Contact:
+    """Raises RequestError. A body that is no JSON object says nothing: firmware differs."""
+    about = _object(body)
+    application, board = _part(about, "application"), _part(about, "board")
+    agent_board, _, agent_version = headers.get("User-Agent", "").partition("/")
+    language = headers.get("Accept-Language", "").strip().lower()
+    found = _LANGUAGE.match(language)
+    return Contact(
+        kind="xiaozhi",
+        hardware_id=hardware_id_of(headers),
+        address=address,
+        name=_text(board, "name") or _plain(agent_board),
+        board=_text(board, "type") or _plain(agent_board),
+        firmware=_text(application, "version") or _plain(agent_version),
+        language=found.group() if found else "",
+    )
+
+
+def answer_to(device: Device, firmware: str, now: datetime, url: str, token: str) -> CheckedIn:
+    """`firmware`: as the board just said it; `token`: of an approved device, else empty."""
+    offset = now.utcoffset()
+    return CheckedIn(
+        ServerTime(
+            round(1000 * now.timestamp()), round(offset.total_seconds() / 60) if offset else 0
+        ),
+        websocket=WebSocketPart(url, token) if token else UNSET,
+        firmware=Firmware(firmware) if _VERSION.fullmatch(firmware) else UNSET,
+        activation=UNSET if token else _activation(device),
+    )
+
+
+def _activation(device: Device) -> Activation:
+    return Activation(
+        message=f"Earshot\n{device.pairing_code}",
+        code=device.pairing_code,
+        challenge=secrets.token_hex(16),
+    )
+
+
+def _object(body: bytes) -> Mapping[str, Any]:
+    try:
+        found = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _part(about: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = about.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _text(part: Mapping[str, Any], name: str) -> str:
+    found = part.get(name)
+    return _plain(found) if isinstance(found, str) else ""
+
+
+def _plain(text: str) -> str:
+    """What may be shown and logged."""
+    return "".join(one for one in text if one.isprintable()).strip()[:MAX_NAME_CHARS]

@@ -1,0 +1,296 @@
+"""One board's connection: what its WebSocket brings goes to its session, and back. Sheet section 7.
+
+Three tasks: one reads, one tells what happens in the session, one speaks at the pace of the board.
+What is to be done is decided by `firmware_protocol.xiaozhi.dialogue`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+from aiohttp import WSCloseCode, WSMsgType
+from aiohttp import web as aioweb
+
+from core.events import TurnTraced
+from core.ports import Clock, Metrics
+from devices.directory import Device
+from devices.presence import Doing, Notice, Presence
+from devices.xiaozhi.device_tools import DeviceTools
+from devices.xiaozhi.ear import Ear
+from devices.xiaozhi.mouth import Mouth
+from devices.xiaozhi.ports import Session
+from devices.xiaozhi.turns import Turns, error_in
+from firmware_protocol.xiaozhi.dialogue import (
+    Action,
+    Dialogue,
+    DialogueSettings,
+    HangUp,
+    Send,
+)
+from firmware_protocol.xiaozhi.errors import BadMessage
+from firmware_protocol.xiaozhi.framing import AudioPacket, Version, decode_frame, encode_audio
+from firmware_protocol.xiaozhi.mcp import Json
+from firmware_protocol.xiaozhi.messages import (
+    DeviceHello,
+    McpAnswer,
+    McpRequest,
+    ServerMessage,
+    System,
+)
+from firmware_protocol.xiaozhi.texts import decode_device_message, encode_message
+from pipeline.settings import SessionSettings
+
+logger = logging.getLogger(__name__)
+
+POLL_S = 0.02
+"How soon sound is noticed that came without being announced, and that all has been said."
+
+TICK_S = 1.0
+"While nothing is said: for limits of seconds."
+
+SEND_TIMEOUT_S = 10.0
+"For one message: a board that takes none for so long is gone or hangs."
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """Why a connection ends, and the code that its board is told."""
+
+    why: str
+    code: int = WSCloseCode.OK
+
+
+LEFT = End("the device left")
+CLOSED = End("closed", WSCloseCode.POLICY_VIOLATION)
+OVER = End("going_away", WSCloseCode.SERVICE_RESTART)
+HELLO_EXPECTED = End("hello_expected", WSCloseCode.PROTOCOL_ERROR)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Around:
+    """What a connection has beside its socket and its session."""
+
+    device: Device
+    settings: SessionSettings
+    "What its session begins with."
+    dialogue: DialogueSettings
+    version: str
+    "Ours."
+    clock: Clock
+    metrics: Metrics
+    presence: Presence
+
+
+class Connection:
+    """Also the `Live` of its device. `run` until either side ends it."""
+
+    def __init__(
+        self, ws: aioweb.WebSocketResponse, session: Session, framing: Version, around: Around
+    ) -> None:
+        self._ws, self._session, self._framing, self._around = ws, session, framing, around
+        self._clock, self._metrics = around.clock, around.metrics
+        self._dialogue = Dialogue(session.id, self._clock.now(), around.dialogue)
+        self._ear, self._mouth = Ear(), Mouth(session)
+        self._turns = Turns(self._dialogue, session, self._mouth, around.settings, self._clock)
+        self.tools = DeviceTools(self._ask_tool, around.version)
+        self._asking_tools: asyncio.Task[None] | None = None
+        self._woken = asyncio.Event()
+        "There is something to say, or to stop."
+        self._ended: asyncio.Future[End] = asyncio.get_running_loop().create_future()
+        self._bad_texts = 0
+        self._was: Doing = "idle"
+
+    # What presence sees.
+
+    @property
+    def doing(self) -> Doing:
+        return self._dialogue.doing
+
+    @property
+    def timing(self) -> Mapping[str, float] | None:
+        return self._turns.marks
+
+    async def notify(self, notice: Notice) -> bool:
+        """By its text: such a board fetches no sound."""
+        is_here = not self._ended.done() and self._dialogue.features is not None
+        return is_here and bool(notice.text) and self._session.say(notice.text)
+
+    async def restart(self) -> bool:
+        if self._ended.done():
+            return False
+        await self._send(System("reboot"))
+        return True
+
+    async def update(self, firmware: str) -> bool:
+        """From an http(s) URL: the device fetches it there by itself."""
+        is_url = firmware.startswith(("http://", "https://"))
+        return is_url and not self._ended.done() and await self.tools.update(firmware)
+
+    async def close(self) -> None:
+        self._end(CLOSED)
+
+    # One connection.
+
+    async def run(self) -> End:
+        """Raises BadFrame, which ends it: nothing further could be understood."""
+        async with asyncio.TaskGroup() as tasks:
+            work = [
+                tasks.create_task(self._read(tasks), name="xiaozhi-read"),
+                tasks.create_task(self._tell(), name="xiaozhi-tell"),
+                tasks.create_task(self._speak(), name="xiaozhi-speak"),
+            ]
+            end = await self._ended
+            self._session.close()
+            await self._ws.close(code=end.code, message=end.why.encode())
+            for task in (*work, self._asking_tools):
+                if task is not None:
+                    task.cancel()
+        if self._ear.bad or self._bad_texts:
+            logger.warning(
+                "! device %s sent %d packets that are no Opus and %d texts that are no messages",
+                self._around.device.id,
+                self._ear.bad,
+                self._bad_texts,
+            )
+        return end
+
+    async def _read(self, tasks: asyncio.TaskGroup) -> None:
+        async for message in self._ws:
+            match message.type:
+                case WSMsgType.BINARY:
+                    packet = decode_frame(self._framing, message.data)
+                    if isinstance(packet, AudioPacket):
+                        self._hear(packet.payload)
+                    else:
+                        await self._take(packet.payload, tasks)
+                case WSMsgType.TEXT:
+                    await self._take(message.data, tasks)
+                case _:
+                    break
+        self._end(LEFT)
+
+    def _hear(self, payload: bytes) -> None:
+        if not self._dialogue.hears:
+            return
+        before = self._ear.bad
+        for frame in self._ear.hear(payload, self._dialogue.packet_ms):
+            self._session.feed(frame)
+        if self._ear.bad > before:
+            self._metrics.count("earshot_xiaozhi_bad_input", kind="packet")
+
+    async def _take(self, text: str | bytes, tasks: asyncio.TaskGroup) -> None:
+        try:
+            message = decode_device_message(text)
+        except BadMessage as error:
+            self._note_bad_text(error)
+            return
+        if isinstance(message, McpAnswer):
+            self.tools.receive(message.payload)
+            return
+        await self._act(self._dialogue.receive(message, self._clock.now()))
+        has_tools = isinstance(message, DeviceHello) and message.features.mcp
+        if has_tools and self._asking_tools is None:
+            volume = self._around.device.profile.volume
+            self._asking_tools = tasks.create_task(self.tools.run(volume), name="xiaozhi-tools")
+
+    def _note_bad_text(self, error: BadMessage) -> None:
+        """The first is logged: a board writes the same one again and again."""
+        self._bad_texts += 1
+        self._metrics.count("earshot_xiaozhi_bad_input", kind="text")
+        level = logging.INFO if self._bad_texts == 1 else logging.DEBUG
+        logger.log(level, "! device %s: a message is left out: %s", self._around.device.id, error)
+
+    # What happens in the session.
+
+    async def _tell(self) -> None:
+        device_id, presence = self._around.device.id, self._around.presence
+        async for happened in self._session.events:
+            await self._act(self._turns.told(happened))
+            if isinstance(happened, TurnTraced):
+                presence.note_turn(device_id)
+            elif code := error_in(happened):
+                presence.note_error(device_id, code)
+        self._end(OVER)
+
+    # What the device hears.
+
+    async def _speak(self) -> None:
+        while True:
+            now, is_answering = self._clock.now(), self._session.is_answering
+            await self._act(self._dialogue.tick(now, is_answering=is_answering))
+            if self._dialogue.is_speaking:
+                await self._say()
+                continue
+            if self._session.next_clause is not None:  # e.g. it had said nothing yet when it began
+                await self._act(self._dialogue.answer_begun(now))
+                continue
+            self._woken.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(TICK_S):
+                    await self._woken.wait()
+
+    async def _say(self) -> None:
+        """At most one packet, when it is due."""
+        pacer = self._dialogue.pacer
+        wait_s = pacer.due_at() - self._clock.now()
+        if wait_s > 0:
+            await asyncio.sleep(wait_s)
+            return  # it may have been interrupted meanwhile
+        if clause := self._mouth.new_clause():
+            await self._act(self._dialogue.clause(clause))
+        packet = self._mouth.packet()
+        if packet is None and not self._session.is_answering:
+            packet = self._mouth.rest()
+        if packet is not None:
+            pacer.sent(self._clock.now())
+            await self._send_bytes(encode_audio(self._framing, packet, self._sent_ms))
+            return
+        coming = self._session.coming
+        with suppress(TimeoutError):
+            async with asyncio.timeout(POLL_S):
+                await (coming.wait() if coming is not None else asyncio.sleep(POLL_S))
+
+    @property
+    def _sent_ms(self) -> int:
+        """For protocol 2: comes back with the sound that is heard while this is played."""
+        return round(1000 * self._clock.now())
+
+    # Doing.
+
+    async def _act(self, actions: Iterable[Action]) -> None:
+        for action in actions:
+            match action:
+                case Send(message=message):
+                    await self._send(message)
+                case HangUp(reason=reason):
+                    self._end(HELLO_EXPECTED if reason == "hello_expected" else End(reason))
+                case _:
+                    self._turns.obey(action)
+        self._woken.set()
+        if self._was != self._dialogue.doing:
+            self._was = self._dialogue.doing
+            self._around.presence.note_change()
+
+    async def _ask_tool(self, request: Json) -> None:
+        await self._send(McpRequest(dict(request)))
+
+    async def _send(self, message: ServerMessage) -> None:
+        try:
+            async with asyncio.timeout(SEND_TIMEOUT_S):
+                await self._ws.send_str(encode_message(message))
+        except (ConnectionError, TimeoutError):
+            self._end(LEFT)
+
+    async def _send_bytes(self, frame: bytes) -> None:
+        try:
+            async with asyncio.timeout(SEND_TIMEOUT_S):
+                await self._ws.send_bytes(frame)
+        except (ConnectionError, TimeoutError):
+            self._end(LEFT)
+
+    def _end(self, end: End) -> None:
+        """The first reason stays."""
+        if not self._ended.done():
+            self._ended.set_result(end)

@@ -1,0 +1,217 @@
+"""What xiaozhi boards ask of us over HTTP: a check-in at every start, and the upgrade."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+import msgspec
+from aiohttp import hdrs
+from aiohttp import web as aioweb
+
+from core.errors import Forbidden, NotFound, RequestError, Unauthorized
+from core.http import JSON
+from core.ports import Clock, Metrics, Place
+from devices.directory import Device, Directory
+from devices.networks import Network, address_of, is_among
+from devices.presence import Presence
+from devices.xiaozhi.check_in import CheckedIn, answer_to, contact_of, hardware_id_of
+from devices.xiaozhi.connection import Around, Connection
+from devices.xiaozhi.device_tools import DevicesTools
+from devices.xiaozhi.ports import Sessions
+from firmware_protocol.xiaozhi.dialogue import DialogueSettings
+from firmware_protocol.xiaozhi.framing import VERSIONS, Version, is_version
+from firmware_protocol.xiaozhi.texts import MAX_TEXT_BYTES
+from pipeline.settings import SessionSettings
+
+logger = logging.getLogger(__name__)
+
+SOCKET_PATH = "/xiaozhi/v1/"
+
+HEARTBEAT_S = 20.0
+"A board that lost its power says no goodbye: it is noticed within half of it more."
+
+CLOSE_TIMEOUT_S = 2.0
+"Stock firmware answers no Close, and keeps the connection until it opens the next."
+
+PENDING = 202
+"The device asks again in 3 s."
+
+FORWARDED = ("Forwarded", "X-Forwarded-For", "X-Real-IP")
+"By these a proxy says that somebody else is asking: the address is not the device's then."
+
+BEARER = "Bearer "
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class XiaozhiSettings:
+    networks: tuple[Network, ...]
+    "Whose check-ins are answered."
+    url: str = ""
+    "Of our WebSocket, as devices shall use it; empty: where their check-in came to."
+    fresh: SessionSettings = field(default_factory=SessionSettings)
+    dialogue: DialogueSettings = field(default_factory=DialogueSettings)
+
+
+class XiaozhiDoor:
+    def __init__(
+        self,
+        sessions: Sessions,
+        directory: Directory,
+        presence: Presence,
+        tools: DevicesTools,
+        clock: Clock,
+        metrics: Metrics,
+        settings: XiaozhiSettings,
+        version: str,
+    ) -> None:
+        """`version`: ours, as tools of devices are told."""
+        self._sessions, self._directory, self._presence = sessions, directory, presence
+        self._tools, self._clock, self._metrics = tools, clock, metrics
+        self._settings, self._version = settings, version
+        self._open = 0
+
+    async def about(self, request: aioweb.Request) -> aioweb.Response:
+        """`GET /xiaozhi/ota/`: for people who look whether this is the right address."""
+        return aioweb.Response(text="Earshot answers xiaozhi boards here.\n")
+
+    async def check_in(self, request: aioweb.Request) -> aioweb.Response:
+        """`POST /xiaozhi/ota/`."""
+        address = self._let_in(request)
+        contact = contact_of(request.headers, await request.read(), address)
+        device = await self._directory.check_in(contact)
+        self._metrics.count("earshot_xiaozhi_check_ins", standing=device.standing)
+        logger.info("= xiaozhi device %s checked in: %s", device.id, device.standing)
+        if device.standing == "blocked":
+            raise Forbidden("this device is blocked", code="device_blocked")
+        token = ""
+        if device.standing == "approved":
+            token = await self._directory.issue_token(device.id)
+        told = answer_to(device, contact.firmware, self._clock.wall(), self._url(request), token)
+        return _json(told)
+
+    async def activate(self, request: aioweb.Request) -> aioweb.Response:
+        """`POST /xiaozhi/ota/activate`. Whatever is in it: a person approves, not a signature."""
+        self._let_in(request)
+        device = await self._directory.find("xiaozhi", hardware_id_of(request.headers))
+        if device is None:
+            raise NotFound("this device has not checked in", code="device_not_found")
+        if device.standing == "blocked":
+            raise Forbidden("this device is blocked", code="device_blocked")
+        is_approved = device.standing == "approved"
+        return aioweb.json_response({}, status=200 if is_approved else PENDING)
+
+    async def converse(self, request: aioweb.Request) -> aioweb.StreamResponse:
+        """`GET /xiaozhi/v1/`. Raises Unauthorized, RequestError, Overloaded before the upgrade."""
+        device = await self._authenticated(request)
+        framing = _framing(request)
+        ws = aioweb.WebSocketResponse(
+            heartbeat=HEARTBEAT_S,
+            max_msg_size=MAX_TEXT_BYTES,
+            compress=False,
+            timeout=CLOSE_TIMEOUT_S,
+        )
+        if not ws.can_prepare(request).ok:
+            raise RequestError("this path speaks WebSocket", code="websocket_expected")
+        settings = device.profile.applied(self._settings.fresh)
+        async with self._sessions.open(
+            settings,
+            paced_by="server",
+            conversation_id=device.id,
+            place=Place(device.area, device.id),
+            door="xiaozhi",
+        ) as session:
+            await ws.prepare(request)
+            around = Around(
+                device=device,
+                settings=settings,
+                dialogue=self._settings.dialogue,
+                version=self._version,
+                clock=self._clock,
+                metrics=self._metrics,
+                presence=self._presence,
+            )
+            connection = Connection(ws, session, framing, around)
+            with (
+                self._counted(),
+                self._tools.of(device.id, connection.tools),
+                self._presence.here(device.id, connection) as former,
+            ):
+                if former is not None:
+                    await former.close()
+                end = await connection.run()
+            logger.info("= xiaozhi device %s: %s", device.id, end.why)
+        return ws
+
+    async def _authenticated(self, request: aioweb.Request) -> Device:
+        """Raises Unauthorized: the same for every reason, which only the log tells."""
+        header = request.headers.get(hdrs.AUTHORIZATION, "")
+        token = header[len(BEARER) :].strip() if header.startswith(BEARER) else ""
+        device = await self._directory.bearer(token) if token else None
+        if device is None or device.kind != "xiaozhi":
+            logger.warning("! xiaozhi: a connection without a key that holds is refused")
+        elif device.hardware_id != request.headers.get("Device-Id", "").strip().lower():
+            logger.warning("! xiaozhi: the key of %s came with another Device-Id", device.id)
+        else:
+            return device
+        raise Unauthorized(
+            "the device's key is missing, wrong or void; it gets one when it starts, once it is"
+            " approved",
+            code="invalid_device_token",
+        )
+
+    def _let_in(self, request: aioweb.Request) -> str:
+        """The device's address. Raises Forbidden."""
+        if any(name in request.headers for name in FORWARDED):
+            raise Forbidden("a check-in cannot come through a proxy", code="forbidden_network")
+        address = address_of(request.remote)
+        if address is None or not is_among(address, self._settings.networks):
+            logger.warning("! xiaozhi: %s is in no allowed network", address)
+            raise Forbidden(
+                f"{address} is not in xiaozhi.networks of this server", code="forbidden_network"
+            )
+        return str(address)
+
+    def _url(self, request: aioweb.Request) -> str:
+        """By the name that the board used, with our port: some of them leave that out of `Host`. It
+        cannot use an IPv6 address."""
+        if self._settings.url:
+            return self._settings.url
+        asked = urlsplit(f"//{request.host}")
+        own = request.transport and request.transport.get_extra_info("sockname")
+        host, port = asked.hostname or "", asked.port or (own[1] if own else 80)
+        if not host or ":" in host:
+            host = own[0] if own else host
+        return f"{'wss' if request.secure else 'ws'}://{host}:{port}{SOCKET_PATH}"
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        self._open += 1
+        self._metrics.gauge("earshot_xiaozhi_connections", self._open)
+        try:
+            yield
+        finally:
+            self._open -= 1
+            self._metrics.gauge("earshot_xiaozhi_connections", self._open)
+
+
+def _framing(request: aioweb.Request) -> Version:
+    """Raises RequestError."""
+    said = request.headers.get("Protocol-Version", "1").strip()
+    number = int(said) if said.isascii() and said.isdigit() and len(said) < 3 else 0
+    if not is_version(number):
+        raise RequestError(
+            f"the header Protocol-Version must be one of {', '.join(map(str, VERSIONS))}",
+            code="unsupported_protocol_version",
+            param="Protocol-Version",
+        )
+    return number
+
+
+def _json(answer: CheckedIn) -> aioweb.Response:
+    return aioweb.Response(
+        body=msgspec.json.encode(answer),
+        content_type=JSON,
+        headers={"Cache-Control": "no-store"},
+    )

@@ -1,0 +1,56 @@
+"""What the door needs of the rest, as small Protocols; `server/` wires the real ones."""
+
+import asyncio
+from collections.abc import AsyncIterable
+from contextlib import AbstractAsyncContextManager
+from typing import Literal, Protocol
+
+from core.audio import AudioFrame
+from core.events import SessionEvent
+from core.ports import Place
+from pipeline.settings import ResponseRequest, SessionSettings
+
+
+class Events(AsyncIterable[SessionEvent], Protocol):
+    """Ends with the session. `overflowed`: it ended because nobody took the events."""
+
+    overflowed: bool
+
+
+class Session(Protocol):
+    """`pipeline.session.Session`, paced by the server. Nothing here blocks."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def events(self) -> Events: ...
+    def feed(self, frame: AudioFrame) -> None: ...
+    def configure(self, settings: SessionSettings) -> None: ...
+    def commit_input(self) -> None: ...
+    def clear_input(self) -> None: ...
+    def create_response(self, request: ResponseRequest) -> None: ...
+    def cancel_response(self, response_id: str | None = None) -> None: ...
+    def clear_output(self) -> None: ...
+    def pull(self) -> AudioFrame | None: ...
+    @property
+    def coming(self) -> asyncio.Event | None: ...
+    @property
+    def is_answering(self) -> bool: ...
+    @property
+    def next_clause(self) -> tuple[str, int, str] | None: ...
+    def say(self, text: str) -> bool: ...
+    def close(self) -> None: ...
+
+
+class Sessions(Protocol):
+    """`pipeline.sessions.Sessions`. Raises Overloaded, RequestError."""
+
+    def open(
+        self,
+        settings: SessionSettings,
+        *,
+        paced_by: Literal["server", "client"],
+        conversation_id: str | None = None,
+        place: Place | None = None,
+        door: str = "realtime",
+    ) -> AbstractAsyncContextManager[Session]: ...

@@ -1,0 +1,62 @@
+"""The xiaozhi door's routes. They need no key of the server: a check-in is answered by network, a
+connection by the device's own key."""
+
+from core.http import Route
+from devices.xiaozhi.check_in import MAX_BODY_BYTES, CheckedIn
+from devices.xiaozhi.door import SOCKET_PATH, XiaozhiDoor
+
+_TAG = "xiaozhi"
+_BY_NETWORK = ("device_blocked", "forbidden_network", "invalid_device_id", "storage_failed")
+
+
+def routes(door: XiaozhiDoor) -> tuple[Route, ...]:
+    return (
+        Route(
+            "GET",
+            "/xiaozhi/ota/",
+            door.about,
+            "Says that boards check in here.",
+            _TAG,
+            response_content_type="text/plain",
+            is_public=True,
+        ),
+        Route(
+            "POST",
+            "/xiaozhi/ota/",
+            door.check_in,
+            "A board starts: where to connect, with which key, or which code to show.",
+            _TAG,
+            responses={200: CheckedIn},
+            error_codes=_BY_NETWORK,
+            is_public=True,
+            max_body_bytes=MAX_BODY_BYTES,
+        ),
+        Route(
+            "POST",
+            "/xiaozhi/ota/activate",
+            door.activate,
+            "Whether the board was approved meanwhile; 202: not yet.",
+            _TAG,
+            responses={200: None, 202: None},
+            error_codes=(*_BY_NETWORK, "device_not_found"),
+            is_public=True,
+            max_body_bytes=MAX_BODY_BYTES,
+        ),
+        Route(
+            "GET",
+            SOCKET_PATH,
+            door.converse,
+            "A conversation with a board: xiaozhi's messages and Opus over a WebSocket.",
+            _TAG,
+            responses={101: None},
+            error_codes=(
+                "bad_frame",
+                "invalid_device_token",
+                "server_full",
+                "storage_failed",
+                "unsupported_protocol_version",
+                "websocket_expected",
+            ),
+            is_public=True,
+        ),
+    )

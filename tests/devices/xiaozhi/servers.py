@@ -1,0 +1,214 @@
+"""The door behind the real edge, with scripted engines that hear and speak through Opus."""
+
+import asyncio
+import math
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Sequence,
+)
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from ipaddress import ip_network
+from typing import Any
+
+import numpy as np
+from aiohttp import ClientSession
+
+from core.audio import AudioFrame
+from core.errors import NotFound
+from devices.directory import Contact, Device
+from devices.presence import Presence, Witness
+from devices.xiaozhi.device_tools import DevicesTools
+from devices.xiaozhi.door import XiaozhiDoor, XiaozhiSettings
+from devices.xiaozhi.routes import routes
+from engines.base import AsrItem, AsrResult, WordMark
+from firmware_protocol.xiaozhi.dialogue import DialogueSettings
+from pipeline.conversation import Conversations
+from pipeline.engines import EngineSet
+from pipeline.sessions import Sessions
+from pipeline.surroundings import Surroundings
+from pipeline.tools import Toolbox
+from server.auth import Gate
+from serving.scheduler import Priority
+from tests.devices.xiaozhi.simulated import WORDS, Board
+from tests.pipeline.fakes import Adder, Counts, EchoLlm, LevelAsr, LoopClock, LoudVads, ToneTts
+from tests.server.http import serving
+
+DEADLINE_S = 30
+LOOPBACK = (ip_network("127.0.0.0/8"),)
+
+
+class ToneAsr(LevelAsr):
+    """Hears tones, one word each; two of one kind are one word."""
+
+    async def decode(self, item: AsrItem, priority: Priority) -> AsrResult:
+        silent = replace(item, pcm=np.zeros(len(item.pcm), np.int16))
+        result = await super().decode(silent, priority)
+        words: list[str] = []
+        for at in range(0, len(item.pcm) - 960, 960):
+            part = item.pcm[at : at + 960].astype(float)
+            if np.abs(part).max() < 3000:
+                continue
+            hz = np.abs(np.fft.rfft(part * np.hanning(960))).argmax() * 16_000 / 960
+            word = min(WORDS, key=lambda one: abs(WORDS[one] - hz))
+            if not words or words[-1] != word:
+                words.append(word)
+        return replace(result, text=" ".join(words))
+
+
+class SineTts(ToneTts):
+    """A sine for every clause: constant levels do not go through Opus."""
+
+    async def speak(
+        self,
+        text: AsyncIterable[str],
+        *,
+        language: str,
+        voice: str | None = None,
+        speed: float = 1,
+        on_word: Callable[[WordMark], None] | None = None,
+    ) -> AsyncGenerator[AudioFrame, None]:
+        async for frame in super().speak(text, language=language, voice=voice, speed=speed):
+            at = frame.start + np.arange(len(frame.pcm))
+            sine = 9000 * np.sin(2 * math.pi * 440 * at / frame.rate_hz)
+            yield AudioFrame(sine.astype(np.int16), frame.rate_hz, frame.start)
+
+
+class MemoryDirectory:
+    """The `Directory` in memory. Devices are approved as they come, or by `approve`."""
+
+    def __init__(self, *, approves: bool = True) -> None:
+        self.approves = approves
+        self.known: dict[str, Device] = {}
+        "By hardware id."
+        self.tokens: dict[str, str] = {}
+        "Token -> hardware id."
+
+    async def check_in(self, contact: Contact) -> Device:
+        device = self.known.get(contact.hardware_id) or Device(
+            id=f"dev_{len(self.known)}",
+            kind=contact.kind,
+            hardware_id=contact.hardware_id,
+            name=contact.name,
+            area="Kitchen",
+            standing="approved" if self.approves else "new",
+            pairing_code="" if self.approves else f"{123456 + len(self.known)}",
+        )
+        device = replace(device, firmware=contact.firmware, board=contact.board)
+        self.known[contact.hardware_id] = device
+        return device
+
+    async def find(self, kind: str, hardware_id: str) -> Device | None:
+        return self.known.get(hardware_id)
+
+    async def issue_token(self, device_id: str) -> str:
+        found = [one for one in self.known.values() if one.id == device_id]
+        if not found or found[0].standing != "approved":
+            raise NotFound("no such device")
+        token = f"dvt-secret-{len(self.tokens)}"
+        self.tokens[token] = found[0].hardware_id
+        return token
+
+    async def bearer(self, token: str) -> Device | None:
+        device = self.known.get(self.tokens.get(token, ""))
+        return device if device and device.standing == "approved" else None
+
+    async def in_area(self, area: str) -> Sequence[Device]:
+        return [one for one in self.known.values() if one.area == area]
+
+    def changed(self) -> asyncio.Event:
+        return asyncio.Event()
+
+    def change(self, hardware_id: str, **values: Any) -> None:
+        self.known[hardware_id] = replace(self.known[hardware_id], **values)
+
+    def approve(self, hardware_id: str) -> None:
+        self.change(hardware_id, standing="approved", pairing_code="")
+
+
+@dataclass
+class Scene:
+    asr: ToneAsr = field(default_factory=lambda: ToneAsr(0.01))
+    tts: SineTts = field(default_factory=lambda: SineTts(300))
+    llm: EchoLlm = field(default_factory=lambda: EchoLlm(0.001))
+    directory: MemoryDirectory = field(default_factory=MemoryDirectory)
+    settings: XiaozhiSettings = field(default_factory=lambda: XiaozhiSettings(networks=LOOPBACK))
+    conversations: Conversations = field(default_factory=Conversations)
+    metrics: Counts = field(default_factory=Counts)
+    max_sessions: int = 32
+    gate: Gate | None = None
+    witness: Witness | None = None
+
+    def door(self) -> XiaozhiDoor:
+        engines = EngineSet(
+            LoudVads(),
+            asr={"default": self.asr, "level": self.asr},
+            llm={"default": self.llm, "echo": self.llm},
+            tts={"default": self.tts},
+        )
+        self.tools, self.presence = DevicesTools(), Presence(self.witness)
+        toolbox = Toolbox([Adder(), self.tools], self.metrics)
+        surroundings = Surroundings(engines, toolbox, LoopClock(), self.metrics)
+        self.sessions = Sessions(surroundings, self.conversations, self.max_sessions)
+        return XiaozhiDoor(
+            self.sessions,
+            self.directory,
+            self.presence,
+            self.tools,
+            LoopClock(),
+            self.metrics,
+            self.settings,
+            "1.2.3",
+        )
+
+    def with_dialogue(self, **values: Any) -> "Scene":
+        chosen = replace(DialogueSettings(), **values)
+        return replace(self, settings=replace(self.settings, dialogue=chosen))
+
+
+@dataclass
+class Server:
+    client: ClientSession
+    scene: Scene
+
+    def board(self, **values: Any) -> Board:
+        return Board(self.client, **values)
+
+    async def left(self) -> None:
+        """Wait, within the test's deadline, until no connection is open."""
+        while self.scene.sessions.count or self.scene.presence.ids():
+            await asyncio.sleep(0.01)
+
+    async def ready(self, **values: Any) -> Board:
+        """A board that listens."""
+        board = self.board(**values)
+        await board.boot()
+        await board.open()
+        return board
+
+
+@asynccontextmanager
+async def running(scene: Scene | None = None) -> AsyncIterator[Server]:
+    """A running door; afterwards nothing of its connections is left."""
+    scene = scene or Scene()
+    door = scene.door()
+    async with serving(routes(door), gate=scene.gate) as client:
+        server = Server(client, scene)
+        yield server
+        await server.left()
+
+
+def against(
+    act: Callable[[Server], Awaitable[Any]], scene: Scene | None = None, limit_s: float = DEADLINE_S
+) -> None:
+    """Run it against a server, bounded in time."""
+
+    async def main() -> None:
+        async with asyncio.timeout(limit_s), running(scene) as server:
+            await act(server)
+
+    asyncio.run(main())
