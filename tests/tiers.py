@@ -27,6 +27,8 @@ NOT_UNIT = (
     "bench/test_voice.py",
     "bench/test_voice_to_server.py",
     "clients",
+    "devices/api",
+    "devices/registry",
     "devices/willow/test_assistant.py",
     "devices/willow/test_calls.py",
     "devices/willow/test_chat_socket.py",

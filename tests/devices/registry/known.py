@@ -1,0 +1,55 @@
+"""A registry on a clock that stands still until it is moved."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from devices.directory import Contact, Kind
+from devices.pairing import RegistrySettings
+from devices.registry.database import Database, opened
+from devices.registry.registry import Registry
+from devices.registry.settings import StoredSettings
+
+
+@dataclass
+class Moment:
+    """The `Clock`."""
+
+    at: datetime = field(default_factory=lambda: datetime(2026, 3, 1, 12, 0, tzinfo=UTC))
+    seconds: float = 1000.0
+
+    def now(self) -> float:
+        return self.seconds
+
+    def wall(self) -> datetime:
+        return self.at
+
+    def go_on(self, by: timedelta) -> None:
+        self.at += by
+        self.seconds += by.total_seconds()
+
+
+@dataclass
+class Known:
+    registry: Registry
+    settings: StoredSettings
+    clock: Moment
+    database: Database
+
+
+@asynccontextmanager
+async def known(url: str, chosen: RegistrySettings | None = None) -> AsyncIterator[Known]:
+    clock = Moment()
+    async with opened(url) as database:
+        registry = Registry(database, clock, chosen or RegistrySettings())
+        yield Known(registry, StoredSettings(database), clock, database)
+
+
+def contact(
+    hardware_id: str = "aa:bb:cc:dd:ee:01",
+    address: str = "192.168.1.7",
+    kind: Kind = "xiaozhi",
+    **said: str,
+) -> Contact:
+    return Contact(kind=kind, hardware_id=hardware_id, address=address, **said)

@@ -1,0 +1,216 @@
+"""From any version to this one, and through what goes wrong with databases."""
+
+import asyncio
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy import Connection, insert, inspect, text
+from sqlalchemy.exc import IntegrityError
+
+from core.errors import ConfigError, StorageFailed
+from devices.registry.database import Database, engine_of, opened
+from devices.registry.migrate import migrate
+from devices.registry.tables import devices, metadata
+from tests.devices.registry.known import Moment, contact, known
+from tests.devices.registry.postgres import Postgres
+from tests.ports import reserved_port
+
+
+def _differences(connection: Connection) -> Sequence[Any]:
+    return compare_metadata(MigrationContext.configure(connection), metadata)
+
+
+def test_the_migrations_make_the_tables_that_the_code_knows(url: str) -> None:
+    async def main() -> None:
+        async with opened(url) as database:
+            assert await database.run(_differences) == []
+
+    asyncio.run(main())
+
+
+def test_a_database_of_the_version_before_keeps_what_it_has(url: str) -> None:
+    engine = engine_of(url)
+    row = {"id": "dev_1", "kind": "willow", "hardware_id": "aa", "name": "Küche", "area": "k"}
+    said = {"standing": "approved", "profile": {"volume": 3}, "board": "", "firmware": ""}
+    at = Moment().at
+    with engine.begin() as connection:
+        migrate(connection, "0001")
+        assert "settings" not in inspect(connection).get_table_names()
+        seen = {"address": "", "first_seen": at, "last_seen": at}
+        connection.execute(insert(devices).values(**row, **said, **seen))
+    engine.dispose()
+
+    async def main() -> None:
+        async with known(url) as here:
+            (device,) = await here.registry.everyone()
+            assert (device.name, device.profile.volume, device.last_seen) == ("Küche", 3, at)
+            await here.settings.write("a", 1, device.id)
+
+    asyncio.run(main())
+
+
+def test_a_migration_that_fails_leaves_nothing_behind(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = engine_of(url)
+
+    def fail(connection: Connection) -> None:
+        migrate(connection)
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError), engine.begin() as connection:
+        fail(connection)
+    with engine.begin() as connection:
+        assert inspect(connection).get_table_names() == []
+        migrate(connection)
+        assert _differences(connection) == []
+    engine.dispose()
+
+
+def test_servers_that_start_at_once_migrate_once(url: str) -> None:
+    async def main() -> None:
+        servers = [Database(engine_of(url)) for _ in range(4)]
+        found = await asyncio.gather(*(one.run(_differences) for one in servers))
+        assert found == 4 * [[]]
+        for one in servers:
+            await one.close()
+
+    asyncio.run(main())
+
+
+def test_a_database_of_a_newer_version_is_left_alone(url: str) -> None:
+    async def main() -> None:
+        async with opened(url) as database:
+            await database.run(
+                lambda one: one.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+            )
+        async with opened(url) as database:
+            with pytest.raises(StorageFailed, match=r"newer Earshot .*'9999'.*'0002'"):
+                await database.run(_differences)
+
+    asyncio.run(main())
+
+
+def test_work_that_fails_is_undone(url: str) -> None:
+    async def main() -> None:
+        async with opened(url) as database:
+
+            def half(connection: Connection) -> None:
+                value = {"owner": "", "key": "a", "value": "1"}
+                connection.execute(text(_INSERT), value)
+                raise ZeroDivisionError
+
+            with pytest.raises(ZeroDivisionError):
+                await database.run(half)
+            count = await database.run(
+                lambda one: one.execute(text("SELECT count(*) FROM settings")).scalar_one()
+            )
+            assert count == 0
+
+    asyncio.run(main())
+
+
+_INSERT = "INSERT INTO settings (owner, key, value) VALUES (:owner, :key, :value)"
+
+
+def test_work_against_a_constraint_is_tried_again_and_then_fails(url: str) -> None:
+    tries = 0
+
+    def work(_: Connection) -> None:
+        nonlocal tries
+        tries += 1
+        raise IntegrityError("INSERT", {}, Exception("taken"))
+
+    async def main() -> None:
+        async with opened(url) as database:
+            with pytest.raises(StorageFailed):
+                await database.run(work)
+
+    asyncio.run(main())
+    assert tries == 3
+
+
+def test_the_file_is_its_owners_alone(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with known(f"sqlite:///{tmp_path}/new/devices.db") as here:
+            await here.registry.check_in(contact())
+            modes = {stat.S_IMODE(one.stat().st_mode) for one in (tmp_path / "new").iterdir()}
+            assert modes == {0o600}
+            assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o700
+
+    asyncio.run(main())
+
+
+def test_a_database_that_cannot_be_opened_is_tried_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "in-the-way").touch()
+
+    async def main() -> None:
+        async with known(f"sqlite:///{tmp_path}/in-the-way/devices.db") as here:
+            assert "devices are turned away" in caplog.text
+            with pytest.raises(StorageFailed) as error:
+                await here.registry.check_in(contact())
+            assert error.value.code == "storage_failed"
+            (tmp_path / "in-the-way").unlink()
+            assert await here.registry.check_in(contact())
+
+    asyncio.run(main())
+
+
+def test_a_file_that_is_no_database_is_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "devices.db").write_bytes(b"not a database" * 100)
+
+    async def main() -> None:
+        async with known(f"sqlite:///{tmp_path}/devices.db") as here:
+            with pytest.raises(StorageFailed):
+                await here.registry.everyone()
+
+    asyncio.run(main())
+    assert "not a database" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "wrong", ["devices.db", "nosuch://user:hunter2@host/x", "postgresql+nosuch://u:hunter2@h/x"]
+)
+def test_a_url_that_can_never_work_is_fatal_and_keeps_its_password(wrong: str) -> None:
+    with pytest.raises(ConfigError, match=r"config\.devices\.database") as error:
+        engine_of(wrong)
+    assert "hunter2" not in str(error.value)
+
+
+def test_a_server_that_is_not_there_is_said_without_its_password(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main() -> None:
+        with reserved_port() as port:
+            async with known(f"postgresql://me:hunter2@127.0.0.1:{port}/x") as here:
+                with pytest.raises(StorageFailed):
+                    await here.registry.everyone()
+
+    asyncio.run(main())
+    assert "refused" in caplog.text
+    assert "hunter2" not in caplog.text
+
+
+@pytest.mark.real
+def test_a_server_that_goes_and_comes_back_is_used_again(server: Postgres) -> None:
+    async def main() -> None:
+        async with known(server.create()) as here:
+            device = await here.registry.check_in(contact())
+            await asyncio.to_thread(server.stop)
+            try:
+                with pytest.raises(StorageFailed):
+                    await here.registry.everyone()
+            finally:
+                await asyncio.to_thread(server.start)
+            assert await here.registry.check_in(contact()) == device
+
+    asyncio.run(main())
