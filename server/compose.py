@@ -92,7 +92,7 @@ async def assemble(
         own = await stack.enter_async_context(own_tools(config.tools))
         real = await stack.enter_async_context(house(config.home_assistant, clock, metrics))
         of_house = (HomeTools(home),) if real is None else real.providers
-        providers = (*of_house, *_tools(home, timers, clock), *own)
+        providers = (*of_house, *_tools(home, timers, clock), devices.tools, *own)
         toolbox = Toolbox(providers, metrics, timeout_s=config.tools.timeout_s)
         trace = sink or stack.enter_context(open_trace(config.trace.path))
         engines = await stack.enter_async_context(running(config, toolbox, clock, metrics))

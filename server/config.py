@@ -16,6 +16,7 @@ from server.config_tools import ToolsConfig
 from server.config_turn import TurnConfig
 from server.config_types import Section
 from server.config_wyoming import WyomingConfig
+from server.config_xiaozhi import XiaozhiConfig
 
 Names = tuple[str, ...]
 
@@ -250,6 +251,7 @@ class Config(Section, frozen=True):
     devices: DevicesConfig = DevicesConfig()
     willow: WillowConfig = WillowConfig()
     wyoming: WyomingConfig = WyomingConfig()
+    xiaozhi: XiaozhiConfig = XiaozhiConfig()
     home_assistant: HomeAssistantConfig = HomeAssistantConfig()
     home: Annotated[
         HomeConfig | None,

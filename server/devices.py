@@ -12,6 +12,7 @@ from devices.presence import Presence
 from devices.registry.database import opened, sqlite_url
 from devices.registry.registry import Registry
 from devices.registry.settings import StoredSettings
+from devices.xiaozhi.device_tools import DevicesTools
 from pipeline.conversation import Conversations
 from server.config import Config
 
@@ -30,6 +31,8 @@ class Devices:
     journal: Journal
     announcements: Announcements
     "Its `run` brings what waits."
+    tools: DevicesTools
+    "What connected devices can do themselves."
 
 
 @asynccontextmanager
@@ -47,6 +50,7 @@ async def known_devices(
             presence=presence,
             journal=journal,
             announcements=Announcements(conversations, registry, presence, clock),
+            tools=DevicesTools(),
         )
 
 

@@ -13,6 +13,8 @@ from devices.willow.routes import routes as willow_routes
 from devices.wyoming.connection import Services
 from devices.wyoming.door import WyomingDoor
 from devices.wyoming.speak import Speaking
+from devices.xiaozhi.door import XiaozhiDoor
+from devices.xiaozhi.routes import routes as xiaozhi_routes
 from media.peer import PeerSettings
 from media.spool import SpoolLimits, Spools
 from pipeline.exchange import Exchanges
@@ -99,6 +101,7 @@ def open_doors(core: Core) -> Doors:
             *ice_routes(IceDoor(ice)),
             *whip_routes(whip),
             *device_routes(_devices(core.devices)),
+            *xiaozhi_routes(_xiaozhi(core)),
             *openai_routes(AudioDoor(core.transcriber, Cards(engines), spools)),
             *speech_routes(SpeechDoor(core.surroundings.engines, core.reader, core.languages)),
         ),
@@ -142,6 +145,19 @@ def _willow(core: Core, spools: Spools, peer: PeerSettings) -> WillowDoor:
         core.reader,
         core.exchanges,
         WillowSettings(max_calls=core.config.server.max_sessions, peer=peer),
+    )
+
+
+def _xiaozhi(core: Core) -> XiaozhiDoor:
+    return XiaozhiDoor(
+        core.sessions,
+        core.devices.registry,
+        core.devices.presence,
+        core.devices.tools,
+        core.surroundings.clock,
+        core.surroundings.metrics,
+        core.config.xiaozhi.as_settings(core.fresh),
+        product_version(),
     )
 
 

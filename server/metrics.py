@@ -85,6 +85,13 @@ METRICS: Mapping[str, Declared] = {
     ),
     "earshot_tts_cache_bytes": Declared("gauge", "Sound that is kept of frequent replies."),
     "earshot_wyoming_connections": Declared("gauge", "Wyoming connections that are open now."),
+    "earshot_xiaozhi_connections": Declared("gauge", "Connections of xiaozhi boards, open now."),
+    "earshot_xiaozhi_check_ins": Declared(
+        "counter", "Starts of xiaozhi boards, by the board's standing.", ("standing",)
+    ),
+    "earshot_xiaozhi_bad_input": Declared(
+        "counter", "What xiaozhi boards sent that is no Opus or no message.", ("kind",)
+    ),
     "earshot_sessions": Declared("gauge", "Sessions that are open now."),
     "earshot_tasks": Declared("gauge", "Tasks of the event loop that are alive now."),
     "earshot_turns": Declared("counter", "Turns by how they ended.", ("status",)),

@@ -1,0 +1,64 @@
+"""Settings of the door for xiaozhi boards, `[xiaozhi]`."""
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from devices.xiaozhi.door import XiaozhiSettings
+from firmware_protocol.xiaozhi.dialogue import DialogueSettings
+from pipeline.settings import SessionSettings
+from server.config_types import Section
+from server.networks import networks_of
+
+
+class XiaozhiConfig(Section, frozen=True):
+    """Boards with xiaozhi's stock firmware, on the main listener under /xiaozhi."""
+
+    networks: Annotated[
+        tuple[str, ...],
+        Meta(
+            title="list of lan or networks like 192.168.1.0/24",
+            description=(
+                "Whose boards may check in, beside this machine; lan is every private network."
+                " Connections need the board's own key."
+            ),
+        ),
+    ] = ()
+    url: Annotated[
+        str,
+        Meta(
+            pattern=r"^(wss?://[A-Za-z0-9.-]+(:[0-9]{1,5})?/xiaozhi/v1/)?$",
+            title="ws://HOST:PORT/xiaozhi/v1/ or wss://...",
+            description=(
+                "Where boards shall connect; empty: where they checked in. Needed behind a proxy or"
+                " a mapped port."
+            ),
+        ),
+    ] = ""
+    max_silence_s: Annotated[
+        float,
+        Meta(
+            ge=3,
+            le=110,
+            description=(
+                "A board that listens and hears nothing for so long goes idle; it takes a"
+                " connection for dead after 120 s."
+            ),
+        ),
+    ] = 20.0
+    max_turn_s: Annotated[
+        float,
+        Meta(ge=3, le=120, description="What is said is answered after so long at the latest."),
+    ] = 20.0
+
+    def __post_init__(self) -> None:
+        networks_of(self.networks, "xiaozhi.networks")
+
+    def as_settings(self, fresh: SessionSettings) -> XiaozhiSettings:
+        """The same as the door takes it."""
+        return XiaozhiSettings(
+            networks=networks_of(self.networks, "xiaozhi.networks"),
+            url=self.url,
+            fresh=fresh,
+            dialogue=DialogueSettings(max_silence_s=self.max_silence_s, max_turn_s=self.max_turn_s),
+        )
