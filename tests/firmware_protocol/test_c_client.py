@@ -102,6 +102,26 @@ def test_scenarios(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "ok\n"), done.stderr
 
 
+def test_example_of_the_readme_holds_a_conversation(tmp_path: Path) -> None:
+    readme = (C / "README.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```c\n(.+?)```", readme, re.DOTALL)
+    (tmp_path / "example.c").write_text(example, encoding="utf-8")
+    program = link_with_library(
+        "gcc", tmp_path / "device", tmp_path / "example.c", "tests/readme_device.c"
+    )
+    done = run([program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    said = ["you: lamp on", "answer: Done.", "speaker: abc", "packets spoken: 4"]
+    assert done.stdout.splitlines() == said
+
+
+def test_components_name_every_source() -> None:
+    listed = re.findall(
+        r"^  (src/\w+\.c)", (C / "CMakeLists.txt").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert listed == [str(path.relative_to(C)) for path in LIBRARY]
+
+
 def test_frames_answer_to_the_vectors(answers: Answers) -> None:
     cases, lines, expected = CASES["frames"], [], []
     for case in cases:

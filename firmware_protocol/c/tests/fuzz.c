@@ -1,5 +1,5 @@
 /* A libFuzzer target: whatever a server sends, the client stays within its buffers and its states. */
-#include "check.h"
+#include "rig.h"
 
 static const char *echo(void *context, xz_json arguments, xz_writer *result) {
   (void)context;

@@ -1,7 +1,7 @@
 /* Conversations and broken servers, step by step. */
 #include "../src/handshake.h"
 #include "../src/sha1.h"
-#include "check.h"
+#include "rig.h"
 
 static uint8_t wire[RX_BYTES + 100];
 

@@ -1,7 +1,7 @@
 /* Answers lines of cases on stdin, one line each, so that the test compares them with cases.json:
  *   frame VERSION HEX | read HEX | mcp HEX | build WHAT ARGUMENT...      (hex; "-" is nothing)
  * On the way each case is cut at every byte, and comes through a WebSocket in pieces. */
-#include "check.h"
+#include "rig.h"
 
 #define LINE_BYTES 300000
 #define EVERY_CUT_BYTES 1200 /* longer inputs are cut at some 400 places */

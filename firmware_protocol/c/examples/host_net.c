@@ -1,0 +1,104 @@
+#define _POSIX_C_SOURCE 200809L
+
+#include "host_net.h"
+
+#include <netdb.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "earshot_xiaozhi.h"
+
+int net_parse(const char *url, net_url *parts) {
+  const char *at = strstr(url, "://");
+  if (at == NULL || (strncmp(url, "http://", 7) != 0 && strncmp(url, "ws://", 5) != 0)) return 0;
+  at += 3;
+  size_t authority = strcspn(at, "/"), host = strcspn(at, ":/");
+  size_t port = authority > host ? authority - host - 1 : 0;
+  if (host == 0 || host >= sizeof parts->host || port >= sizeof parts->port) return 0;
+  memcpy(parts->host, at, host);
+  parts->host[host] = '\0';
+  strcpy(parts->port, "80");
+  if (port > 0) {
+    memcpy(parts->port, at + host + 1, port);
+    parts->port[port] = '\0';
+  }
+  at += authority;
+  if (strlen(at) >= sizeof parts->path) return 0;
+  strcpy(parts->path, *at != '\0' ? at : "/");
+  return 1;
+}
+
+int net_connect(const net_url *where) {
+  struct addrinfo wanted, *found = NULL;
+  int fd = -1;
+  memset(&wanted, 0, sizeof wanted);
+  wanted.ai_socktype = SOCK_STREAM;
+  int problem = getaddrinfo(where->host, where->port, &wanted, &found);
+  for (struct addrinfo *at = found; problem == 0 && at != NULL && fd < 0; at = at->ai_next) {
+    fd = socket(at->ai_family, at->ai_socktype, at->ai_protocol);
+    if (fd >= 0 && connect(fd, at->ai_addr, at->ai_addrlen) != 0) {
+      close(fd);
+      fd = -1;
+    }
+  }
+  if (found != NULL) freeaddrinfo(found);
+  if (fd < 0) fprintf(stderr, "cannot connect to %s port %s\n", where->host, where->port);
+  return fd;
+}
+
+/* The text of one key below another, "" if there is none. */
+static void copy_text(xz_json object, const char *section, const char *key, char *out, size_t cap) {
+  xz_json found;
+  size_t len;
+  out[0] = '\0';
+  if (!xz_json_get(object, section, &found) || !xz_json_get(found, key, &found) ||
+      !xz_json_to_text(found, out, cap, &len))
+    out[0] = '\0';
+}
+
+/* Sends a request and reads until the server closes; the length, or 0. */
+static size_t exchange(int fd, const char *request, size_t request_len, char *answer, size_t cap) {
+  size_t len = 0;
+  ssize_t got = 0;
+  for (size_t sent = 0; sent < request_len; sent += (size_t)got)
+    if ((got = send(fd, request + sent, request_len - sent, MSG_NOSIGNAL)) <= 0) return 0;
+  while (len < cap && (got = recv(fd, answer + len, cap - len, 0)) > 0) len += (size_t)got;
+  return got == 0 ? len : 0;
+}
+
+int net_check_in(const char *url, const char *device_id, const char *client_id,
+                 net_checked_in *answer) {
+  char request[4 * NET_TEXT_BYTES], text[8192], body[256];
+  net_url where;
+  if (!net_parse(url, &where)) {
+    fprintf(stderr, "%s: an address starts with http://\n", url);
+    return 0;
+  }
+  snprintf(body, sizeof body,
+           "{\"version\":2,\"application\":{\"name\":\"host_client\",\"version\":\"0.1.0\"},"
+           "\"board\":{\"type\":\"host\",\"name\":\"host_client\"}}");
+  int request_len =
+      snprintf(request, sizeof request,
+               "POST %s HTTP/1.1\r\nHost: %s:%s\r\nConnection: close\r\nDevice-Id: %s\r\n"
+               "Client-Id: %s\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s",
+               where.path, where.host, where.port, device_id, client_id, strlen(body), body);
+  if (request_len < 0 || (size_t)request_len >= sizeof request) return 0;
+  int fd = net_connect(&where);
+  if (fd < 0) return 0;
+  size_t len = exchange(fd, request, (size_t)request_len, text, sizeof text - 1);
+  close(fd);
+  text[len] = '\0';
+  const char *end_of_head = strstr(text, "\r\n\r\n");
+  xz_json object;
+  if (strncmp(text, "HTTP/1.1 200", 12) != 0 || end_of_head == NULL ||
+      !xz_json_check(end_of_head + 4, len - (size_t)(end_of_head + 4 - text), &object)) {
+    fprintf(stderr, "the check-in was answered with: %s\n", text);
+    return 0;
+  }
+  copy_text(object, "websocket", "url", answer->url, sizeof answer->url);
+  copy_text(object, "websocket", "token", answer->token, sizeof answer->token);
+  copy_text(object, "activation", "code", answer->code, sizeof answer->code);
+  return 1;
+}

@@ -1,0 +1,29 @@
+/* TCP, and the check-in over HTTP by which a device learns where to connect. */
+#ifndef HOST_NET_H
+#define HOST_NET_H
+
+#define NET_TEXT_BYTES 512
+
+typedef struct {
+  char host[NET_TEXT_BYTES];
+  char port[8];
+  char path[NET_TEXT_BYTES];
+} net_url;
+
+/* Takes http://host[:port]/path or ws://host[:port]/path apart. False if it is neither. */
+int net_parse(const char *url, net_url *parts);
+
+/* A connected socket, or -1 with a line on stderr. */
+int net_connect(const net_url *where);
+
+typedef struct {
+  char url[NET_TEXT_BYTES];
+  char token[NET_TEXT_BYTES];
+  char code[32]; /* not approved yet: what its owner types in; empty otherwise */
+} net_checked_in;
+
+/* POSTs a check-in. False with a line on stderr if the server does not answer with 200 and JSON. */
+int net_check_in(const char *url, const char *device_id, const char *client_id,
+                 net_checked_in *answer);
+
+#endif

@@ -1,0 +1,47 @@
+/* A client in the hands of a test. */
+#ifndef XZ_TEST_RIG_H
+#define XZ_TEST_RIG_H
+
+#include "check.h"
+
+#define RX_BYTES 70000
+#define TX_BYTES 80000
+
+/* Predictable on purpose: the same bytes in every run. */
+static uint32_t count_up(void *context) {
+  uint32_t *last = context;
+  return *last = *last * 1664525U + 1013904223U;
+}
+
+typedef struct {
+  xz_client client;
+  uint32_t seed;
+  uint8_t *rx;
+  uint8_t *tx;
+} rig;
+
+static xz_config rig_config(rig *r, int version, size_t rx_cap, size_t tx_cap) {
+  xz_config config;
+  memset(&config, 0, sizeof config);
+  config.handshake.host = "127.0.0.1";
+  config.handshake.path = "/xiaozhi/v1/";
+  config.handshake.version = version;
+  r->seed = 1;
+  r->rx = malloc(rx_cap); /* on the heap and exact, so that a byte too far is noticed */
+  r->tx = malloc(tx_cap);
+  CHECK(r->rx != NULL && r->tx != NULL);
+  config.rx = r->rx;
+  config.rx_cap = rx_cap;
+  config.tx = r->tx;
+  config.tx_cap = tx_cap;
+  config.random = count_up;
+  config.random_context = &r->seed;
+  return config;
+}
+
+static void rig_free(rig *r) {
+  free(r->rx);
+  free(r->tx);
+}
+
+#endif
