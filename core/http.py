@@ -44,5 +44,8 @@ class Route:
     "True: answered without a key."
     admits: Callable[[str], bool] | None = None
     "Whether this bearer token opens it, beside the server's key; None: none does."
+    admits_peer: Callable[[str | None], bool] | None = None
+    """Whether a program at this address needs no key, for devices that know none; never a page in a
+    browser, nor what comes through a proxy. None: no address is enough."""
     max_body_bytes: int | None = None
     "Largest body by its Content-Length; None: the server's own limit."

@@ -39,7 +39,10 @@ def guard(gate: Gate) -> Middleware:
         if request.method == hdrs.METH_OPTIONS and (asks := _preflight(gate, caller, request)):
             return asks
         admits = getattr(request.match_info.handler, ADMITS, None)
-        request[ACCESS] = gate.admit(caller, is_public=_is_public(request), admits=admits)
+        is_known = _is_known(request, caller)
+        request[ACCESS] = gate.admit(
+            caller, is_public=_is_public(request), admits=admits, is_known=is_known
+        )
         return await handler(request)
 
     return run
@@ -50,6 +53,17 @@ PUBLIC = "earshot_public"
 
 ADMITS = "earshot_admits"
 "Attribute of a handler: which tokens open it beside the key, or None."
+
+ADMITS_PEER = "earshot_admits_peer"
+"Attribute of a handler: which addresses need no key, or None."
+
+
+def _is_known(request: aioweb.Request, caller: Caller) -> bool:
+    """A browser always tells its Origin when it does more than a link does; a device never does."""
+    admits = getattr(request.match_info.handler, ADMITS_PEER, None)
+    is_direct = caller.origin is None and not caller.is_forwarded
+    is_program = "Sec-Fetch-Site" not in request.headers
+    return admits is not None and is_direct and is_program and admits(request.remote) is True
 
 
 def _is_public(request: aioweb.Request) -> bool:

@@ -11,7 +11,7 @@ from aiohttp.typedefs import Handler
 
 from core.http import Route
 from core.ports import Metrics
-from server.access import ADMITS, PUBLIC, allow_reading, guard
+from server.access import ADMITS, ADMITS_PEER, PUBLIC, allow_reading, guard
 from server.auth import Gate
 from server.edge import LIMIT_BYTES, edge, stamp
 from server.unparsed import Runner
@@ -48,6 +48,7 @@ def _marked(route: Route) -> Handler:
 
     setattr(handler, PUBLIC, route.is_public)
     setattr(handler, ADMITS, route.admits)
+    setattr(handler, ADMITS_PEER, route.admits_peer)
     setattr(handler, LIMIT_BYTES, route.max_body_bytes)
     return handler
 

@@ -62,9 +62,16 @@ class Gate:
     origins: frozenset[str] = frozenset({ANY})
     "Foreign origins that may come with the key."
 
-    def admit(self, caller: Caller, *, is_public: bool, admits: Admits | None = None) -> Access:
-        """`admits`: whether a token that is not the key opens this path. Raises Forbidden
-        (`forbidden_host`, `forbidden_origin`) or Unauthorized."""
+    def admit(
+        self,
+        caller: Caller,
+        *,
+        is_public: bool,
+        admits: Admits | None = None,
+        is_known: bool = False,
+    ) -> Access:
+        """`admits`: whether a token that is not the key opens this path. `is_known`: the address
+        alone does. Raises Forbidden (`forbidden_host`, `forbidden_origin`) or Unauthorized."""
         name = self._check_host(caller)
         is_foreign = caller.origin is not None and not _is_same_origin(caller)
         needs_key = (
@@ -74,7 +81,7 @@ class Gate:
             or not (name is None or is_loopback(name))
         )
         is_key = self._is_key(caller.token) or _is_admitted(caller.token, admits)
-        has_key = is_key and not (is_foreign and caller.is_basic)
+        has_key = is_known or (is_key and not (is_foreign and caller.is_basic))
         if is_public and not has_key:
             return Access(is_trusted=not needs_key)
         if is_foreign and not self.allows_origin(caller.origin or ""):
