@@ -29,8 +29,7 @@ from engines.base import AsrItem, AsrModel, AsrResult
 from engines.llm.intents import phrases, understand
 from engines.registry import load
 from media.files import decode_file
-from media.opus import OPUS_RATE_HZ, OpusDecoder, OpusEncoder
-from media.resample import Resampler
+from media.opus import OpusDecoder, OpusEncoder
 from pipeline.home import Home, default_home
 from pipeline.skills import ClockTools, HomeTools, ListTools, Timers, TimerTools
 
@@ -92,14 +91,12 @@ def hear(model: AsrModel, name: str, said: str, pcm: Pcm) -> Heard:
 
 
 def through_opus(pcm: Pcm) -> Pcm:
-    """What is left after a WebRTC call: Opus at its default bit rate, decoded at 48 kHz."""
-    encoder, decoder = OpusEncoder(ASR_RATE_HZ), OpusDecoder()
+    """What is left after a WebRTC call: Opus at its default bit rate, decoded as calls do it."""
+    encoder, decoder = OpusEncoder(ASR_RATE_HZ), OpusDecoder(ASR_RATE_HZ)
     frame = encoder.frame_samples
     padded = np.pad(pcm, (0, -len(pcm) % frame))
     packets = [encoder.encode(padded[at : at + frame]) for at in range(0, len(padded), frame)]
-    resampler = Resampler(OPUS_RATE_HZ, ASR_RATE_HZ)
-    narrow = [resampler.push(decoder.decode(packet)) for packet in packets]
-    return np.concatenate([*narrow, resampler.flush()])
+    return np.concatenate([decoder.decode(packet) for packet in packets])
 
 
 def commands(model: AsrModel, data: Path, is_opus: bool) -> Iterator[Heard]:

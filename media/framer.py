@@ -21,6 +21,9 @@ class Framer:
         self._held_samples = 0
 
     def push(self, pcm: Pcm) -> list[AudioFrame]:
+        """`pcm` may become a frame as it is: it belongs to us now."""
+        if len(pcm) == self.frame_samples and not self._held_samples:
+            return [self._frame(pcm)]
         self._held.append(pcm)
         self._held_samples += len(pcm)
         count = self._held_samples // self.frame_samples

@@ -12,6 +12,7 @@ import random
 import socket
 from collections.abc import Iterable
 from contextlib import suppress
+from typing import Any
 
 from aioice import Candidate, Connection
 from aioice.candidate import candidate_foundation, candidate_priority
@@ -54,6 +55,16 @@ def has_ended(gatherer: RTCIceGatherer) -> bool:
     """Whether ICE is over: without us closing it, consent has expired (RFC 7675). aiortc shows
     that as the other side's goodbye."""
     return bool(gatherer._connection._closing)  # noqa: SLF001
+
+
+class _Socket(StunProtocol):
+    """Audio is no STUN: aioice would find that out by reading each packet as such."""
+
+    def datagram_received(self, data: bytes | str, addr: tuple[Any, ...]) -> None:
+        if isinstance(data, bytes) and data and 128 <= data[0] < 192:  # RTP, RTCP (RFC 7983)
+            self.receiver.data_received(data, self.local_candidate.component)
+        else:
+            super().datagram_received(data, addr)
 
 
 class Gathering:
@@ -101,7 +112,7 @@ class Gathering:
         loop = asyncio.get_running_loop()
         try:
             _, protocol = await loop.create_datagram_endpoint(
-                lambda: StunProtocol(self._connection), sock=bound
+                lambda: _Socket(self._connection), sock=bound
             )
         except BaseException:
             bound.close()
@@ -170,7 +181,7 @@ class Gathering:
         candidate, protocol = await relayed_candidate(
             component=component,
             hide_related_address=self._settings.is_relay_only,
-            protocol_factory=lambda: StunProtocol(self._connection),
+            protocol_factory=lambda: _Socket(self._connection),
             turn_server=(way.host, way.port),
             turn_username=server.username,
             turn_password=server.credential,

@@ -6,17 +6,15 @@ from collections.abc import Callable, Coroutine
 import numpy as np
 from aiortc import MediaStreamTrack, RTCPeerConnection, RTCRtpReceiver
 from aiortc.mediastreams import MediaStreamError
-from aiortc.rtp import RtpPacket
+from aiortc.rtp import is_rtcp
 from av import AudioFrame as AvFrame
 
 from core.audio import ASR_RATE_HZ, AudioFrame
-from media.tracks import SourceTrack, TrackSource, tap
+from media.short_path import Outgoing, tap
+from media.tracks import TrackSink, TrackSource
 
 Pull = Callable[[], AudioFrame | None]
 Sink = Callable[[AudioFrame], None]
-
-_HANDLER = "_handle_rtp_packet"
-"aiortc's entry for a received packet; the lossy link stands before it."
 
 
 async def loopback(
@@ -33,7 +31,7 @@ async def loopback(
     application does. `is_lost` is asked for each packet that arrives.
     """
     sender, receiver = RTCPeerConnection(), RTCPeerConnection()
-    sender.addTrack(SourceTrack(pull))
+    Outgoing(sender.addTransceiver("audio").sender, TrackSink(pull).run)
     readers: list[Coroutine[None, None, None]] = []
 
     @receiver.on("track")
@@ -62,14 +60,16 @@ async def loopback(
 
 
 def lose_packets(receiver: RTCRtpReceiver, is_lost: Callable[[], bool]) -> None:
-    """Drop arriving packets for which `is_lost` says so, before aiortc sees them."""
-    handle: Callable[[RtpPacket, int], Coroutine[None, None, None]] = getattr(receiver, _HANDLER)
+    """Drop arriving packets for which `is_lost` says so, before anybody looks into them."""
+    connection = receiver.transport.transport._connection  # noqa: SLF001
+    received: Callable[[bytes, int], None] = connection.data_received
 
-    async def lossy(packet: RtpPacket, arrival_time_ms: int) -> None:
-        if not is_lost():
-            await handle(packet, arrival_time_ms)
+    def lossy(data: bytes, component: int) -> None:
+        is_rtp = 128 <= data[0] < 192 and not is_rtcp(data)  # RFC 7983
+        if not is_rtp or not is_lost():
+            received(data, component)
 
-    setattr(receiver, _HANDLER, lossy)
+    setattr(connection, "data_received", lossy)  # noqa: B010  a method, to mypy
 
 
 class Listener:

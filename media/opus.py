@@ -1,29 +1,29 @@
-"""Opus, mono, through PyAV's libopus. One packet per call; no thread, no buffering."""
+"""Opus, mono. One packet per call; no thread, no buffering."""
 
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from av import AudioFrame as AvFrame
-from av import CodecContext, Packet
-from av.audio.codeccontext import AudioCodecContext
-from av.error import FFmpegError
 
 from core.audio import PTIME_MS, Pcm, ms_to_samples
 from core.errors import RemoteProtocolError
+from media.libopus import Decoder, Encoder, OpusError
 
 OPUS_RATE_HZ = 48_000
-"Opus decodes to this rate, and RTP counts its timestamps in it (RFC 7587)."
+"RTP counts the timestamps of Opus in it (RFC 7587), whatever is encoded or decoded to."
 
 LEAST_DELAY_MS = 2.5
 """By which sound comes later out of Opus than the packet that carries it: 2.5 ms in its low-delay
 mode, 6.5 in the others (RFC 6716 section 2)."""
 
-ENCODER_RATES_HZ = (8_000, 12_000, 16_000, 24_000, 48_000)
+OPUS_RATES_HZ = (8_000, 12_000, 16_000, 24_000, 48_000)
+"From which libopus encodes, and to which it decodes."
 
 MAX_PACKET_BYTES = 1275 * 6 + 12
 "The largest packet there can be: 120 ms in six frames of 1275 bytes and their lengths (RFC 6716)."
 
+
+_EMPTY = np.zeros(0, np.int16)
 
 _SILENCE = b"\xff\xfe"
 """A CELT frame of digital silence (RFC 6716 section 4.3: its silence flag). By it both sides forget
@@ -44,6 +44,8 @@ class OpusSettings:
     "lowdelay looks 2.5 ms ahead at a third of voip's CPU; voip (6.5 ms) is for < 24 kbit/s."
     frame_ms: int = PTIME_MS
     "Audio per packet: 10, 20, 40 or 60 ms."
+    complexity: int = 5
+    "0 to 10, of libopus: WebRTC takes 5 on phones, 9 elsewhere; 10 takes half as long again."
 
     def __post_init__(self) -> None:
         if not 6_000 <= self.bitrate_bps <= 510_000:
@@ -52,10 +54,12 @@ class OpusSettings:
             raise ValueError("application must be voip, audio or lowdelay")
         if self.frame_ms not in (10, 20, 40, 60):
             raise ValueError("frame_ms must be 10, 20, 40 or 60")
+        if not 0 <= self.complexity <= 10:
+            raise ValueError("complexity must be in [0, 10]")
 
 
 class OpusEncoder:
-    """Mono s16 at `rate_hz` (one of ENCODER_RATES_HZ) to packets of `settings.frame_ms`.
+    """Mono s16 at `rate_hz` (one of OPUS_RATES_HZ) to packets of `settings.frame_ms`.
 
     Silence is coded until libopus finds nothing else in it (some 350 ms after sound, by a filter
     against constant voltage). Then that packet is given again until there is sound: it is the one
@@ -64,28 +68,16 @@ class OpusEncoder:
 
     def __init__(self, rate_hz: int, settings: OpusSettings | None = None) -> None:
         settings = settings or OpusSettings()
-        if rate_hz not in ENCODER_RATES_HZ:
-            raise ValueError(f"Opus encodes {ENCODER_RATES_HZ} Hz, not {rate_hz}")
+        if rate_hz not in OPUS_RATES_HZ:
+            raise ValueError(f"Opus encodes {OPUS_RATES_HZ} Hz, not {rate_hz}")
         self.rate_hz = rate_hz
         self.frame_samples = ms_to_samples(settings.frame_ms, rate_hz)
-        codec = CodecContext.create("libopus", "w")
-        assert isinstance(codec, AudioCodecContext)
-        codec.bit_rate = settings.bitrate_bps
-        codec.format = "s16"
-        codec.layout = "mono"
-        codec.sample_rate = rate_hz
-        codec.options = {
-            "application": settings.application,
-            "frame_duration": str(settings.frame_ms),
-        }
-        self._codec = codec
-        self._pts = 0
+        self._encoder = Encoder(
+            rate_hz, settings.application, settings.bitrate_bps, settings.complexity
+        )
+        self.coded_frames = 0
+        "Frames that libopus has seen: all but those of silence that goes on."
         self._silence: bytes | None = None
-
-    @property
-    def coded_frames(self) -> int:
-        """Frames that libopus has seen: all but those of silence that goes on."""
-        return self._pts // self.frame_samples
 
     def encode(self, pcm: Pcm) -> bytes:
         """One packet. Raises ValueError unless `pcm` is exactly one frame long."""
@@ -99,12 +91,8 @@ class OpusEncoder:
         return packet
 
     def _coded(self, pcm: Pcm) -> bytes:
-        frame = AvFrame.from_ndarray(pcm.reshape(1, -1), format="s16", layout="mono")
-        frame.sample_rate = self.rate_hz
-        frame.pts = self._pts
-        self._pts += len(pcm)
-        (packet,) = self._codec.encode(frame)
-        return bytes(packet)
+        self.coded_frames += 1
+        return self._encoder.encode(np.ascontiguousarray(pcm))
 
 
 def _is_silence(packet: bytes) -> bool:
@@ -113,48 +101,36 @@ def _is_silence(packet: bytes) -> bool:
 
 
 class OpusDecoder:
-    """Packets (mono or stereo, any mode) to mono s16 at 48 kHz.
+    """Packets (mono or stereo, any mode) to mono s16 at `rate_hz` (one of OPUS_RATES_HZ).
 
-    A packet of one to three bytes (DTX) decodes to the comfort noise libopus makes of it.
+    Below 48 kHz nothing is resampled, and nothing delayed: libopus leaves out what lies above. A
+    packet of one to three bytes (DTX) decodes to the comfort noise libopus makes of it.
     """
 
-    rate_hz = OPUS_RATE_HZ
-
-    def __init__(self) -> None:
-        codec = CodecContext.create("libopus", "r")
-        assert isinstance(codec, AudioCodecContext)
-        codec.format = "s16"
-        codec.layout = "mono"
-        codec.sample_rate = OPUS_RATE_HZ
-        self._codec = codec
-        self._lost = b""
+    def __init__(self, rate_hz: int = OPUS_RATE_HZ) -> None:
+        if rate_hz not in OPUS_RATES_HZ:
+            raise ValueError(f"Opus decodes to {OPUS_RATES_HZ} Hz, not {rate_hz}")
+        self.rate_hz = rate_hz
+        self._decoder = Decoder(rate_hz)
+        self._last_samples = 0
 
     def conceal(self) -> Pcm:
-        """libopus's own guess at one lost packet, as long as the last one's frame.
+        """libopus's own guess at one lost packet, as long as the last one.
 
         One after another they fade to the background noise. Empty before the first packet.
         """
-        return self._decoded(self._lost) if self._lost else np.zeros(0, np.int16)
+        return self._decoder.conceal(self._last_samples) if self._last_samples else _EMPTY
 
     def decode(self, packet: bytes) -> Pcm:
         """2.5-120 ms of audio. Raises BadAudioPacket; the caller conceals or gives up.
 
-        An empty packet is bad too: to FFmpeg it means the end of the stream, which would end
-        the decoder.
+        An empty packet is bad too: to libopus it is a lost one.
         """
         if not 0 < len(packet) <= MAX_PACKET_BYTES:
             raise BadAudioPacket(f"Opus packet of {len(packet)} bytes, limit {MAX_PACKET_BYTES}")
         try:
-            pcm = self._decoded(packet)
-        except FFmpegError as exc:
+            pcm = self._decoder.decode(packet)
+        except OpusError as exc:
             raise BadAudioPacket(f"not an Opus packet ({len(packet)} bytes)") from exc
-        # PyAV has no call for concealment. But a packet that is only a header of one frame (RFC
-        # 6716 section 3.1: the last two bits are the frame count) carries no frame, and for that
-        # libopus conceals.
-        self._lost = bytes([packet[0] & 0b11111100])
+        self._last_samples = len(pcm)
         return pcm
-
-    def _decoded(self, packet: bytes) -> Pcm:
-        return np.concatenate(
-            [frame.to_ndarray()[0] for frame in self._codec.decode(Packet(packet))]
-        )

@@ -30,7 +30,8 @@ from media.ice_gather import gather_with, has_ended
 from media.peer_settings import CloseReason, PeerCallbacks, PeerSettings
 from media.quality import QualityMeter
 from media.sdp import SDP_ERRORS, checked_sdp
-from media.tracks import SourceTrack, TrackSource, tap
+from media.short_path import Outgoing, Send, tap
+from media.tracks import TrackSink, TrackSource
 
 __all__ = ["CloseReason", "Peer", "PeerCallbacks", "PeerSettings"]
 
@@ -60,7 +61,7 @@ class Peer:
         self._pc.on("datachannel", self._channel.attach)
         self.source = TrackSource(settings.jitter_depth, settings.listen_rate_hz)
         playout = settings.playout_rate_hz, settings.opus
-        self._track = SourceTrack(self._pull, *playout, self._coming)
+        self._track = TrackSink(self._pull, *playout, self._coming, settings.pump)
         self._audio = self._add_audio()
         self._failure: Exception | None = None
         self._reason: CloseReason | None = None
@@ -160,20 +161,23 @@ class Peer:
         except TimeoutError:
             logger.warning("! peer did not close within %d s", CLOSE_TIMEOUT_S)
         finally:
-            self._audio.sender.replaceTrack(None)
-            del self._track  # now: its encoder has threads, and garbage collection is hours away
             self._closed.set()
             assert self._reason is not None
             self._callbacks.on_closed(self._reason)
 
     def _add_audio(self) -> RTCRtpTransceiver:
         direction = "sendrecv" if self.settings.plays else "recvonly"
-        audio = self._pc.addTransceiver(self._track, direction=direction)
+        audio = self._pc.addTransceiver("audio", direction=direction)
         codecs = RTCRtpSender.getCapabilities("audio").codecs
         audio.setCodecPreferences([one for one in codecs if one.mimeType.lower() == "audio/opus"])
         gather_with(audio.receiver.transport.transport.iceGatherer, self.settings.ice)
         tap(audio.receiver, self._on_packet)
+        Outgoing(audio.sender, self._play)
         return audio
+
+    async def _play(self, send: Send) -> None:
+        with Guard(self._fail):
+            await self._track.run(send)
 
     async def _set_remote(self, sdp: str, kind: str) -> None:
         try:

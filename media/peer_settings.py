@@ -9,6 +9,7 @@ from core.audio import ASR_RATE_HZ, AudioFrame
 from media.channel import CHANNEL_LABEL, MAX_BUFFERED_BYTES
 from media.ice import IceSettings
 from media.opus import OPUS_RATE_HZ, OpusSettings
+from media.pump import Pump
 
 
 class CloseReason(StrEnum):
@@ -44,6 +45,8 @@ class PeerSettings:
     "A living peer sends at least RTCP every 5 s, muted or not."
     max_buffered_bytes: int = MAX_BUFFERED_BYTES
     channel_label: str = CHANNEL_LABEL
+    pump: Pump = field(default_factory=Pump)
+    "Of all peers with these settings: what they play is sent by one timer."
 
 
 @dataclass(frozen=True, slots=True)

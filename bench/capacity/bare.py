@@ -26,7 +26,7 @@ from bench.over_webrtc import CREATED
 from bench.stubs.tts import TONE_HZ, tone
 from core.audio import PTIME_MS, AudioFrame, Pcm, ms_to_samples
 from media.opus import OPUS_RATE_HZ
-from media.peer import Peer, PeerCallbacks
+from media.peer import Peer, PeerCallbacks, PeerSettings
 from media.resample import Resampler
 
 FRAME_SAMPLES = ms_to_samples(PTIME_MS, OPUS_RATE_HZ)
@@ -92,11 +92,15 @@ async def quiet(offer: str, tasks: asyncio.TaskGroup) -> str:
     return await _peer(offer, tasks, None)
 
 
+SETTINGS = PeerSettings()
+"Of all peers, as those of the server have the same."
+
+
 async def _peer(offer: str, tasks: asyncio.TaskGroup, frame: AudioFrame | None) -> str:
     def drop(_: object) -> None:
         pass
 
-    peer = Peer(PeerCallbacks(pull=lambda: frame, on_frame=drop, on_message=drop))
+    peer = Peer(PeerCallbacks(pull=lambda: frame, on_frame=drop, on_message=drop), SETTINGS)
     answer = await peer.answer(offer)
     tasks.create_task(peer.run())
     return answer

@@ -27,7 +27,7 @@ from bench.own_server import OwnServer
 from bench.realtime import CONNECT_TIMEOUT_S, CannotConnect, Json
 from core.audio import PTIME_MS, ms_to_samples
 from media.opus import OPUS_RATE_HZ
-from media.tracks import tap
+from media.short_path import tap
 
 SESSION: Json = {
     "type": "realtime",

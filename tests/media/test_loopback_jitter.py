@@ -7,7 +7,7 @@ from aiortc import RTCPeerConnection
 
 from bench.jitter import BEEP_EVERY_TICKS, TONES_HZ, Delays, delays, measure, table
 from core.errors import EarshotError
-from media.tracks import tap
+from media.short_path import tap
 
 MAX_DELAY_MS = 45
 "3 ms on a quiet machine, of which 2 are resampling; aiortc's own buffer is never under 78."

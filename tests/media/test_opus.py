@@ -4,8 +4,8 @@ import pytest
 from core.audio import Pcm
 from core.errors import RemoteProtocolError
 from media.opus import (
-    ENCODER_RATES_HZ,
     MAX_PACKET_BYTES,
+    OPUS_RATES_HZ,
     BadAudioPacket,
     OpusDecoder,
     OpusEncoder,
@@ -16,7 +16,7 @@ from tests.media.signals import peak_hz, tone
 
 @pytest.mark.parametrize("application", ["voip", "audio", "lowdelay"])
 @pytest.mark.parametrize("frame_ms", [20, 60])
-@pytest.mark.parametrize("rate_hz", ENCODER_RATES_HZ)
+@pytest.mark.parametrize("rate_hz", OPUS_RATES_HZ)
 def test_tone_survives(application: str, frame_ms: int, rate_hz: int) -> None:
     settings = OpusSettings(application=application, frame_ms=frame_ms)  # type: ignore[arg-type]
     encoder, decoder = OpusEncoder(rate_hz, settings), OpusDecoder()
@@ -119,7 +119,7 @@ def decoded(packets: list[bytes]) -> "np.ndarray[tuple[int, ...], np.dtype[np.fl
     return np.array([decoder.decode(packet) for packet in packets], np.float64)
 
 
-@pytest.mark.parametrize("rate_hz", ENCODER_RATES_HZ)
+@pytest.mark.parametrize("rate_hz", OPUS_RATES_HZ)
 def test_packets_are_those_of_an_encoder_that_codes_silence_too(rate_hz: int) -> None:
     pcm = [*speech(rate_hz, 50, 140), *silence(rate_hz, 500)]
     ours, whole = OpusEncoder(rate_hz), EveryFrame(rate_hz)

@@ -1,14 +1,16 @@
 import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 
 import numpy as np
 import pytest
-from aiortc.mediastreams import MediaStreamError
 
 from core.audio import AudioFrame
 from media.jitter import JitterStats
 from media.opus import OpusDecoder, OpusEncoder, OpusSettings
-from media.tracks import MAX_FILL_MS, MAX_HOLD_S, REACTION_S, SourceTrack, TrackSource
-from tests.loop import run_virtual
+from media.pump import Pump
+from media.tracks import MAX_FILL_MS, MAX_HOLD_S, REACTION_S, TrackSink, TrackSource
+from tests.loop import VirtualClockLoop, run_virtual
 from tests.media.signals import assert_continuous, joined, peak_hz, tone
 
 Packet = tuple[int, int, bytes]
@@ -50,7 +52,7 @@ def test_a_sender_that_pauses_is_heard_to_its_end(depth: int) -> None:
     assert source.flush() == []
     frames += [*listen(source, packets[30:]), *source.flush()]
     assert_continuous(frames, 16000)
-    assert (len(frames), source.filled_samples, source.stats) == (60, 0, JitterStats())
+    assert (len(frames), source.filled_ms, source.stats) == (60, 0, JitterStats())
 
 
 def test_audio_is_what_was_sent() -> None:
@@ -65,7 +67,7 @@ def test_lost_packets_keep_their_time(lost: list[int]) -> None:
     frames = listen(source, [p for i, p in enumerate(stream(100)) if i not in lost])
     assert_continuous(frames, 16000)
     assert len(frames) == 100
-    assert source.filled_samples == 960 * len(lost)
+    assert source.filled_ms == 20 * len(lost)
     assert source.stats == JitterStats(lost=len(lost))
 
 
@@ -117,6 +119,22 @@ def test_packets_of_another_length_become_frames_of_20_ms() -> None:
     assert len(frames) == 9
 
 
+Sent = asyncio.Queue[tuple[int, bytes]]
+"Timestamps and payloads, as they go out."
+
+
+@asynccontextmanager
+async def sending(track: TrackSink) -> AsyncGenerator[Sent]:
+    """What it sends meanwhile."""
+    sent = Sent()
+    running = asyncio.ensure_future(track.run(lambda *packet: sent.put_nowait(packet)))
+    try:
+        yield sent
+    finally:
+        running.cancel()
+        await asyncio.wait([running])
+
+
 def beep(index: int) -> AudioFrame:
     return AudioFrame(tone(440, 480, 24000, start=480 * index), 24000, 480 * index)
 
@@ -124,13 +142,13 @@ def beep(index: int) -> AudioFrame:
 def test_source_track_sends_20_ms_every_20_ms() -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        track = SourceTrack(lambda: beep(0), 24000)
         decoder = OpusDecoder()
-        for tick in range(50):
-            packet = await track.recv()
-            assert packet.pts == 960 * tick
-            assert loop.time() == pytest.approx(0.02 * tick)
-            assert len(decoder.decode(bytes(packet))) == 960
+        async with sending(TrackSink(lambda: beep(0), 24000)) as sent:
+            for tick in range(50):
+                timestamp, payload = await sent.get()
+                assert timestamp == 960 * tick
+                assert loop.time() == pytest.approx(0.02 * tick)
+                assert len(decoder.decode(payload)) == 960
 
     assert run_virtual(main()) == pytest.approx(0.98)
 
@@ -140,7 +158,7 @@ def test_in_silence_ticks_come_right_after_the_other_sides_packets(offset_ms: in
     async def main() -> list[float]:
         loop, after = asyncio.get_running_loop(), list[float]()
         sound: list[AudioFrame | None] = [None]
-        track = SourceTrack(lambda: sound[0], 24000)
+        track = TrackSink(lambda: sound[0], 24000)
 
         async def other_side() -> None:
             await asyncio.sleep(offset_ms / 1000)
@@ -151,13 +169,13 @@ def test_in_silence_ticks_come_right_after_the_other_sides_packets(offset_ms: in
 
         came: list[float] = []
         before = 0.0
-        async with asyncio.TaskGroup() as tasks:
+        async with asyncio.TaskGroup() as tasks, sending(track) as sent:
             task = tasks.create_task(other_side())
             for tick in range(90):
                 if tick == 80:
                     sound[0] = beep(0)
                     before = loop.time()
-                assert (await track.recv()).pts == 960 * tick
+                assert (await sent.get())[0] == 960 * tick
                 after.append(loop.time() - came[-1] if came else 0)
             assert loop.time() - before == pytest.approx(10 * 0.02, abs=0.001), (
                 "sound keeps its pace"
@@ -174,12 +192,29 @@ def test_in_silence_ticks_come_right_after_the_other_sides_packets(offset_ms: in
     assert all(abs(one - REACTION_S) < 0.001 for one in found[0][60:80])
 
 
+def stalls(loop: VirtualClockLoop, seconds: Callable[[int], float]) -> TrackSink:
+    """Nothing to say, and the loop stands still at each packet, by its number, for so long."""
+    number = 0
+
+    def pull() -> None:
+        nonlocal number
+        loop.now += seconds(number)
+        number += 1
+
+    return TrackSink(pull)
+
+
+def virtual_loop() -> VirtualClockLoop:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualClockLoop)
+    return loop
+
+
 def test_pace_does_not_drift_when_each_packet_takes_time() -> None:
     async def main() -> None:
-        track = SourceTrack(lambda: None)
-        for _ in range(100):
-            await track.recv()
-            await asyncio.sleep(0.013)
+        async with sending(stalls(virtual_loop(), lambda _: 0.013)) as sent:
+            for _ in range(100):
+                await sent.get()
 
     assert run_virtual(main()) == pytest.approx(99 * 0.02 + 0.013)
 
@@ -187,22 +222,23 @@ def test_pace_does_not_drift_when_each_packet_takes_time() -> None:
 @pytest.mark.parametrize(("stall_s", "skipped"), [(0.09, 0), (0.5, 23)])
 def test_a_stall_is_caught_up_or_left_as_a_gap(stall_s: float, skipped: int) -> None:
     async def main() -> None:
-        track = SourceTrack(lambda: None)
-        await track.recv()
-        await asyncio.sleep(stall_s + 0.015)
-        packets = [await track.recv() for _ in range(50)]
+        loop = virtual_loop()
+        track = stalls(loop, lambda number: (stall_s + 0.015) * (number == 0))
+        async with sending(track) as sent:
+            await sent.get()
+            timestamps = [(await sent.get())[0] for _ in range(50)]
         assert track.skipped_ticks == pytest.approx(skipped, abs=1)
-        assert packets[0].pts == 960 * (1 + track.skipped_ticks)
-        assert asyncio.get_running_loop().time() == pytest.approx(0.02 * (50 + track.skipped_ticks))
+        assert timestamps[0] == 960 * (1 + track.skipped_ticks)
+        assert loop.time() == pytest.approx(0.02 * (50 + track.skipped_ticks))
 
     run_virtual(main())
 
 
 def test_nothing_to_play_is_silence() -> None:
     async def main() -> None:
-        track = SourceTrack(lambda: None)
         decoder = OpusDecoder()
-        heard = [decoder.decode(bytes(await track.recv())) for _ in range(5)]
+        async with sending(TrackSink(lambda: None)) as sent:
+            heard = [decoder.decode((await sent.get())[1]) for _ in range(5)]
         assert not np.concatenate(heard).any()
 
     run_virtual(main())
@@ -221,14 +257,14 @@ def test_silence_goes_out_on_its_ticks_without_the_encoder(monkeypatch: pytest.M
 
     async def main() -> None:
         frames = iter(played)
-        track = SourceTrack(lambda: next(frames), 24000)
         decoder = OpusDecoder()
         heard = []
-        for tick in range(len(played)):
-            packet = await track.recv()
-            assert packet.pts == 960 * tick
-            assert asyncio.get_running_loop().time() == pytest.approx(0.02 * tick)
-            heard.append(np.abs(decoder.decode(bytes(packet)).astype(int)).max())
+        async with sending(TrackSink(lambda: next(frames), 24000)) as sent:
+            for tick in range(len(played)):
+                timestamp, payload = await sent.get()
+                assert timestamp == 960 * tick
+                assert asyncio.get_running_loop().time() == pytest.approx(0.02 * tick)
+                heard.append(np.abs(decoder.decode(payload).astype(int)).max())
         assert encoders[0].coded_frames < 50 + 20 + 50
         assert max(heard[52:150]) < 100, "no click where sound ends, nor where silence is repeated"
         assert heard[150] > 6000, "of 8000: the first packet after silence has its sound"
@@ -247,17 +283,32 @@ def test_silence_goes_out_on_its_ticks_without_the_encoder(monkeypatch: pytest.M
 def test_a_frame_of_another_length_or_rate_is_a_bug(wrong: AudioFrame) -> None:
     async def main() -> None:
         with pytest.raises(ValueError, match="the track plays 960 at 48000 Hz"):
-            await SourceTrack(lambda: wrong).recv()
+            await TrackSink(lambda: wrong).run(lambda *packet: None)
 
     run_virtual(main())
 
 
-def test_a_stopped_track_ends() -> None:
+def test_a_track_that_fails_leaves_others_of_its_pump_alone() -> None:
     async def main() -> None:
-        track = SourceTrack(lambda: None)
-        track.stop()
-        with pytest.raises(MediaStreamError):
-            await track.recv()
+        pump = Pump()
+
+        def fails() -> None:
+            raise LookupError("pull")
+
+        async with sending(TrackSink(lambda: None, pump=pump)) as sent:
+            with pytest.raises(LookupError, match="pull"):
+                await TrackSink(fails, pump=pump).run(lambda *packet: None)
+            assert [(await sent.get())[0] for _ in range(5)] == [960 * tick for tick in range(5)]
+
+    run_virtual(main())
+
+
+def test_a_track_that_was_stopped_sends_nothing() -> None:
+    async def main() -> None:
+        async with sending(TrackSink(lambda: None)) as sent:
+            await sent.get()
+        await asyncio.sleep(0.1)
+        assert sent.empty()
 
     run_virtual(main())
 
@@ -268,30 +319,31 @@ class Speaker:
     def __init__(self) -> None:
         self.sound: AudioFrame | None = None
         self.coming: asyncio.Event | None = None
-        self.track = SourceTrack(lambda: self.sound, 24000, None, lambda: self.coming)
+        self.track = TrackSink(lambda: self.sound, 24000, None, lambda: self.coming)
 
     def begin(self) -> None:
         assert self.coming is not None
         self.sound = beep(0)
         self.coming.set()
 
-    async def sent(self) -> tuple[float, int]:
-        """When the next packet goes, and its timestamp, in ms."""
-        packet = await self.track.recv()
-        assert packet.pts is not None
-        return round(asyncio.get_running_loop().time() * 1000, 3), packet.pts // 48
+
+async def next_of(sent: Sent) -> tuple[float, int]:
+    """When the next packet goes, and its timestamp, in ms."""
+    timestamp, _ = await sent.get()
+    return round(asyncio.get_running_loop().time() * 1000, 3), timestamp // 48
 
 
 def test_a_silent_packet_waits_for_sound_that_is_about_to_come() -> None:
     async def main() -> None:
         speaker = Speaker()
-        assert [await speaker.sent() for _ in range(2)] == [(0, 0), (20, 20)]
-        speaker.coming = asyncio.Event()
-        awaits = [speaker.track.awaits_sound]
-        asyncio.get_running_loop().call_at(0.044, speaker.begin)
-        assert await speaker.sent() == (44, 40)
-        assert [*awaits, speaker.track.awaits_sound] == [True, False]
-        assert [await speaker.sent() for _ in range(2)] == [(60, 60), (80, 80)]
+        async with sending(speaker.track) as sent:
+            assert [await next_of(sent) for _ in range(2)] == [(0, 0), (20, 20)]
+            speaker.coming = asyncio.Event()
+            awaits = [speaker.track.awaits_sound]
+            asyncio.get_running_loop().call_at(0.044, speaker.begin)
+            assert await next_of(sent) == (44, 40)
+            assert [*awaits, speaker.track.awaits_sound] == [True, False]
+            assert [await next_of(sent) for _ in range(2)] == [(60, 60), (80, 80)]
 
     run_virtual(main())
 
@@ -299,19 +351,23 @@ def test_a_silent_packet_waits_for_sound_that_is_about_to_come() -> None:
 def test_until_sound_comes_packets_are_late_by_the_same() -> None:
     async def main() -> None:
         speaker = Speaker()
-        await speaker.sent()
-        speaker.coming = asyncio.Event()
-        late_ms = 1000 * MAX_HOLD_S
-        assert await speaker.sent() == (20 + late_ms, 20)
-        awaits = [speaker.track.awaits_sound]  # not any more: a packet has waited in vain
-        assert [await speaker.sent() for _ in range(2)] == [(40 + late_ms, 40), (60 + late_ms, 60)]
-        asyncio.get_running_loop().call_at(0.083, speaker.begin)
-        assert await speaker.sent() == (83, 80)
-        speaker.sound = speaker.coming = None
-        assert [await speaker.sent() for _ in range(2)] == [(100, 100), (120, 120)]
-        speaker.coming = asyncio.Event()  # the next answer
-        assert [*awaits, speaker.track.awaits_sound] == [False, True]
-        assert await speaker.sent() == (140 + late_ms, 140)
+        async with sending(speaker.track) as sent:
+            await next_of(sent)
+            speaker.coming = asyncio.Event()
+            late_ms = 1000 * MAX_HOLD_S
+            assert await next_of(sent) == (20 + late_ms, 20)
+            awaits = [speaker.track.awaits_sound]  # not any more: a packet has waited in vain
+            assert [await next_of(sent) for _ in range(2)] == [
+                (40 + late_ms, 40),
+                (60 + late_ms, 60),
+            ]
+            asyncio.get_running_loop().call_at(0.083, speaker.begin)
+            assert await next_of(sent) == (83, 80)
+            speaker.sound = speaker.coming = None
+            assert [await next_of(sent) for _ in range(2)] == [(100, 100), (120, 120)]
+            speaker.coming = asyncio.Event()  # the next answer
+            assert [*awaits, speaker.track.awaits_sound] == [False, True]
+            assert await next_of(sent) == (140 + late_ms, 140)
 
     run_virtual(main())
 
@@ -320,20 +376,23 @@ def test_within_sound_nothing_waits() -> None:
     async def main() -> None:
         speaker = Speaker()
         speaker.sound = beep(0)
-        await speaker.sent()
-        speaker.coming, speaker.sound = asyncio.Event(), None
-        assert await speaker.sent() == (20, 20)
-        assert await speaker.sent() == (40 + 1000 * MAX_HOLD_S, 40)
+        async with sending(speaker.track) as sent:
+            await next_of(sent)
+            speaker.coming, speaker.sound = asyncio.Event(), None
+            assert await next_of(sent) == (20, 20)
+            assert await next_of(sent) == (40 + 1000 * MAX_HOLD_S, 40)
 
     run_virtual(main())
 
 
-def test_a_track_that_ends_while_it_waits_ends() -> None:
+def test_a_track_that_is_stopped_while_it_waits_ends() -> None:
     async def main() -> None:
         speaker = Speaker()
-        speaker.coming = asyncio.Event()
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(MAX_HOLD_S / 2):
-                await speaker.sent()
+        async with sending(speaker.track) as sent:
+            await next_of(sent)
+            speaker.coming = asyncio.Event()
+            await asyncio.sleep(0.02 + MAX_HOLD_S / 2)
+        await asyncio.sleep(0.1)
+        assert sent.empty()
 
     run_virtual(main())

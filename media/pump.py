@@ -1,0 +1,52 @@
+"""One timer for everything that is paced in an event loop."""
+
+import asyncio
+import heapq
+from collections.abc import Callable
+from itertools import count
+
+SLACK_S = 0.001
+"What is due so soon goes along: uvloop's timers count whole milliseconds."
+
+
+class Pump:
+    """Calls back when it is time. Share one: a timer for each would cost a wake-up for each."""
+
+    def __init__(self) -> None:
+        self._due: list[tuple[float, int, Callable[[], None]]] = []
+        self._number = count()
+        self._timer: asyncio.TimerHandle | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def at(self, when: float, callback: Callable[[], None]) -> None:
+        """Call it at `when` by the running loop's clock, `SLACK_S` earlier at most. It must not
+        raise."""
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:  # the one before is over, and its timer with it
+            self._loop, self._timer = loop, None
+            self._due.clear()
+        entry = when, next(self._number), callback
+        heapq.heappush(self._due, entry)
+        if self._due[0] is entry:
+            self._set(loop)
+
+    def forget(self, callback: Callable[[], None]) -> None:
+        """Whoever is over is not called any more, nor kept alive."""
+        self._due[:] = [entry for entry in self._due if entry[2] != callback]
+        heapq.heapify(self._due)
+        if not self._due and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _set(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = loop.call_at(self._due[0][0], self._fire, loop)
+
+    def _fire(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer = None
+        due, until = self._due, loop.time() + SLACK_S
+        while due and due[0][0] <= until:
+            heapq.heappop(due)[2]()
+        if due and self._timer is None:
+            self._set(loop)

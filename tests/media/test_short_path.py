@@ -1,0 +1,276 @@
+"""The way past aiortc: packets are the same, counts go on, and what is not ours is aiortc's."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from aioice.ice import StunProtocol
+from aiortc import RTCPeerConnection
+from aiortc.rtp import HeaderExtensionsMap, RtpPacket
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.errors import EarshotError
+from media.ice import IceSettings
+from media.ice_gather import gather_with
+from media.loopback import lose_packets
+from media.short_path import Outgoing, Send, payload_in, tap
+
+DEADLINE_S = 20
+
+Packets = list[tuple[int, int, bytes]]
+
+
+class Pair:
+    """Two plain aiortc connections, a sender of ours on one and a tap on the other."""
+
+    def __init__(self, play: Callable[[Send], Coroutine[Any, Any, None]]) -> None:
+        self.one, self.other = RTCPeerConnection(), RTCPeerConnection()
+        self.sender = self.one.addTransceiver("audio", direction="sendonly").sender
+        Outgoing(self.sender, play)
+        self.receiver = self.other.addTransceiver("audio", direction="recvonly").receiver
+        self.heard: Packets = []
+        self.came = asyncio.Event()
+        tap(self.receiver, self._sink)
+        self.slow: list[RtpPacket] = []
+        "Those that came by way of aiortc."
+        self._watch(self.receiver)
+        gather_with(self.receiver.transport.transport.iceGatherer, IceSettings())
+
+    async def connect(self) -> None:
+        await self.one.setLocalDescription(await self.one.createOffer())
+        await self.other.setRemoteDescription(self.one.localDescription)
+        await self.other.setLocalDescription(await self.other.createAnswer())
+        await self.one.setRemoteDescription(self.other.localDescription)
+
+    async def close(self) -> None:
+        await self.one.close()
+        await self.other.close()
+
+    async def hears(self, count: int) -> None:
+        async with asyncio.timeout(DEADLINE_S):
+            while len(self.heard) < count:
+                self.came.clear()
+                await self.came.wait()
+
+    def _sink(self, *packet: Any) -> None:
+        self.heard.append(packet)
+        self.came.set()
+
+    def _watch(self, receiver: Any) -> None:
+        handle = receiver._handle_rtp_packet
+
+        async def watched(packet: RtpPacket, arrival_time_ms: int) -> None:
+            self.slow.append(packet)
+            await handle(packet, arrival_time_ms)
+
+        receiver._handle_rtp_packet = watched
+
+
+async def numbered(send: Send, count: int = 40) -> None:
+    for number in range(count):
+        send(960 * number, b"%d" % number)
+        await asyncio.sleep(0.002)
+    await asyncio.Event().wait()
+
+
+async def in_call(
+    scene: Callable[[Pair], Coroutine[Any, Any, None]],
+    play: Callable[[Send], Coroutine[Any, Any, None]] = numbered,
+) -> None:
+    pair = Pair(play)
+    try:
+        await pair.connect()
+        await scene(pair)
+    finally:
+        await pair.close()
+
+
+def run(main: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(main)
+
+
+def test_packets_arrive_whole_and_only_the_first_goes_the_long_way() -> None:
+    async def scene(pair: Pair) -> None:
+        await pair.hears(40)
+        numbers, timestamps, payloads = zip(*pair.heard, strict=True)
+        assert list(payloads) == [b"%d" % number for number in range(40)]
+        assert {(b - a) & 0xFFFF for a, b in pairwise(numbers)} == {1}
+        assert {(b - a) & 0xFFFFFFFF for a, b in pairwise(timestamps)} == {960}
+        (first,) = pair.slow
+        assert (first.marker, first.payload_type, first.ssrc) == (1, 96, pair.sender._ssrc)
+        assert first.extensions.mid == "0"
+
+    run(in_call(scene))
+
+
+def test_statistics_count_what_went_the_short_way() -> None:
+    async def scene(pair: Pair) -> None:
+        await pair.hears(40)
+        received = (await pair.receiver.getStats()).values()
+        by_type = {stats.type: stats for stats in received}
+        assert by_type["inbound-rtp"].packetsReceived == 40
+        assert by_type["inbound-rtp"].packetsLost == 0
+        assert by_type["transport"].packetsReceived >= 40
+        sent = {stats.type: stats for stats in (await pair.sender.getStats()).values()}
+        assert (sent["outbound-rtp"].packetsSent, sent["outbound-rtp"].bytesSent) == (40, 70)
+        assert sent["transport"].packetsSent >= 40
+
+    run(in_call(scene))
+
+
+def test_both_sides_report() -> None:
+    """RTCP goes aiortc's way, and tells what went the short one: losses, and round trips."""
+
+    async def scene(pair: Pair) -> None:
+        await pair.hears(10)
+        lose_packets(pair.receiver, iter([False, True] * 1000).__next__)
+        async with asyncio.timeout(DEADLINE_S):
+            while True:
+                kinds = {stats.type: stats for stats in (await pair.sender.getStats()).values()}
+                remote = kinds.get("remote-inbound-rtp")
+                if remote and remote.packetsLost > 0 and remote.roundTripTime is not None:
+                    break
+                await asyncio.sleep(0.05)
+        assert 0 <= remote.roundTripTime < 1
+        told = {stats.type: stats for stats in (await pair.receiver.getStats()).values()}
+        assert told["remote-outbound-rtp"].packetsSent > 10
+
+    async def on_and_on(send: Send) -> None:
+        await numbered(send, 100_000)
+
+    run(in_call(scene, on_and_on))
+
+
+def test_a_packet_that_is_forged_or_comes_twice_is_nothing() -> None:
+    async def scene(pair: Pair) -> None:
+        connection: Any = pair.receiver.transport.transport._connection
+        pass_on, seen = connection.data_received, list[bytes]()
+
+        def twice(data: bytes, component: int) -> None:
+            forged = data[:-1] + bytes([data[-1] ^ 1])
+            for one in (forged, data, data) if 128 <= data[0] < 192 else (data,):
+                seen.append(one)
+                pass_on(one, component)
+
+        connection.data_received = twice
+        await pair.hears(40)
+        assert len(seen) > 60
+        assert len({number for number, _, _ in pair.heard}) == len(pair.heard)
+
+    run(in_call(scene))
+
+
+def test_another_stream_goes_the_long_way_once_and_is_heard() -> None:
+    async def scene(pair: Pair) -> None:
+        await pair.hears(10)
+        incoming = pair.receiver._RTCRtpReceiver__jitter_buffer  # type: ignore[attr-defined]
+        incoming._source = b"none"  # as after packets of another source
+        await pair.hears(20)
+        assert len(pair.slow) == 2
+        assert incoming._source == pair.sender._ssrc.to_bytes(4, "big")
+
+    run(in_call(scene))
+
+
+def test_after_the_end_nothing_is_sent() -> None:
+    kept: list[Send] = []
+
+    async def keep(send: Send) -> None:
+        kept.append(send)
+        await numbered(send)
+
+    async def scene(pair: Pair) -> None:
+        await pair.hears(10)
+        await pair.one.close()
+        kept[0](0, b"late")
+
+    run(in_call(scene, keep))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["_RTCRtpReceiver__jitter_buffer", "_RTCRtpReceiver__remote_streams"],
+)
+def test_another_aiortc_is_refused_when_it_receives(name: str) -> None:
+    async def main() -> None:
+        peer = RTCPeerConnection()
+        receiver = peer.addTransceiver("audio").receiver
+        delattr(receiver, name)
+        with pytest.raises(EarshotError, match=rf"{name}: aiortc 1\.16"):
+            tap(receiver, lambda *packet: None)
+        await peer.close()
+
+    run(main())
+
+
+def test_another_aiortc_is_refused_when_it_sends() -> None:
+    async def main() -> None:
+        peer = RTCPeerConnection()
+        sender: Any = peer.addTransceiver("audio").sender
+        exited = sender._RTCRtpSender__rtp_exited
+        del sender._RTCRtpSender__rtp_exited
+        with pytest.raises(EarshotError, match=r"rtp_exited: aiortc 1\.16"):
+            Outgoing(sender, numbered)
+        sender._RTCRtpSender__rtp_exited = exited
+        await peer.close()
+
+    run(main())
+
+
+MAP = HeaderExtensionsMap()
+
+
+@given(
+    st.binary(max_size=40),
+    st.lists(st.integers(0, 2**32 - 1), max_size=15),
+    st.integers(0, 20),
+    st.booleans(),
+)
+def test_payloads_are_found_where_aiortc_finds_them(
+    payload: bytes, csrc: list[int], padding: int, has_extension: bool
+) -> None:
+    packet = RtpPacket(payload_type=96, payload=payload)
+    packet.csrc, packet.padding_size = csrc, padding
+    data = packet.serialize()
+    if has_extension:
+        behind = 12 + 4 * len(csrc)
+        extension = b"\xbe\xde\x00\x01\x10\x30\x00\x00"
+        data = bytes([data[0] | 0x10]) + data[1:behind] + extension + data[behind:]
+    begin, end = payload_in(data)
+    assert data[begin:end] == payload == RtpPacket.parse(data, MAP).payload
+
+
+@given(st.binary(min_size=12, max_size=60))
+def test_packets_that_contradict_themselves_have_no_payload(data: bytes) -> None:
+    data = bytes([data[0] & 0x3F | 0x80]) + data[1:]
+    begin, end = payload_in(data)
+    try:
+        expected: bytes | None = RtpPacket.parse(data, MAP).payload
+    except ValueError:
+        expected = None
+    assert (data[begin:end] if begin <= end else None) == expected
+
+
+def test_only_audio_passes_by_stun() -> None:
+    """aioice's own way for what is no STUN: to the connection, as a datagram of its component."""
+
+    async def main() -> None:
+        peer = RTCPeerConnection()
+        receiver = peer.addTransceiver("audio").receiver
+        gatherer = receiver.transport.transport.iceGatherer
+        gather_with(gatherer, IceSettings())
+        await gatherer.gather()
+        connection: Any = gatherer._connection
+        got: list[bytes] = []
+        connection.data_received = lambda data, component: got.append(data)
+        protocol = connection._protocols[0]
+        assert isinstance(protocol, StunProtocol)
+        for data in (b"\x80rtp", b"\xbf", b"\x16dtls", b""):
+            protocol.datagram_received(data, ("127.0.0.1", 9))
+        assert got == [b"\x80rtp", b"\xbf", b"\x16dtls", b""]
+        await peer.close()
+
+    run(main())
