@@ -15,11 +15,12 @@ from server.exits import Exit, exit_for, expected
 EPILOG = """exit codes:
   0  done; for serve: stopped by a signal after draining
   1  doctor: the main job cannot run here; models doctor: a model is damaged or does not load;
-     talk, bench: no answer; replay: other words than then; otherwise an error of ours
+     talk, bench: no answer; replay: other words than then; devices: the server said no; otherwise
+     an error of ours
   2  wrong arguments or configuration
   3  the address is in use
   4  an engine or its weights are missing
-  5  talk: no connection, or it was refused or lost; models: the hub cannot be reached;
+  5  talk, devices: no connection, or it was refused or lost; models: the hub cannot be reached;
      engines: the package index cannot be reached
   130  interrupted
 
@@ -72,6 +73,10 @@ def _run(options: argparse.Namespace, started: float) -> int:
             from server.replay.command import run as replay
 
             return replay(options, lambda: load(os.environ, file=options.config).config)
+        case "devices":
+            from server.devices_command import run as devices
+
+            return devices(options, load(os.environ, file=options.config).config, os.environ)
         case "engines":
             from server import engines_command
 
@@ -137,6 +142,9 @@ def _add_tools(
         "bench", help="measure a server: `earshot bench voice`, `earshot bench asr CORPUS`"
     )
     models = commands.add_parser("models", help="list, pull, convert, remove and check models")
+    devices = commands.add_parser(
+        "devices", help="list, approve, name and speak on the devices of a running server"
+    )
     engines = commands.add_parser("engines", help="install, list and remove engines like vLLM")
     replay = commands.add_parser(
         "replay", help="hear a trace's sessions again, and say what is different now"
@@ -158,6 +166,10 @@ def _add_tools(
             from server import engines_command
 
             engines_command.add_actions(engines)
+        case ["devices"]:
+            from server.devices_arguments import add_actions as add_devices
+
+            add_devices(devices)
         case ["replay"]:
             from server.replay.command import add_arguments as add_replay
 

@@ -1,0 +1,43 @@
+"""Devices and their logs as lines for people."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from devices.api.views import DeviceView
+
+HEADS = ("NAME", "KIND", "AREA", "STATE", "LAST SEEN", "ID")
+
+
+def table(devices: Sequence[DeviceView]) -> str:
+    """A line for each."""
+    if not devices:
+        return "no device has come yet"
+    rows = [HEADS, *map(_row, devices)]
+    widths = [max(len(row[at]) for row in rows) for at in range(len(HEADS))]
+    lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+    return "\n".join(lines)
+
+
+def entry_line(entry: Mapping[str, Any]) -> str:
+    """Of a log."""
+    timing = entry.get("timing") or {}
+    marks = sorted(timing.items(), key=lambda mark: mark[1])
+    told = entry.get("code") or ", ".join(f"{name} {ms:.0f} ms" for name, ms in marks)
+    return f"{entry['at']}  {entry['what']:<12}  {told}".rstrip()
+
+
+def _row(device: DeviceView) -> tuple[str, ...]:
+    seen = f"{device.last_seen:%Y-%m-%d %H:%M} UTC" if device.last_seen else "-"
+    area = device.area or "-"
+    return device.name, device.kind, area, _state(device), seen, device.id
+
+
+def _state(device: DeviceView) -> str:
+    match device.standing:
+        case "new":
+            return f"waits for approval ({device.pairing_code})"
+        case "blocked":
+            return "blocked"
+        case _:
+            waiting = f", {device.waiting} to hear" if device.waiting else ""
+            return f"{device.doing or 'away'}{waiting}"
