@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log
-from typing import Any
+from typing import Any, Protocol
 
-from engines.asr.whisper.encoded import Encoded
 from engines.asr.whisper.segments import Piece, SaidWord
 from engines.asr.whisper.tokens import byte_letters
 from engines.base import Task, TokenLogprob, Word
@@ -15,6 +14,14 @@ _BEFORE, _AFTER = "\"'“¿([{-", "\"'.。,，!！?？:：”)]}、"
 
 _LEAST = 1e-10
 "Of a probability: its logarithm must stay a number."
+
+
+class Encoded(Protocol):
+    """`encoded.Encoded`, or another engine's."""
+
+    def rows(self, wanted: Sequence[int]) -> Any:
+        """These windows, as the model's `align` takes them."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ def describe(settings: Settings) -> AsrInfo:
     if missing:
         raise EngineMissing("asr", NAME, f"no {', '.join(missing)} in {folder}")
     read_notes(folder, settings)
-    languages = _languages(folder)
+    languages = languages_of(folder)
     return AsrInfo(
         name=NAME,
         model=folder.name,
@@ -45,11 +45,16 @@ def describe(settings: Settings) -> AsrInfo:
         max_batch=settings.max_batch,
         is_incremental=False,
         window_ms=MAX_ITEM_MS,
-        supports=("languages", "task", *_ENGLISH) if languages else _ENGLISH,
+        supports=supported(languages),
     )
 
 
-def _languages(folder: Path) -> tuple[str, ...]:
+def supported(languages: tuple[str, ...]) -> tuple[str, ...]:
+    """For `AsrInfo.supports`. English-only models have no languages."""
+    return ("languages", "task", *_ENGLISH) if languages else _ENGLISH
+
+
+def languages_of(folder: Path) -> tuple[str, ...]:
     """Between the start of a transcript and the tasks, in the model's own order; English: none."""
     file = folder / "tokenizer.json"
     try:

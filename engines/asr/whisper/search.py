@@ -58,6 +58,16 @@ class Answer:
     "Mean probability of a token, as if there were no timestamps among them."
 
 
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a decoder wrote."""
+
+    tokens: tuple[int, ...]
+    avg_logprob: float
+    "Over the tokens and the end."
+    no_speech_prob: float
+
+
 class Search:
     """Runs one model's decoder."""
 
@@ -73,8 +83,8 @@ class Search:
             round_ = [(i, questions[i], _temperature(questions[i], tried[i])) for i in waiting]
             for group in _alike(round_):
                 self._ask(encoded, group, tried)
-            waiting = [i for i in waiting if _goes_on(questions[i], tried[i])]
-        return [_best(question, of) for question, of in zip(questions, tried, strict=True)]
+            waiting = [i for i in waiting if goes_on(questions[i], tried[i])]
+        return [best(question, of) for question, of in zip(questions, tried, strict=True)]
 
     def _ask(
         self,
@@ -89,9 +99,9 @@ class Search:
             index, question, _ = entry
             enough = question.enough_tokens
             if len(answer.tokens) >= enough:
-                stopped = self._stopped(answer, enough)
-                if _is_loop(stopped, question):
-                    answer = stopped
+                early = stopped(self._tokenizer, answer, enough)
+                if is_loop(early, question):
+                    answer = early
                 elif limit <= len(answer.tokens) and limit < MAX_ANSWER_TOKENS:
                     unfinished.append(entry)
                     continue
@@ -121,34 +131,46 @@ class Search:
             suppress_tokens=self._suppressed,
             **(sampling if temperature else {"beam_size": first.beam_size}),
         )
-        usual = _WITH_TIMES if first.start.has_timestamps else 1.0
+        usual = usual_probability(first.start)
         return [self._answer(result, temperature, usual) for result in results]
 
     def _answer(self, result: Any, temperature: float, usual: float) -> Answer:
         tokens = tuple(result.sequences_ids[0])
         # The library divides by the tokens without the end token, whose probability is in the sum.
         log_prob = result.scores[0] * len(tokens) / (len(tokens) + 1)
-        text = self._tokenizer.decode(tokens)
-        return Answer(
-            tokens=tokens,
-            text=text,
-            avg_logprob=log_prob,
-            compression_ratio=compression_ratio(text.strip()),
-            no_speech_prob=result.no_speech_prob,
-            temperature=temperature,
-            confidence=min(exp(log_prob) / usual, 1.0),
-        )
+        said = Said(tokens, log_prob, result.no_speech_prob)
+        return answer_of(self._tokenizer, said, temperature, usual)
 
-    def _stopped(self, answer: Answer, tokens: int) -> Answer:
-        """As if it had ended there. Where it really ended depends on the others in the batch."""
-        text = self._tokenizer.decode(answer.tokens[:tokens])
-        return replace(
-            answer,
-            tokens=answer.tokens[:tokens],
-            text=text,
-            compression_ratio=compression_ratio(text.strip()),
-            confidence=0.0,
-        )
+
+def answer_of(tokenizer: Any, said: Said, temperature: float, usual: float) -> Answer:
+    """`usual`: the mean probability of a token where every word is certain."""
+    text = tokenizer.decode(said.tokens)
+    return Answer(
+        tokens=said.tokens,
+        text=text,
+        avg_logprob=said.avg_logprob,
+        compression_ratio=compression_ratio(text.strip()),
+        no_speech_prob=said.no_speech_prob,
+        temperature=temperature,
+        confidence=min(exp(said.avg_logprob) / usual, 1.0),
+    )
+
+
+def stopped(tokenizer: Any, answer: Answer, tokens: int) -> Answer:
+    """As if it had ended there. Where it really ended depends on the others in the batch."""
+    text = tokenizer.decode(answer.tokens[:tokens])
+    return replace(
+        answer,
+        tokens=answer.tokens[:tokens],
+        text=text,
+        compression_ratio=compression_ratio(text.strip()),
+        confidence=0.0,
+    )
+
+
+def usual_probability(start: Start) -> float:
+    """Mean probability of a token when every word is certain."""
+    return _WITH_TIMES if start.has_timestamps else 1.0
 
 
 def compression_ratio(text: str) -> float:
@@ -175,11 +197,13 @@ def _alike(
         yield list(group)
 
 
-def _is_loop(answer: Answer, question: Question) -> bool:
+def is_loop(answer: Answer, question: Question) -> bool:
+    """It says the same again and again."""
     return answer.compression_ratio > question.thresholds.compression_ratio
 
 
-def _goes_on(question: Question, tried: Sequence[Answer]) -> bool:
+def goes_on(question: Question, tried: Sequence[Answer]) -> bool:
+    """Whether the next temperature is worth a try."""
     return len(tried) < len(question.temperatures) and _fails(question, tried[-1])
 
 
@@ -189,11 +213,12 @@ def _fails(question: Question, answer: Answer) -> bool:
     is_unsure = answer.avg_logprob < limits.log_prob
     if is_unsure and answer.no_speech_prob > limits.no_speech:
         return False
-    return is_unsure or _is_loop(answer, question)
+    return is_unsure or is_loop(answer, question)
 
 
-def _best(question: Question, tried: Sequence[Answer]) -> Answer:
+def best(question: Question, tried: Sequence[Answer]) -> Answer:
+    """The one that counts."""
     if not _fails(question, tried[-1]):
         return tried[-1]
-    sane = [answer for answer in tried if not _is_loop(answer, question)]
+    sane = [answer for answer in tried if not is_loop(answer, question)]
     return max(sane or tried, key=lambda answer: answer.avg_logprob)

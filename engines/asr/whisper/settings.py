@@ -49,7 +49,7 @@ class ModelNotes(Struct, frozen=True, forbid_unknown_fields=True):
     "Small models are sure of everything: what separates speech from noise differs by model."
 
 
-def read_notes(folder: Path, settings: Settings) -> ModelNotes:
+def read_notes(folder: Path, settings: Settings, engine: str = NAME) -> ModelNotes:
     """Raises ConfigError for notes that say nothing known, and settings that they forbid."""
     file = folder / "earshot.json"
     try:
@@ -58,7 +58,7 @@ def read_notes(folder: Path, settings: Settings) -> ModelNotes:
         raise ConfigError(f"{file}: {exc}") from exc
     if settings.padding not in (None, *paddings(notes)):
         raise ConfigError(
-            f"asr.{NAME}: padding nopad needs weights trained on short windows, and {folder} is "
+            f"asr.{engine}: padding nopad needs weights trained on short windows, and {folder} is "
             f"not marked as such; allowed: {', '.join(paddings(notes))}"
         )
     return notes

@@ -40,3 +40,15 @@ def window_frames(samples: int, padding: Padding) -> int:
 
 def _up(samples: int, step: int) -> int:
     return -(-samples // step) * step
+
+
+def usual_frames(padding: Padding) -> tuple[int, ...]:
+    """Mel frames of the windows that utterances of some seconds have; those of all where there are
+    few."""
+    seconds: dict[Padding, tuple[float, ...]] = {
+        "max": (30,),
+        "bucket": (10, 20, 30),
+        "longest": (*range(10, 21), 30),
+        "nopad": (*(step / 4 for step in range(8, 41)), 30),
+    }
+    return tuple(round(100 * length) for length in seconds[padding])
