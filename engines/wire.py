@@ -58,6 +58,13 @@ class Decode(Struct, frozen=True, tag_field="type", tag="decode"):
     items: list[WireItem]
 
 
+class Cancel(Struct, frozen=True, tag_field="type", tag="cancel"):
+    """Nobody waits for that `Decode` any more. No answer, also not to it; an engine whose calls do
+    not overlap has computed it by then, and answers."""
+
+    request_id: int
+
+
 class Forget(Struct, frozen=True, tag_field="type", tag="forget"):
     """Drop what is cached for an utterance. No answer."""
 
@@ -94,7 +101,7 @@ class Pong(Struct, frozen=True, tag_field="type", tag="pong"):
     number: int
 
 
-Request = Load | Decode | Forget | Ping
+Request = Load | Decode | Cancel | Forget | Ping
 "Gateway to worker."
 
 Reply = Ready | Decoded | Failed | Pong

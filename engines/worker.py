@@ -12,12 +12,15 @@ import signal
 import socket
 import sys
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from threading import Lock
 
 from core.errors import ConfigError, EarshotError, EngineError, RemoteProtocolError
-from engines.base import AsrModel
+from engines.base import AsrModel, AsrResult
+from engines.joining import JoiningModel
 from engines.registry import load
 from engines.wire import (
+    Cancel,
     Decode,
     Decoded,
     Failed,
@@ -40,12 +43,16 @@ _PR_SET_PDEATHSIG = 1
 
 
 class Worker:
-    """Serves requests in the order they come, in the calling thread."""
+    """Serves requests in the order they come, in the calling thread; an engine whose calls overlap
+    (`JoiningModel`) only begins them there."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
         self._reader: FrameReader[Request] = request_reader()
         self._requests: deque[Request] = deque()
+        self._running: dict[int, Callable[[], None]] = {}
+        "How to cancel what an engine with a thread of its own has begun, by request."
+        self._lock = Lock()
 
     def run(self) -> None:
         """Until the gateway closes the socket or the engine does not load."""
@@ -71,14 +78,43 @@ class Worker:
 
     def _serve(self, model: AsrModel, request: Request) -> None:
         match request:
+            case Decode() if isinstance(model, JoiningModel):
+                self._begin(model, model.info.name, request)
             case Decode():
                 self._send(_decode(model, request))
+            case Cancel(request_id):
+                with self._lock:
+                    cancel = self._running.pop(request_id, None)
+                if cancel is not None:
+                    cancel()
             case Ping(number):
                 self._send(Pong(number))
             case Load():
                 raise RemoteProtocolError("a worker loads once")
             case _:
                 model.forget(request.utterance)
+
+    def _begin(self, model: JoiningModel, name: str, request: Decode) -> None:
+        """Answered whenever it is done, from the engine's thread."""
+        over: list[int] = []
+
+        def done(results: list[AsrResult] | Exception) -> None:
+            with self._lock:
+                over.append(request.request_id)
+                self._running.pop(request.request_id, None)
+            if isinstance(results, Exception):
+                self._send(_failed(results, name, request.request_id))
+            else:
+                self._send(Decoded(request.request_id, results))
+
+        try:
+            cancel = model.begin([item.to_item() for item in request.items], done)
+        except Exception as exc:
+            self._send(_failed(exc, name, request.request_id))
+            return
+        with self._lock:
+            if not over:
+                self._running[request.request_id] = cancel
 
     def _receive(self) -> Request | None:
         """The next request; None when the gateway is gone."""
@@ -93,8 +129,10 @@ class Worker:
         return self._requests.popleft()
 
     def _send(self, reply: Reply) -> None:
+        data = frame(reply)
         try:
-            self._connection.sendall(frame(reply))
+            with self._lock:
+                self._connection.sendall(data)
         except ConnectionError:  # the gateway is gone: the next receive ends the loop
             logger.debug("the gateway closed the connection")
 

@@ -1,7 +1,7 @@
 """Which engine serves each stage, and why. Pure: `serve`, `doctor` and the page say the same."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
@@ -13,6 +13,7 @@ from serving.catalogue import known as in_catalogue
 from serving.catalogue import short_name
 from serving.ct2_file import Unreadable, read_weights_file
 from serving.hardware import Hardware
+from serving.measured import read_faster
 from serving.placement import CPU, place, room_of
 
 KINDS: tuple[Kind, ...] = ("vad", "wake", "endpoint", "asr", "llm", "tts")
@@ -40,6 +41,7 @@ PREFERRED: Mapping[Kind, Sequence[tuple[str, str]]] = {
 "What `auto` takes: the first that is installed, and what speaks for it."
 
 WHISPER = "faster_whisper"
+WHISPER_TORCH = "whisper_torch"
 WHISPER_FILES = ("config.json", "model.bin", "tokenizer.json")
 
 FIXTURES = ("whisper-nano",)
@@ -60,6 +62,8 @@ class Weights:
     size_mb: float
     kind: str = "float16"
     "Of the numbers in its file."
+    checkpoint: Path | None = None
+    "The same model for `whisper_torch`, where that was measured to be faster on this machine."
 
     @property
     def float16_mb(self) -> float:
@@ -112,8 +116,9 @@ def find_whisper(models_dir: Path) -> tuple[Weights, ...]:
         folders = sorted(models_dir.iterdir())
     except OSError as error:
         raise ConfigError(f"paths.models_dir {models_dir}: {error.strerror}") from error
+    faster = read_faster(models_dir)
     return tuple(
-        weights_at(folder)
+        replace(weights_at(folder), checkpoint=faster.get(folder.name))
         for folder in folders
         if not folder.name.startswith(".") and _has_whisper(folder)
     )
@@ -164,7 +169,8 @@ def choose(
         return _named(kind, wanted, known, weights, hardware)
     usual = [model for model in weights if model.name not in FIXTURES]
     if kind == "asr" and usual and installed.get(WHISPER):
-        return _whisper(wanted, usual, hardware)
+        has_torch = installed.get(WHISPER_TORCH, False) and not wanted.options
+        return _whisper(wanted, usual, hardware, has_torch=has_torch)
     lacking = {engine.name for engine in known if engine.needs_path}
     for name, why in PREFERRED[kind]:
         if installed.get(name) and (name not in lacking or "path" in wanted.options):
@@ -185,8 +191,14 @@ def _with_model(wanted: Wanted, known: Sequence[Available], weights: Sequence[We
         return Wanted(wanted.model, wanted.options)
     if "model" in wanted.options:
         raise ConfigError("asr.model and asr.options.model are both set: say one of them")
+    if wanted.engine == WHISPER_TORCH and "/" in wanted.model:
+        folder = str(Path(wanted.model).expanduser())
+        return Wanted(WHISPER_TORCH, {**wanted.options, "model": folder})
     if wanted.engine not in (AUTO, WHISPER):
-        raise ConfigError(f"asr.model is for {WHISPER}, and asr.engine is {wanted.engine!r}")
+        raise ConfigError(
+            f"asr.model is for {WHISPER}, and asr.engine is {wanted.engine!r}; "
+            f"{WHISPER_TORCH} takes a folder with a checkpoint"
+        )
     path = next((str(w.path) for w in weights if w.is_called(wanted.model)), None)
     if path is None and "/" in wanted.model:
         path = str(Path(wanted.model).expanduser())
@@ -225,8 +237,14 @@ def _named(
     return Choice(kind, wanted.engine, wanted.options, "it is configured")
 
 
-def _whisper(wanted: Wanted, weights: Sequence[Weights], hardware: Hardware) -> Choice:
+def _whisper(
+    wanted: Wanted, weights: Sequence[Weights], hardware: Hardware, *, has_torch: bool = False
+) -> Choice:
+    """`has_torch`: the other engine may be taken, if it was measured to be faster."""
     best, why = best_whisper(weights, wanted, hardware)
+    if has_torch and best.checkpoint is not None:
+        why += f"; {WHISPER_TORCH} was measured to be faster with it here"
+        return Choice("asr", WHISPER_TORCH, {"model": str(best.checkpoint)}, why)
     return Choice("asr", WHISPER, {"model": str(best.path), **wanted.options}, why)
 
 

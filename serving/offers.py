@@ -13,6 +13,7 @@ from serving.choose import (
     FIXTURES,
     ONE_AT_A_TIME,
     WHISPER,
+    WHISPER_TORCH,
     Choice,
     Wanted,
     Weights,
@@ -22,6 +23,7 @@ from serving.choose import (
 )
 from serving.hardware import Hardware
 from serving.placement import CPU, Placement, Room, place, room_of
+from serving.torch_seat import seat_of
 
 PLAIN_MB = 150.0
 "A worker of PocketSphinx: the acoustic model and the searches it keeps open."
@@ -43,6 +45,8 @@ class Offer:
     why: str = ""
     "Where it runs and how."
     warnings: tuple[str, ...] = ()
+    lanes: int = 1
+    "Requests that each worker decodes at once, every one joining what is under way."
     fallback: "Offer | None" = field(default=None, repr=False)
     "On the processor, where nobody demanded a GPU: for one that turns out not to work."
 
@@ -101,6 +105,19 @@ def _best(machine: Machine, weights: Sequence[Weights]) -> Weights | None:
 
 def _chosen(machine: Machine, weights: Sequence[Weights]) -> Offer:
     choice, wanted = machine.choice, machine.wanted
+    if choice.name == WHISPER_TORCH and "model" in choice.options:
+        path = Path(choice.options["model"])
+        seat = seat_of(path, machine.hardware, machine.room, choice.options)
+        return Offer(
+            name=path.name,
+            engine=WHISPER_TORCH,
+            workers=(seat.options,),
+            memory_mb={seat.device: seat.memory_mb},
+            aliases=(WHISPER_TORCH,),
+            size_mb=seat.size_mb,
+            why=seat.why,
+            lanes=seat.rows,
+        )
     if choice.name != WHISPER or "model" not in choice.options:
         count = wanted.workers or worker_count(choice.name, machine.hardware)
         return _plain(choice.name, choice.options, count)

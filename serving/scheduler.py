@@ -32,6 +32,8 @@ class _Call:
 
     batch: Sequence[Waiting]
     began: float
+    until: asyncio.Timeout
+    "Ends it early."
 
     @property
     def priorities(self) -> list[Priority]:
@@ -41,8 +43,16 @@ class _Call:
 class AsrScheduler:
     """Shares the workers of one model. `run` owns its tasks; `decode` may be called by anybody."""
 
-    def __init__(self, workers: Sequence[AsrWorker], clock: Clock, metrics: Metrics) -> None:
-        self._workers = workers
+    def __init__(
+        self,
+        workers: Sequence[AsrWorker],
+        clock: Clock,
+        metrics: Metrics,
+        *,
+        can_leave: bool = False,
+    ) -> None:
+        """`can_leave`: a worker stops computing at once what nobody waits for any more."""
+        self._workers, self._can_leave = workers, can_leave
         self._clock, self._metrics = clock, metrics
         self._line = Line()
         self._costs = Costs()
@@ -127,6 +137,8 @@ class AsrScheduler:
             raise self._admission.expired(waiting.priority, waited_s, self._name) from None
         finally:
             self._line.discard(waiting)
+            if self._can_leave and answer.cancelled():
+                self._leave(waiting)
 
     def hurry(self, utterance: str) -> None:
         """Its speculation came true: if it still waits, it is a final now."""
@@ -145,6 +157,12 @@ class AsrScheduler:
         ahead = self._line.ahead_of(priority)
         max_batch = self._info.max_batch if self._info else 1
         return self._until_free_s() + self._costs.queue_s(ahead, max_batch) / count
+
+    def _leave(self, waiting: Waiting) -> None:
+        """Nobody waits for its answer: if it is the last of its call, that ends."""
+        for call in self._calls.values():
+            if waiting in call.batch and all(one.answer.done() for one in call.batch):
+                call.until.reschedule(asyncio.get_running_loop().time())
 
     def _check_room(self, priority: Priority) -> None:
         """Raises Overloaded for a partial that would take the others' time. Of an incremental
@@ -239,13 +257,17 @@ class AsrScheduler:
         return [i for i, w in enumerate(self._workers) if w.is_ready and i not in self._calls]
 
     async def _compute(self, index: int, batch: Sequence[Waiting]) -> None:
-        call = self._calls[index] = _Call(batch, self._clock.now())
+        until = asyncio.timeout(None)
+        call = self._calls[index] = _Call(batch, self._clock.now(), until)
         for waiting in batch:
             waited_s, kind = call.began - waiting.since, waiting.priority.name.lower()
             self._metrics.observe("earshot_asr_queue_seconds", waited_s, priority=kind)
         self._metrics.observe("earshot_asr_batch_size", len(batch))
         try:
-            results = await self._workers[index].decode([waiting.item for waiting in batch])
+            async with until:
+                results = await self._workers[index].decode([waiting.item for waiting in batch])
+        except TimeoutError:
+            self._settle(index, batch)
         except EngineError as exc:
             self._lose(index, batch, exc)
         else:

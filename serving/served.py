@@ -6,9 +6,10 @@ import psutil
 
 from core.ports import Clock, Metrics
 from engines.base import AsrInfo, AsrItem, AsrResult
+from serving.lanes import lanes
 from serving.offers import Offer
 from serving.pools.process import ProcessWorker
-from serving.scheduler import AsrScheduler, Priority
+from serving.scheduler import AsrScheduler, AsrWorker, Priority
 
 
 class ServedModel:
@@ -19,7 +20,13 @@ class ServedModel:
             ProcessWorker("asr", offer.engine, options, metrics, index, called=offer.name)
             for index, options in enumerate(offer.workers)
         ]
-        self._scheduler = AsrScheduler(self._workers, clock, metrics)
+        shared: list[AsrWorker] = [
+            lane for worker in self._workers for lane in lanes(worker, offer.lanes)
+        ]
+        joins = offer.lanes > 1
+        self._scheduler = AsrScheduler(
+            shared if joins else self._workers, clock, metrics, can_leave=joins
+        )
 
     @property
     def is_ready(self) -> bool:

@@ -22,6 +22,7 @@ from core.errors import (
 from core.ports import Metrics
 from engines.base import AsrInfo, AsrItem, AsrResult
 from engines.wire import (
+    Cancel,
     Decode,
     Decoded,
     Failed,
@@ -114,6 +115,9 @@ class ProcessWorker:
             logger.error("! %s: %s; killing it", self._label, why)
             self._kill()
             raise EngineTimeout(self._kind, self._name, why) from None
+        except asyncio.CancelledError:
+            self._tell(Cancel(request_id))
+            raise
         finally:
             self._pending.pop(request_id, None)
         self._patience.learn(items, loop.time() - began)

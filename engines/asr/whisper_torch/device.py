@@ -1,0 +1,93 @@
+"""A model on its device, with everything that one thread needs to run it."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import torch
+
+from engines.asr.whisper_torch.decoder import listen, read, scores
+from engines.asr.whisper_torch.features import DeviceLogMel
+from engines.asr.whisper_torch.graphs import Captured, Eager, EncodeShape, Launcher, StepShape
+from engines.asr.whisper_torch.linear import Kept
+from engines.asr.whisper_torch.load import Weights, build, read_tensors
+from engines.asr.whisper_torch.rows import (
+    HEARD_STEP,
+    ROW_BUCKETS,
+    SAID_BUCKETS,
+    Rows,
+)
+from engines.asr.whisper_torch.shape import Shape, Special, read_shape, read_special
+from engines.asr.whisper_torch.state import State
+
+COMPUTE_TYPES: dict[str, tuple[torch.dtype, Kept]] = {
+    "float32": (torch.float32, "plain"),
+    "float16": (torch.float16, "plain"),
+    "bfloat16": (torch.bfloat16, "plain"),
+    "int8_float32": (torch.float32, "int8"),
+    "int8_float16": (torch.float16, "int8"),
+    "int8_bfloat16": (torch.bfloat16, "int8"),
+    "fp8_float16": (torch.float16, "fp8"),
+    "fp8_bfloat16": (torch.bfloat16, "fp8"),
+}
+"What is computed in, and how the matrices are kept."
+
+
+class Device:
+    """Owned by one thread."""
+
+    def __init__(self, weights: Weights, special: Special, capacity: int) -> None:
+        self.weights, self.special, self.capacity = weights, special, capacity
+        self.shape, self.dtype = weights.shape, weights.dtype
+        self.features = DeviceLogMel(self.shape.mels, weights.device)
+        self.state = State(self.shape, special, capacity, weights.dtype, weights.device)
+        self.launcher: Launcher = Eager(weights, self.state)
+        self.rows = Rows(weights, self.state, self.launcher)
+
+    def capture(
+        self, frames: Sequence[int], budget_s: float, now: Callable[[], float]
+    ) -> tuple[int, int]:
+        """Graphs for windows of these lengths, the likeliest shapes first, as many as fit the
+        budget. How many were captured, of how many."""
+        captured = Captured(self.weights, self.state)
+        wanted = shapes(self.shape, frames, self.capacity)
+        count = captured.warm_up(wanted, budget_s, now)
+        self.launcher = captured
+        self.rows = Rows(self.weights, self.state, captured)
+        return count, len(wanted)
+
+    def languages(self, encoded: torch.Tensor) -> dict[int, float]:
+        """How likely each language token is as the first of a transcript of (positions, width).
+        Waits for the device."""
+        decoder = self.weights.decoder
+        audio = listen(decoder, self.shape, encoded)
+        start = torch.tensor([self.special.start]).to(encoded.device)
+        output, _, _ = read(decoder, self.shape, start, audio)
+        wanted = list(self.special.languages)
+        chances = scores(decoder, output[0])[wanted].softmax(0)
+        return dict(zip(wanted, chances.tolist(), strict=True))
+
+
+def open_device(
+    folder: Path, compute_type: str, device: str, capacity: int, special: Special | None = None
+) -> Device:
+    """Read a checkpoint. Raises ConfigError."""
+    shape = read_shape(folder)
+    dtype, kept = COMPUTE_TYPES[compute_type]
+    weights = build(read_tensors(folder), shape, dtype=dtype, device=device, kept=kept)
+    return Device(weights, special or read_special(folder, shape), capacity)
+
+
+def shapes(shape: Shape, frames: Sequence[int], capacity: int) -> list[StepShape | EncodeShape]:
+    """What may be asked for: few rows, short answers and plain choices first."""
+    found: list[StepShape | EncodeShape] = []
+    rows = [*(size for size in ROW_BUCKETS if size < capacity), capacity]
+    said = [*(size for size in SAID_BUCKETS if size < shape.text_positions), shape.text_positions]
+    heard = sorted(
+        {min(-(-(f // 2) // HEARD_STEP) * HEARD_STEP, shape.audio_positions) for f in frames}
+    )
+    for windows in (1, 2, 4, 8):
+        found += [EncodeShape(windows, length) for length in sorted(set(frames))]
+    for length in said:
+        for is_plain in (True, False):
+            found += [StepShape(r, length, h, is_plain) for r in rows for h in heard]
+    return found

@@ -1,0 +1,98 @@
+"""The engine: items in, results out, decoded by one thread beside whatever else is under way."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from threading import Lock
+
+from engines.asr.whisper_torch.course import Courses
+from engines.asr.whisper_torch.loop import Job, Loop
+from engines.base import AsrInfo, AsrItem, AsrResult
+from engines.joining import Done
+
+
+class WhisperTorch:
+    """An `AsrModel`, and a `JoiningModel`. A language that it does not know is treated as None."""
+
+    def __init__(self, info: AsrInfo, courses: Courses, loop: Loop) -> None:
+        """`loop` has been started."""
+        self.info = info
+        self._courses, self._loop = courses, loop
+
+    def decode(self, items: Sequence[AsrItem]) -> list[AsrResult]:
+        """See `AsrModel.decode`. No answer depends on the other items.
+
+        Raises EngineError for an item that is too long, RequestError as `check_prefix`.
+        """
+        future: Future[list[AsrResult]] = Future()
+
+        def done(results: list[AsrResult] | Exception) -> None:
+            if isinstance(results, Exception):
+                future.set_exception(results)
+            else:
+                future.set_result(results)
+
+        self.begin(items, done)
+        return future.result()
+
+    def begin(self, items: Sequence[AsrItem], done: Done) -> Callable[[], None]:
+        """See `JoiningModel.begin`."""
+        if not items:
+            done([])
+            return _nothing
+        call = _Call(self._loop, len(items), done)
+        call.jobs = [
+            self._loop.submit(self._courses.course(item), call.told(index))
+            for index, item in enumerate(items)
+        ]
+        return call.cancel
+
+    def forget(self, utterance: str) -> None:
+        """Nothing is kept between calls: features take the device less than a millisecond."""
+
+    def close(self) -> None:
+        """What is under way is dropped."""
+        self._loop.close()
+
+
+class _Call:
+    """Several items of one caller."""
+
+    def __init__(self, loop: Loop, count: int, done: Done) -> None:
+        self._loop, self._done = loop, done
+        self._results: list[AsrResult | None] = [None] * count
+        self._is_over = False
+        self._lock = Lock()
+        self.jobs: list[Job] = []
+
+    def told(self, index: int) -> Callable[[AsrResult | None, Exception | None], None]:
+        """What the item's job calls when it ends."""
+
+        def done(result: AsrResult | None, error: Exception | None) -> None:
+            with self._lock:
+                if self._is_over:
+                    return
+                self._results[index] = result
+                results = [one for one in self._results if one is not None]
+                self._is_over = error is not None or len(results) == len(self._results)
+                if not self._is_over:
+                    return
+            self._done(results if error is None else error)
+            if error is not None:
+                self._drop()
+
+        return done
+
+    def cancel(self) -> None:
+        with self._lock:
+            if self._is_over:
+                return
+            self._is_over = True
+        self._drop()
+
+    def _drop(self) -> None:
+        for job in self.jobs:
+            self._loop.cancel(job)
+
+
+def _nothing() -> None:
+    """There is nothing to cancel."""

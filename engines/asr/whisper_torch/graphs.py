@@ -1,0 +1,160 @@
+"""How a step and an encoding are launched: one by one, or as CUDA graphs captured at the start.
+
+On a modern GPU a step of one row is computed faster than its hundred kernels are launched. A graph
+launches them at once; it needs buffers that never move (`state`) and one capture per shape.
+"""
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Generic, Protocol, TypeVar
+
+import torch
+
+from engines.asr.whisper_torch.choice import choose
+from engines.asr.whisper_torch.decoder import step
+from engines.asr.whisper_torch.encoder import encode
+from engines.asr.whisper_torch.load import Weights
+from engines.asr.whisper_torch.rules import allowed
+from engines.asr.whisper_torch.state import State
+
+_REHEARSALS = 2
+"Runs before a capture: libraries choose their kernels and take their memory in them."
+
+K = TypeVar("K", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True)
+class StepShape:
+    """Which rows a step computes, and how far it looks."""
+
+    rows: int
+    said: int
+    "Tokens of the longest of them."
+    heard: int
+    "Encoder positions of the longest of them."
+    is_plain: bool
+    "None has a beam or a temperature."
+
+
+@dataclass(frozen=True, slots=True)
+class EncodeShape:
+    windows: int
+    frames: int
+
+
+class Launcher(Protocol):
+    """One of the two ways; both compute the same."""
+
+    def step(self, shape: StepShape) -> None:
+        """The next token of the first rows of the state. Does not wait for the device."""
+        ...
+
+    def encode(self, mel: torch.Tensor) -> torch.Tensor:
+        """(windows, mels, frames) -> (windows, frames / 2, width), until the next call."""
+        ...
+
+
+class Eager:
+    """Kernel by kernel: what every device can do, and what graphs are compared with."""
+
+    def __init__(self, weights: Weights, state: State) -> None:
+        self._weights, self._state = weights, state
+
+    def step(self, shape: StepShape) -> None:
+        """See `Launcher`."""
+        decoder = self._weights.decoder
+        scores = step(decoder, self._state, shape.rows, shape.said, shape.heard)
+        choose(self._state, scores, allowed(self._state, scores), is_plain=shape.is_plain)
+
+    def encode(self, mel: torch.Tensor) -> torch.Tensor:
+        """See `Launcher`."""
+        return encode(self._weights.encoder, mel)
+
+
+@dataclass(slots=True)
+class _Graphs(Generic[K]):
+    """Captured calls by shape."""
+
+    pool: Any
+    captured: dict[K, Any] = field(default_factory=dict)
+
+    def capture(self, key: K, call: Callable[[], None]) -> None:
+        """Rehearse on a side stream, as torch asks for, then record. `call` uses static buffers."""
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(_REHEARSALS):
+                call()
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=self.pool):
+            call()
+        self.captured[key] = graph
+
+    def replay(self, key: K) -> bool:
+        """False: there is no such graph."""
+        graph = self.captured.get(key)
+        if graph is None:
+            return False
+        graph.replay()
+        return True
+
+
+class Captured:
+    """Graphs for the shapes that were warmed up; the others go kernel by kernel."""
+
+    def __init__(self, weights: Weights, state: State) -> None:
+        self._eager = Eager(weights, state)
+        self._mels, self._dtype, self._device = weights.shape.mels, weights.dtype, weights.device
+        pool = torch.cuda.graph_pool_handle()
+        self._steps = _Graphs[StepShape](pool)
+        self._encodes = _Graphs[EncodeShape](pool)
+        self._windows: dict[EncodeShape, tuple[torch.Tensor, torch.Tensor]] = {}
+
+    def warm_up(
+        self,
+        shapes: Sequence[StepShape | EncodeShape],
+        budget_s: float,
+        now: Callable[[], float],
+    ) -> int:
+        """Capture them in this order until the budget is used up; how many were. No row may be in
+        use: steps leave rows that are done as they are."""
+        began = now()
+        count = 0
+        for shape in shapes:
+            if now() - began > budget_s:
+                break
+            if isinstance(shape, StepShape):
+                self._steps.capture(shape, partial(self._eager.step, shape))
+            else:
+                self._capture_encoder(shape)
+            count += 1
+        torch.cuda.synchronize()
+        return count
+
+    def step(self, shape: StepShape) -> None:
+        """See `Launcher`."""
+        if not self._steps.replay(shape):
+            self._eager.step(shape)
+
+    def encode(self, mel: torch.Tensor) -> torch.Tensor:
+        """See `Launcher`."""
+        shape = EncodeShape(mel.shape[0], mel.shape[2])
+        if shape not in self._windows:
+            return self._eager.encode(mel)
+        window, encoded = self._windows[shape]
+        window.copy_(mel)
+        self._encodes.replay(shape)
+        return encoded.clone()  # the next call overwrites it, and its reader comes later
+
+    def _capture_encoder(self, shape: EncodeShape) -> None:
+        size = (shape.windows, self._mels, shape.frames)
+        window = torch.zeros(size, dtype=self._dtype, device=self._device)
+        found: list[torch.Tensor] = []
+
+        def call() -> None:
+            found[:] = [self._eager.encode(window)]
+
+        self._encodes.capture(shape, call)
+        self._windows[shape] = (window, found[0])

@@ -1,0 +1,72 @@
+"""What the operator chooses, and what a checkpoint's folder says without its weights."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from core.errors import ConfigError, EngineMissing
+from engines.asr.whisper import settings as shared
+from engines.asr.whisper.description import languages_of, supported
+from engines.asr.whisper.windows import MAX_ITEM_MS
+from engines.asr.whisper_torch.shape import CONFIG, read_shape
+from engines.base import AsrInfo
+
+NAME = "whisper_torch"
+
+WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
+TOKENIZER = "tokenizer.json"
+
+ComputeType = Literal[
+    "float32",
+    "float16",
+    "bfloat16",
+    "int8_float32",
+    "int8_float16",
+    "int8_bfloat16",
+    "fp8_float16",
+    "fp8_bfloat16",
+]
+
+
+class Settings(shared.Settings, frozen=True, forbid_unknown_fields=True):
+    """Those of `faster_whisper`, but for what CTranslate2 has and torch has not."""
+
+    model: str
+    "Folder of a checkpoint: config.json, generation_config.json, tokenizer.json, safetensors."
+    compute_type: ComputeType | None = None
+    "None: float16 on a GPU, float32 on a CPU. int8 and fp8 keep the matrices in half the memory."
+    beam_size: Annotated[int, Meta(ge=1, le=8)] = 1
+    max_batch: Annotated[int, Meta(ge=1, le=256)] = 8
+    "Rows in all. A beam takes as many as it is wide, a try at a temperature five."
+    graphs: bool = True
+    "On a GPU: capture CUDA graphs at the start."
+    warm_up_s: Annotated[float, Meta(ge=0, le=600)] = 20.0
+    "What capturing may take; shapes that were not captured run kernel by kernel."
+
+
+def describe(settings: Settings) -> AsrInfo:
+    """Raises EngineMissing when the folder has no weights, ConfigError when it cannot be used."""
+    folder = Path(settings.model)
+    missing = [name for name in (CONFIG, TOKENIZER) if not (folder / name).exists()]
+    if not any((folder / name).exists() for name in WEIGHTS):
+        missing.append(WEIGHTS[0])
+    if missing:
+        raise EngineMissing("asr", NAME, f"no {', '.join(missing)} in {folder}")
+    read_shape(folder)
+    shared.read_notes(folder, settings, NAME)
+    if settings.compute_type and settings.compute_type.endswith("16") and settings.device == "cpu":
+        raise ConfigError(
+            f"asr.{NAME}: compute_type {settings.compute_type} is for GPUs; on a CPU: float32, "
+            "int8_float32"
+        )
+    languages = languages_of(folder)
+    return AsrInfo(
+        name=NAME,
+        model=folder.name,
+        languages=languages or ("en",),
+        max_batch=settings.max_batch,
+        is_incremental=False,
+        window_ms=MAX_ITEM_MS,
+        supports=supported(languages),
+    )

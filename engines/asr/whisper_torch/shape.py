@@ -1,0 +1,131 @@
+"""What a Hugging Face checkpoint says about itself: sizes, special tokens, alignment heads."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from core.errors import ConfigError
+
+CONFIG, GENERATION = "config.json", "generation_config.json"
+
+FIRST_TIMESTAMPS = 50
+"Where the first timestamp may be at most, in steps of 20 ms: a second."
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Sizes of one model."""
+
+    mels: int
+    width: int
+    encoder_layers: int
+    encoder_heads: int
+    decoder_layers: int
+    decoder_heads: int
+    vocabulary: int
+    audio_positions: int = 1500
+    "Half as many as mel frames in a window."
+    text_positions: int = 448
+    inner: int = 0
+    "Width of the feed-forward layers; 0: four times `width`."
+
+    @property
+    def head_width(self) -> int:
+        """Of the decoder."""
+        return self.width // self.decoder_heads
+
+
+@dataclass(frozen=True, slots=True)
+class Special:
+    """Tokens that the search knows, and the heads that follow the audio."""
+
+    start: int
+    end: int
+    no_timestamps: int
+    no_speech: int | None
+    suppressed: tuple[int, ...] = ()
+    "Never said."
+    suppressed_first: tuple[int, ...] = ()
+    "Never said first."
+    first_timestamps: int | None = FIRST_TIMESTAMPS
+    languages: tuple[int, ...] = ()
+    "Empty for English-only models."
+    alignment_heads: tuple[tuple[int, int], ...] = ()
+    "(layer, head)."
+
+    @property
+    def timestamps(self) -> int:
+        """The token of 0.00 s; all behind it are timestamps."""
+        return self.no_timestamps + 1
+
+
+def read_shape(folder: Path) -> Shape:
+    """Raises ConfigError when the folder holds no Whisper of transformers' form."""
+    config = _read(folder / CONFIG)
+    if config.get("model_type") != "whisper":
+        raise ConfigError(f"{folder / CONFIG}: model_type is not whisper")
+    if config.get("activation_function", "gelu") != "gelu" or config.get("scale_embedding"):
+        raise ConfigError(f"{folder / CONFIG}: only gelu without scaled embeddings is known")
+    try:
+        return Shape(
+            mels=config["num_mel_bins"],
+            width=config["d_model"],
+            encoder_layers=config["encoder_layers"],
+            encoder_heads=config["encoder_attention_heads"],
+            decoder_layers=config["decoder_layers"],
+            decoder_heads=config["decoder_attention_heads"],
+            vocabulary=config["vocab_size"],
+            audio_positions=config.get("max_source_positions", 1500),
+            text_positions=config.get("max_target_positions", 448),
+            inner=config.get("decoder_ffn_dim", 0),
+        )
+    except KeyError as exc:
+        raise ConfigError(f"{folder / CONFIG}: no {exc}") from exc
+
+
+def read_special(folder: Path, shape: Shape) -> Special:
+    """From the generation config; what an old checkpoint has not, from the config.
+
+    Raises ConfigError when neither names the timestamps.
+    """
+    said = {**_read(folder / CONFIG)}
+    if (folder / GENERATION).is_file():
+        said |= {k: v for k, v in _read(folder / GENERATION).items() if v is not None}
+    no_timestamps = said.get("no_timestamps_token_id")
+    if no_timestamps is None:
+        raise ConfigError(f"{folder}: no no_timestamps_token_id in {GENERATION}")
+    heads = said.get("alignment_heads") or _later_half(shape)
+    languages: Mapping[str, int] = said.get("lang_to_id") or {}
+    return Special(
+        start=said.get("decoder_start_token_id", 50258),
+        end=_one(said.get("eos_token_id", 50257)),
+        no_timestamps=no_timestamps,
+        no_speech=no_timestamps - 1,
+        suppressed=tuple(said.get("suppress_tokens") or ()),
+        suppressed_first=tuple(said.get("begin_suppress_tokens") or ()),
+        first_timestamps=said.get("max_initial_timestamp_index"),
+        languages=tuple(languages.values()),
+        alignment_heads=tuple((int(layer), int(head)) for layer, head in heads),
+    )
+
+
+def _later_half(shape: Shape) -> Sequence[tuple[int, int]]:
+    """As OpenAI's own code does where nobody measured which heads follow the audio."""
+    layers = range(shape.decoder_layers // 2, shape.decoder_layers)
+    return [(layer, head) for layer in layers for head in range(shape.decoder_heads)]
+
+
+def _one(value: int | Sequence[int]) -> int:
+    return value if isinstance(value, int) else value[0]
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(file.read_bytes())
+    except (OSError, ValueError) as exc:
+        raise ConfigError(f"{file}: {exc}") from exc
+    if not isinstance(found, dict):
+        raise ConfigError(f"{file}: not an object")
+    return found
