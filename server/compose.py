@@ -65,6 +65,8 @@ class Parts:
     routes: tuple[Route, ...]
     willow_routes: tuple[Route, ...]
     "Also of listeners of their own."
+    was_routes: tuple[Route, ...]
+    "Of one listener of their own."
     wyoming: WyomingDoor
     work: Work
     sessions: Sessions
@@ -109,6 +111,7 @@ async def assemble(
         yield Parts(
             routes=doors.routes,
             willow_routes=doors.willow_routes,
+            was_routes=doors.was_routes,
             wyoming=doors.wyoming,
             sessions=core.sessions,
             work=Work(core.sessions, (core.transcriber, core.reader, core.exchanges)),

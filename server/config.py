@@ -15,6 +15,7 @@ from server.config_ice import IceConfig
 from server.config_tools import ToolsConfig
 from server.config_turn import TurnConfig
 from server.config_types import Section
+from server.config_willow import WillowConfig
 from server.config_wyoming import WyomingConfig
 from server.config_xiaozhi import XiaozhiConfig
 
@@ -164,29 +165,6 @@ class AsrConfig(EngineConfig, frozen=True):
             description=(
                 "Processes that run the model loaded at start; each takes its own memory. 0: as"
                 " suits the machine."
-            ),
-        ),
-    ] = 0
-
-
-class WillowConfig(Section, frozen=True):
-    """Willow's devices and clients; their paths under /api are also on the main listener."""
-
-    http_port: Annotated[
-        int,
-        Meta(
-            ge=0,
-            le=65535,
-            description="A further port for Willow alone, without TLS; WIS has 19001. 0: none.",
-        ),
-    ] = 0
-    https_port: Annotated[
-        int,
-        Meta(
-            ge=0,
-            le=65535,
-            description=(
-                "The same with TLS: server.tls, or auto where that is off; WIS has 19000. 0: none."
             ),
         ),
     ] = 0

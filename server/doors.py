@@ -10,6 +10,9 @@ from devices.api.routes import routes as device_routes
 from devices.willow.calls import call_settings
 from devices.willow.door import WillowDoor, WillowSettings
 from devices.willow.routes import routes as willow_routes
+from devices.willow.was.door import WasDoor
+from devices.willow.was.ears import WasEars
+from devices.willow.was.routes import was_routes
 from devices.wyoming.connection import Services
 from devices.wyoming.door import WyomingDoor
 from devices.wyoming.speak import Speaking
@@ -68,6 +71,8 @@ class Core:
 class Doors:
     routes: tuple[Route, ...]
     willow_routes: tuple[Route, ...]
+    was_routes: tuple[Route, ...]
+    "Of Willow's application server, on a listener of its own."
     runs: Mapping[str, Callable[[], Coroutine[Any, Any, None]]]
     "What has to run while the doors are open, by a name for its task."
     wyoming: WyomingDoor
@@ -93,7 +98,8 @@ def open_doors(core: Core) -> Doors:
     peer = PeerSettings(ice=ice)
     spools = Spools(SpoolLimits(max_bytes=config.server.max_upload_bytes))
     realtime, whip = _realtime(core, peer), _whip(core, peer)
-    willow = _willow(core, spools, replace(call_settings(), ice=ice))
+    was = _was(core)
+    willow = _willow(core, spools, replace(call_settings(), ice=ice), was)
     return Doors(
         routes=(
             *page_routes(PageDoor(core.home, lambda: engines.report(config.language))),
@@ -106,7 +112,13 @@ def open_doors(core: Core) -> Doors:
             *speech_routes(SpeechDoor(core.surroundings.engines, core.reader, core.languages)),
         ),
         willow_routes=willow_routes(willow),
-        runs={"calls": realtime.run, "publications": whip.run, "willow-calls": willow.run},
+        was_routes=was_routes(was, willow_routes(willow)),
+        runs={
+            "calls": realtime.run,
+            "publications": whip.run,
+            "willow-calls": willow.run,
+            "willow-devices": was.run,
+        },
         wyoming=_wyoming(core),
     )
 
@@ -135,7 +147,21 @@ def _whip(core: Core, peer: PeerSettings) -> WhipDoor:
     return WhipDoor(core.sessions, metrics, Contained(metrics), settings)
 
 
-def _willow(core: Core, spools: Spools, peer: PeerSettings) -> WillowDoor:
+def _was(core: Core) -> WasDoor:
+    config, devices, around = core.config, core.devices, core.surroundings
+    return WasDoor(
+        devices.registry,
+        devices.presence,
+        devices.settings,
+        core.exchanges,
+        around.clock,
+        around.metrics,
+        Contained(around.metrics),
+        config.willow.as_settings(config.paths.state_dir, core.fresh, product_version()),
+    )
+
+
+def _willow(core: Core, spools: Spools, peer: PeerSettings, was: WasDoor) -> WillowDoor:
     return WillowDoor(
         core.surroundings.engines,
         core.transcriber,
@@ -145,6 +171,7 @@ def _willow(core: Core, spools: Spools, peer: PeerSettings) -> WillowDoor:
         core.reader,
         core.exchanges,
         WillowSettings(max_calls=core.config.server.max_sessions, peer=peer),
+        WasEars(was),
     )
 
 

@@ -84,6 +84,10 @@ METRICS: Mapping[str, Declared] = {
         "counter", "Short clauses asked of the voice, by whether they were known.", ("outcome",)
     ),
     "earshot_tts_cache_bytes": Declared("gauge", "Sound that is kept of frequent replies."),
+    "earshot_willow_connections": Declared("gauge", "Sockets of Willow devices open now."),
+    "earshot_willow_unknown_messages": Declared(
+        "counter", "Messages of Willow devices that mean nothing here."
+    ),
     "earshot_wyoming_connections": Declared("gauge", "Wyoming connections that are open now."),
     "earshot_xiaozhi_connections": Declared("gauge", "Connections of xiaozhi boards, open now."),
     "earshot_xiaozhi_check_ins": Declared(

@@ -6,7 +6,7 @@ import socket
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -48,6 +48,9 @@ class Entrance:
     main: Listener
     willow: Sequence[Listener]
     "What they take is only Willow's."
+    was: Listener | None
+    "Of Willow's application server; None: it is off."
+    was_gate: Gate
     wyoming: Sequence[socket.socket]
     "Empty: it is off."
     notes: Sequence[str]
@@ -78,14 +81,16 @@ def open_entrance(config: Config, stack: ExitStack) -> Entrance:
     main = _bound(config, server.port, "--port", stack)
     plain = _bound(config, willow.http_port, "willow.http_port", stack)
     secure = _bound(config, willow.https_port, "willow.https_port", stack)
+    was = _bound(config, willow.was_port, "willow.was_port", stack, host=willow.was_host)
     wyoming, note = _bound_wyoming(config.wyoming, stack)
     own_tls = "auto" if secure and server.tls == "off" else server.tls
-    is_local = is_local_only(main)
+    is_local, is_was_local = is_local_only(main), is_local_only(was)
+    needs_key = not (is_local and is_was_local)
     key = server.api_key or read_key(config.paths.state_dir)
     folder = Path(config.paths.state_dir).expanduser()
-    if own_tls == "auto" or not (is_local or key):
+    is_new_key = needs_key and not key
+    if own_tls == "auto" or is_new_key:
         folder = open_folder(config.paths.state_dir)
-    is_new_key = not (is_local or key)
     if is_new_key:
         key = make_key(folder)
     names = _names(config)
@@ -100,6 +105,8 @@ def open_entrance(config: Config, stack: ExitStack) -> Entrance:
     return Entrance(
         _listener(config, main, None if server.tls == "off" else tls),
         [_listener(config, sockets, its_tls) for sockets, its_tls in asked if sockets],
+        Listener(was, None, urls(willow.was_host, was, is_tls=False)) if was else None,
+        replace(gate, is_local=is_was_local),
         wyoming,
         note,
         gate,
@@ -107,11 +114,14 @@ def open_entrance(config: Config, stack: ExitStack) -> Entrance:
     )
 
 
-def _bound(config: Config, port: int, setting: str, stack: ExitStack) -> list[socket.socket]:
-    """Nothing for the port 0 of a listener that is off; for the main one it is a free port."""
+def _bound(
+    config: Config, port: int, setting: str, stack: ExitStack, *, host: str = ""
+) -> list[socket.socket]:
+    """Nothing for the port 0 of a listener that is off; for the main one it is a free port. `host`:
+    where it is not the main one's."""
     if port == 0 and setting != "--port":
         return []
-    sockets = bind(config.server.host, port, setting=setting)
+    sockets = bind(host or config.server.host, port, setting=setting)
     for opened in sockets:
         stack.callback(opened.close)
     return sockets
@@ -176,12 +186,16 @@ async def _serve(config: Config, entrance: Entrance, started: float) -> None:
             lifecycle.watch(parts.is_loaded)
             routes, willow_routes = _routes(config, parts, metrics, lifecycle)
             async with AsyncExitStack() as doors:
-                pairs = [(entrance.main, routes)]
-                pairs += [(listener, willow_routes) for listener in entrance.willow]
-                for listener, its_routes in pairs:
+                gate = entrance.gate
+                open_here = [(entrance.main, routes, gate)]
+                open_here += [(one, willow_routes, gate) for one in entrance.willow]
+                if entrance.was is not None:
+                    was_routes = _documented(parts.was_routes)
+                    open_here.append((entrance.was, was_routes, entrance.was_gate))
+                for listener, its_routes, its_gate in open_here:
                     app = build(
                         its_routes,
-                        entrance.gate,
+                        its_gate,
                         metrics,
                         max_body_bytes=config.server.max_body_bytes,
                     )
@@ -195,6 +209,8 @@ async def _serve(config: Config, entrance: Entrance, started: float) -> None:
                 logger.info("ready in %.1f s at %s", took_s, " ".join(entrance.main.urls))
                 for listener in entrance.willow:
                     logger.info("Willow at %s", " ".join(listener.urls))
+                if entrance.was is not None:
+                    logger.info("Willow's devices at %s", " ".join(entrance.was.urls))
                 await lifecycle.stopped()
                 await drain(parts.work, config.server.drain_timeout_s)
     logger.info("stopped")

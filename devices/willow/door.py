@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 import msgspec
 from aiohttp import web as aioweb
 
-from core.connected import while_connected
+from core.connected import ClientGone, while_connected
 from core.errors import EngineTimeout, RequestError
 from core.ports import Clock
 from devices.willow.ask import Ask, Asking
 from devices.willow.calls import Guard, WillowCalls, call_settings
 from devices.willow.chat_socket import ChatSocket
 from devices.willow.chatbot import Chatbot
+from devices.willow.ears import Ears, Utterance
 from devices.willow.hearing import Heard, Hearing, hearing
 from devices.willow.reply import briefly, device_reply, file_reply
 from devices.willow.speaking import (
@@ -82,10 +83,11 @@ class WillowDoor:
         reader: Reader,
         exchanges: Exchanges,
         settings: WillowSettings | None = None,
+        ears: Ears | None = None,
     ) -> None:
         self.settings = settings = settings or WillowSettings()
         self._engines, self._transcriber, self._clock = engines, transcriber, clock
-        self._spools, self._reader = spools, reader
+        self._spools, self._reader, self._ears = spools, reader, ears
         self.chatbot = Chatbot(engines, exchanges, reader)
         self.chat_socket = ChatSocket(self.chatbot, exchanges, max_open=settings.max_calls)
         self.speech_to_speech = SpeechToSpeech(engines, self.chatbot, reader, self._hear_file)
@@ -130,8 +132,39 @@ class WillowDoor:
                 logger.info("save_audio was asked for; speech is never stored")
             form = AudioForm.of(request.headers)
             ask = self._read(request.query)
+        utterance = self._ears.utterance(request) if self._ears else None
+        if utterance is not None:
+            return await self._hear_known(request, form, ask, utterance, stats=stats)
         heard = await while_connected(request, self._hear_device(request, form, ask))
         return _json(device_reply(heard, stats=stats))
+
+    async def _hear_known(
+        self,
+        request: aioweb.Request,
+        form: AudioForm,
+        ask: Ask,
+        utterance: Utterance,
+        *,
+        stats: bool,
+    ) -> aioweb.Response:
+        """Of a device whose wake word and commands are known: one that lost its room's wake word is
+        read and not heard, and what the other said is acted on while its words are sent back."""
+        try:
+            if not await utterance.may_speak():
+                async for _ in body_of(request, self._spools.limits.max_bytes):
+                    pass
+                nothing = Heard("", ask.options.language or self._engines.default_language, 0, 0)
+                return _json(device_reply(nothing, stats=stats))
+            heard = await while_connected(request, self._hear_device(request, form, ask))
+            utterance.heard(heard)
+            response = _json(device_reply(heard, stats=stats))
+            await response.prepare(request)
+            await response.write_eof()
+            return response
+        except ConnectionError as exc:
+            raise ClientGone from exc
+        finally:
+            utterance.over()
 
     async def offer(self, request: aioweb.Request) -> aioweb.Response:
         """`POST /api/rtc/asr`."""

@@ -1,0 +1,29 @@
+"""Devices that are known beside their requests: the application server knows who speaks."""
+
+from typing import Protocol
+
+from aiohttp import web as aioweb
+
+from devices.willow.hearing import Heard
+
+
+class Utterance(Protocol):
+    """One `POST /api/willow` of a known device."""
+
+    async def may_speak(self) -> bool:
+        """False: another device of the room answers, so this one's speech is not recognised."""
+        ...
+
+    def heard(self, heard: Heard) -> None:
+        """The words, before they are sent to the device."""
+        ...
+
+    def over(self) -> None:
+        """The device has its answer, or is gone."""
+        ...
+
+
+class Ears(Protocol):
+    def utterance(self, request: aioweb.Request) -> Utterance | None:
+        """None: nobody knows which device asks; then it is only recognised."""
+        ...

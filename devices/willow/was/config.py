@@ -1,0 +1,197 @@
+"""What a device's configuration holds, and what of it nobody is shown. wis.md section 2.4."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+from core.errors import RequestError
+from devices.directory import Device
+from firmware_protocol.willow.messages import Scalar
+
+MASK = "********"
+"In place of a secret, in every answer; sent back it leaves the secret as it is."
+
+SECRETS = frozenset(
+    {"hass_token", "openhab_token", "mqtt_password", "rest_auth_pass", "rest_auth_header", "PSK"}
+)
+_SECRET_WORDS = ("token", "pass", "secret", "psk", "key", "auth_header")
+"In names that newer firmware may have."
+
+DEFAULTS: Mapping[str, Scalar] = {
+    "aec": True,
+    "audio_codec": "PCM",
+    "audio_response_type": "TTS",
+    "bss": False,
+    "command_endpoint": "Home Assistant",
+    "display_timeout": 10,
+    "lcd_brightness": 500,
+    "mic_gain": 14,
+    "multiwake": True,
+    "record_buffer": 12,
+    "speaker_volume": 60,
+    "speech_rec_mode": "WIS",
+    "stream_timeout": 5,
+    "vad_mode": 2,
+    "vad_timeout": 300,
+    "wake_confirmation": False,
+    "wake_mode": "2CH_95",
+    "wake_word": "alexa",
+    "was_mode": True,
+}
+"""WAS's, but for two: the server runs commands itself (`was_mode`), and of several devices that
+hear a wake word one answers (`multiwake`)."""
+
+OTHERS: Mapping[str, type] = {
+    "hass_host": str,
+    "hass_port": int,
+    "hass_tls": bool,
+    "hass_token": str,
+    "lvgl_lock_timeout": int,
+    "mqtt_auth_type": str,
+    "mqtt_host": str,
+    "mqtt_password": str,
+    "mqtt_port": int,
+    "mqtt_tls": bool,
+    "mqtt_topic": str,
+    "mqtt_username": str,
+    "ntp_config": str,
+    "ntp_host": str,
+    "openhab_token": str,
+    "openhab_url": str,
+    "rest_auth_header": str,
+    "rest_auth_pass": str,
+    "rest_auth_type": str,
+    "rest_auth_user": str,
+    "rest_url": str,
+    "show_prereleases": bool,
+    "timezone": str,
+    "timezone_name": str,
+    "wis_tts_url": str,
+    "wis_tts_url_v2": str,
+    "wis_url": str,
+}
+"Those without a default here."
+
+RANGES: Mapping[str, range] = {
+    "display_timeout": range(1, 3601),
+    "lcd_brightness": range(1024),
+    "mic_gain": range(15),
+    "record_buffer": range(1, 65),
+    "speaker_volume": range(101),
+    "stream_timeout": range(1, 61),
+    "vad_mode": range(5),
+    "vad_timeout": range(1001),
+}
+
+WAKE_WORDS = ("alexa", "hiesp", "hilexin")
+"Of the firmware's WakeNet9 models."
+
+CHOICES: Mapping[str, tuple[str, ...]] = {
+    "audio_codec": ("AMR-WB", "PCM", "WAV"),
+    "audio_response_type": ("Chimes", "None", "TTS"),
+    "command_endpoint": ("Home Assistant", "MQTT", "openHAB", "REST"),
+    "speech_rec_mode": ("Multinet", "WIS"),
+}
+
+ELSEWHERE = ("hass_token", "mqtt_password", "openhab_token", "rest_auth_pass", "rest_auth_header")
+"A device needs them only where it runs commands itself."
+
+MAX_VALUE_CHARS = 512
+MAX_VALUES = 100
+_KEY = re.compile(r"[a-z][a-z0-9_]{0,63}")
+
+
+def checked(values: Mapping[str, Any]) -> dict[str, Scalar]:
+    """Of a request. Names that are not known are kept: firmware gets new ones. Raises RequestError,
+    which names the value's key and what is allowed, and no secret."""
+    if len(values) > MAX_VALUES:
+        raise _wrong("config", f"it has {len(values)} values; at most {MAX_VALUES} are taken")
+    found = {key: _checked(key, value) for key, value in values.items() if value is not None}
+    if base := found.pop("wis_tts_url", ""):
+        found["wis_tts_url_v2"] = with_text(str(base))
+    return found
+
+
+def _checked(key: str, value: Any) -> Scalar:
+    if not _KEY.fullmatch(key):
+        raise _wrong(key[:64], "no such name can be")
+    kind = OTHERS.get(key) or (type(DEFAULTS[key]) if key in DEFAULTS else None)
+    if not isinstance(value, str | int | float | bool):
+        raise _wrong(key, "text, a number, true or false")
+    if kind is not None and type(value) is not kind:
+        kinds = {str: "text", int: "a whole number", bool: "true or false"}
+        raise _wrong(key, f"allowed: {kinds[kind]}")
+    if isinstance(value, str) and (len(value) > MAX_VALUE_CHARS or not value.isprintable()):
+        raise _wrong(key, f"at most {MAX_VALUE_CHARS} printable characters")
+    if key in RANGES and value not in RANGES[key]:
+        raise _wrong(key, f"allowed: {RANGES[key][0]} to {RANGES[key][-1]}")
+    if key in CHOICES and value not in CHOICES[key]:
+        raise _wrong(key, f"allowed: {', '.join(CHOICES[key])}")
+    return value
+
+
+def with_text(url: str) -> str:
+    """A TTS URL that ends so that the firmware can append what shall be said."""
+    base, _, query = url.partition("?")
+    kept = [one for one in query.split("&") if one and not one.startswith("text=")]
+    return f"{base}?{'&'.join([*kept, 'text='])}"
+
+
+def merged(new: Mapping[str, Scalar], old: Mapping[str, Any]) -> dict[str, Any]:
+    """What was masked stays what it was."""
+    return {
+        key: old.get(key, "") if value == MASK and is_secret(key) else value
+        for key, value in new.items()
+    }
+
+
+def is_secret(key: str) -> bool:
+    return key in SECRETS or any(word in key.lower() for word in _SECRET_WORDS)
+
+
+def masked(values: Mapping[str, Any]) -> dict[str, Any]:
+    """To be shown."""
+    shown: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            shown[key] = masked(value)
+        else:
+            shown[key] = MASK if value and is_secret(key) else value
+    return shown
+
+
+def effective(
+    device: Device, everywhere: Mapping[str, Scalar], own: Mapping[str, Scalar], base_url: str
+) -> dict[str, Scalar]:
+    """What this device is to have: WAS's defaults, then the settings for all devices, its profile,
+    its own settings. `base_url`: this server as the device calls it."""
+    ours: dict[str, Scalar] = {
+        "wis_url": f"{base_url}/api/willow?device={quote(device.id, safe='')}",
+        "wis_tts_url_v2": f"{base_url}/api/tts?{_voice(device)}text=",
+    }
+    values = {**DEFAULTS, **ours, **everywhere, **_of_profile(device), **own}
+    if values.get("was_mode") is True:
+        for key in ELSEWHERE:
+            values.pop(key, None)
+    return dict(sorted(values.items()))
+
+
+def _of_profile(device: Device) -> dict[str, Scalar]:
+    found: dict[str, Scalar] = {}
+    word = "".join(one for one in device.profile.wake_word.lower() if one.isalnum())
+    if word in WAKE_WORDS:
+        found["wake_word"] = word
+    if device.profile.volume is not None:
+        found["speaker_volume"] = max(0, min(100, device.profile.volume))
+    return found
+
+
+def _voice(device: Device) -> str:
+    """Of its profile, as a query's beginning."""
+    said = {"speaker": device.profile.voice, "language": device.profile.language}
+    return "".join(f"{name}={quote(value, safe='')}&" for name, value in said.items() if value)
+
+
+def _wrong(param: str, allowed: str) -> RequestError:
+    return RequestError(f"{param}: {allowed}", code="invalid_value", param=param)

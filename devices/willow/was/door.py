@@ -1,0 +1,191 @@
+"""The application server's door: `/ws` for devices, and what is common to its REST."""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import quote
+
+from aiohttp import web as aioweb
+
+from core.errors import NotFound, Overloaded, RequestError
+from core.ports import Clock, Metrics
+from core.threads import in_thread
+from devices.directory import Directory, Settings
+from devices.networks import Network, address_of, is_among
+from devices.notify import AudioUrls
+from devices.ota import FirmwareFolder
+from devices.presence import Presence
+from devices.willow.was.attendance import Attendance
+from devices.willow.was.commands import Commands, Guard
+from devices.willow.was.connection import Arrival, Connection
+from devices.willow.was.notices import Numbers
+from devices.willow.was.roster import Roster
+from devices.willow.was.services import Services, Told
+from devices.willow.was.store import WillowStore
+from devices.willow.was.wakes import Wakes
+from firmware_protocol.willow.decode import MAX_MESSAGE_BYTES
+from firmware_protocol.willow.messages import OtaStart
+from pipeline.exchange import Exchanges
+from pipeline.settings import SessionSettings
+
+logger = logging.getLogger(__name__)
+
+HEARTBEAT_S = 20.0
+"A device without power is noticed within half of it more."
+
+CLOSE_TIMEOUT_S = 2.0
+"How long a device may take to answer a close frame."
+
+MAX_OPEN = 256
+"Sockets, with those of devices that wait."
+
+RETRY_AFTER_S = 5
+
+FORWARDED = ("Forwarded", "X-Forwarded-For", "X-Real-IP")
+"Headers by which a proxy says that somebody else is asking."
+
+OTA_PATH = "/api/ota"
+
+USER_AGENT = "Willow/"
+MAX_VERSION_CHARS = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WasSettings:
+    networks: tuple[Network, ...]
+    "Whose devices may come without the key."
+    groups: tuple[tuple[str, ...], ...] = ()
+    "Areas that hear each other."
+    audio_hosts: tuple[str, ...] = ()
+    "Where devices may fetch the sound of notifications, beside here."
+    folder: Path
+    "With `firmware/` and `assets/`; need not exist."
+    usual: SessionSettings = field(default_factory=SessionSettings)
+    "What a conversation begins with, where the device's profile says nothing."
+    version: str = ""
+
+
+class WasDoor:
+    """`run` must be running while devices are connected."""
+
+    def __init__(
+        self,
+        directory: Directory,
+        presence: Presence,
+        settings: Settings,
+        exchanges: Exchanges,
+        clock: Clock,
+        metrics: Metrics,
+        guard: Guard,
+        chosen: WasSettings,
+    ) -> None:
+        self.settings = chosen
+        self.store = WillowStore(settings)
+        self.roster = Roster(clock)
+        self.firmware = FirmwareFolder(chosen.folder / "firmware")
+        self.assets = chosen.folder / "assets"
+        self.audio_urls = AudioUrls(chosen.audio_hosts)
+        self.numbers = Numbers(clock)
+        self.wakes = Wakes(self.roster, clock, chosen.groups)
+        self.commands = Commands(exchanges, self.roster, clock, guard, chosen.usual)
+        self._metrics = metrics
+        self._told = Told()
+        self._open = 0
+        self._services = Services(
+            directory=directory,
+            presence=presence,
+            store=self.store,
+            roster=self.roster,
+            wakes=self.wakes,
+            commands=self.commands,
+            exchanges=exchanges,
+            numbers=self.numbers,
+            clock=clock,
+            metrics=metrics,
+            update=self.update,
+        )
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.wakes.run(), name="willow-wakes")
+            tasks.create_task(self.commands.run(), name="willow-commands")
+
+    async def serve(self, request: aioweb.Request) -> aioweb.StreamResponse:
+        """`GET /ws`. Raises RequestError and Overloaded before the upgrade; after it whatever ends
+        the socket, as a close code."""
+        ws = aioweb.WebSocketResponse(
+            heartbeat=HEARTBEAT_S,
+            max_msg_size=MAX_MESSAGE_BYTES,
+            compress=False,
+            timeout=CLOSE_TIMEOUT_S,
+        )
+        if not ws.can_prepare(request).ok:
+            raise RequestError("this path speaks WebSocket", code="websocket_expected")
+        with self._place():
+            await ws.prepare(request)
+            await Attendance(ws, arrival_of(request), self._services, self._told).run()
+            await ws.close()
+        return ws
+
+    def admits(self, peer: str | None) -> bool:
+        """Whether a device at this address may come without the key."""
+        address = address_of(peer)
+        if address is not None and is_among(address, self.settings.networks):
+            return True
+        if address is not None and self._told.is_new(str(address), "forbidden"):
+            logger.warning("! willow: %s is in no allowed network; it is not served", address)
+        return False
+
+    async def update(self, connection: Connection, firmware: str) -> bool:
+        """`firmware`: a version, our own URL of one, or empty for the newest. False: there is none.
+        Raises RequestError for any other URL: images are not signed, so whoever chooses where they
+        come from owns the device."""
+        board, base = connection.device.board, connection.arrival.base_url
+        if "://" in firmware:
+            raise RequestError(
+                f"firmware comes from this server only; put it into {self.firmware.root}",
+                code="firmware_url_refused",
+                param="ota_url",
+            )
+        try:
+            if firmware:
+                found = await in_thread(self.firmware.find, firmware, board)
+            else:
+                newest = await in_thread(self.firmware.newest, board)
+                if newest is None:
+                    return False
+                found = newest
+        except NotFound:
+            return False
+        query = f"version={quote(found.version, safe='')}&platform={quote(board, safe='')}"
+        connection.tell(OtaStart(f"{base}{OTA_PATH}?{query}"))
+        return True
+
+    @contextmanager
+    def _place(self) -> Iterator[None]:
+        if self._open >= MAX_OPEN:
+            raise Overloaded(f"{MAX_OPEN} sockets are open, the limit", retry_after_s=RETRY_AFTER_S)
+        self._open += 1
+        self._metrics.gauge("earshot_willow_connections", self._open)
+        try:
+            yield
+        finally:
+            self._open -= 1
+            self._metrics.gauge("earshot_willow_connections", self._open)
+
+
+def arrival_of(request: aioweb.Request) -> Arrival:
+    is_forwarded = any(name in request.headers for name in FORWARDED)
+    address = None if is_forwarded else address_of(request.remote)
+    peer = request.transport.get_extra_info("peername") if request.transport else None
+    said = request.headers.get("User-Agent", "")
+    version = said.removeprefix(USER_AGENT) if said.startswith(USER_AGENT) else ""
+    return Arrival(
+        address=str(address or ""),
+        port=int(peer[1]) if peer else 0,
+        base_url=f"{request.scheme}://{request.host}",
+        firmware=version[:MAX_VERSION_CHARS] if version.isprintable() else "",
+    )

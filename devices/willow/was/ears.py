@@ -1,0 +1,46 @@
+"""Which device a `POST /api/willow` is of, whether it may speak, and what becomes of its words."""
+
+from aiohttp import web as aioweb
+
+from devices.willow.hearing import Heard
+from devices.willow.was.commands import Command
+from devices.willow.was.connection import Connection
+from devices.willow.was.door import WasDoor, arrival_of
+
+
+class WasEars:
+    def __init__(self, door: WasDoor) -> None:
+        self._door = door
+
+    def utterance(self, request: aioweb.Request) -> "Said | None":
+        address = arrival_of(request).address
+        found = self._door.roster.speaker(address, request.query, request.headers)
+        return Said(self._door, found) if found is not None else None
+
+
+class Said:
+    """An `Utterance`."""
+
+    def __init__(self, door: WasDoor, connection: Connection) -> None:
+        self._door, self._connection = door, connection
+        self._command: Command | None = None
+
+    async def may_speak(self) -> bool:
+        if not await self._door.wakes.may_speak(self._connection.device.id):
+            return False
+        self._connection.note("listening")
+        return True
+
+    def heard(self, heard: Heard) -> None:
+        """Act on it at once, where the device would only carry the words to us."""
+        connection = self._door.roster.find(self._connection.device.id)
+        if connection is not None and connection.is_was_mode and heard.text.strip():
+            self._command = self._door.commands.heard(
+                connection, heard.text, heard.language, heard.infer_ms
+            )
+
+    def over(self) -> None:
+        if self._command is not None:
+            self._command.may_tell.set()
+        elif self._connection.doing == "listening":
+            self._connection.note("idle")

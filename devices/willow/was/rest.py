@@ -1,0 +1,277 @@
+"""WAS's REST, as its own page and scripts use it. wis.md section 2.6.
+
+No answer holds a secret: WAS gave the Home Assistant token and the Wi-Fi password away.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import msgspec
+from aiohttp import web as aioweb
+
+from core.errors import NotFound, RequestError, TooLarge
+from core.threads import in_thread
+from devices.willow.values import invalid, switch_of, text_of, whole_of
+from devices.willow.was.config import DEFAULTS, MASK, checked, effective, masked, merged
+from devices.willow.was.connection import Connection
+from devices.willow.was.door import OTA_PATH, WasDoor
+from devices.willow.was.notices import MAX_REPEAT
+from devices.willow.was.store import StoredNvs, read_nvs
+from devices.willow.was.zones import posix_zones
+from firmware_protocol.willow.encode import encode
+from firmware_protocol.willow.messages import Config, Identify, Notify, Restart
+
+ACTIONS = ("config", "identify", "notify", "restart", "update")
+CONFIG_TYPES = ("config", "ha_token", "ha_url", "multinet", "nvs", "tz", "was")
+STATUS_TYPES = ("asyncio_tasks", "connmgr", "notify_queue")
+
+MAX_TEXT_CHARS = 1000
+"Of a notification; a display shows some hundred."
+
+MAX_STROBE_MS = 10_000
+
+
+class WasRest:
+    """Its methods are handlers. Each raises RequestError for what is wrong, naming the field."""
+
+    def __init__(self, door: WasDoor) -> None:
+        self._door = door
+
+    async def clients(self, request: aioweb.Request) -> aioweb.Response:
+        """`GET /api/client`."""
+        found = sorted(self._door.roster.all(), key=lambda one: (one.device.name, one.hostname))
+        return _json([_client(one) for one in found])
+
+    async def act(self, request: aioweb.Request) -> aioweb.Response:
+        """`POST /api/client?action=`."""
+        action = _choice(request.query, "action", ACTIONS)
+        body = await _body(request)
+        match action:
+            case "restart":
+                self._named(body).tell(Restart())
+            case "identify":
+                self._named(body).tell(Identify())
+            case "update":
+                await self._update(body)
+            case "notify":
+                return _json({"id": await self._notify(body)})
+            case _:
+                raise RequestError(
+                    "names and rooms of devices are given with the devices themselves"
+                    " (`/earshot/devices`, `earshot devices`), settings by POST /api/config",
+                    code="unsupported_operation",
+                    param="action",
+                )
+        return _json("Success")
+
+    async def config(self, request: aioweb.Request) -> aioweb.Response:
+        """`GET /api/config?type=`; `default=true`: what holds where nothing was set;
+        `hostname=`: all that this device gets."""
+        kind = _choice(request.query, "type", CONFIG_TYPES)
+        store = self._door.store
+        match kind:
+            case "config" if switch_of(request.query, "default"):
+                return _json(dict(DEFAULTS))
+            case "config" if name := text_of(request.query, "hostname"):
+                one = self._find(name)
+                own = await store.config(one.device.id)
+                base = one.arrival.base_url
+                return _json(masked(effective(one.device, await store.config(), own, base)))
+            case "config":
+                return _json(masked({**DEFAULTS, **await store.config()}))
+            case "nvs":
+                nvs = StoredNvs() if switch_of(request.query, "default") else await store.nvs()
+                return _json(masked(nvs.as_json()))
+            case "was":
+                return _json(masked(await store.was()))
+            case "ha_url":
+                return aioweb.Response(text=_ha_url(await store.config()))
+            case "ha_token":
+                return aioweb.Response(text=MASK if "hass_token" in await store.config() else "")
+            case "tz":
+                return _json(await in_thread(posix_zones))
+            case _:
+                return _json({})  # commands that a device would recognise itself
+
+    async def configure(self, request: aioweb.Request) -> aioweb.Response:
+        """`POST /api/config?type=&apply=`. A body with `hostname` alone sends that device what is
+        set; `hostname=` in the query sets what holds for that device only."""
+        kind = _choice(request.query, "type", ("config", "nvs", "was"))
+        apply = switch_of(request.query, "apply")
+        body = await _body(request)
+        if set(body) == {"hostname"} and kind != "was":
+            await self._push(kind, [self._named(body)])
+            return _json("Success")
+        name, store = text_of(request.query, "hostname"), self._door.store
+        if kind == "was":
+            await store.save_was(merged(body, await store.was()))
+            return _json("Success")
+        if kind == "nvs":
+            await store.save_nvs(read_nvs(body, await store.nvs(), MASK))
+        elif name:
+            device_id = self._find(name).device.id
+            await self._save(body, device_id)
+        else:
+            await self._save(body)
+        if apply:
+            await self._push(kind, [self._find(name)] if name else self._door.roster.all())
+        return _json("Success")
+
+    async def info(self, request: aioweb.Request) -> aioweb.Response:
+        return _json({"was": {"version": self._door.settings.version}})
+
+    async def status(self, request: aioweb.Request) -> aioweb.Response:
+        """`GET /api/status?type=`."""
+        match _choice(request.query, "type", STATUS_TYPES):
+            case "asyncio_tasks":
+                return _json(sorted(task.get_name() for task in asyncio.all_tasks()))
+            case "connmgr":
+                clients = {one.hostname: _client(one) for one in self._door.roster.all()}
+                return _json({"connected_clients": clients})
+            case _:
+                queues = {
+                    one.device.hardware_id: one.notices.now for one in self._door.roster.all()
+                }
+                return _json({"notifications": queues})
+
+    async def _save(self, body: Mapping[str, Any], device_id: str = "") -> None:
+        """Raises TooLarge before anything is kept: a device could never be given it."""
+        store = self._door.store
+        values = merged(checked(body), await store.config(device_id))
+        try:
+            encode(Config({**DEFAULTS, **values}))
+        except TooLarge as error:
+            raise TooLarge(f"config: {error}", param="config") from None
+        await store.save_config(values, device_id)
+
+    async def _push(self, kind: str, connections: list[Connection]) -> None:
+        if kind == "nvs":
+            message = (await self._door.store.nvs()).message()
+            for one in connections:
+                one.tell(message)
+            return
+        for one in connections:
+            await one.configure()
+
+    async def _update(self, body: Mapping[str, Any]) -> None:
+        connection = self._named(body)
+        version = text_of(body, "version") or _own_version(connection, text_of(body, "ota_url"))
+        if not await self._door.update(connection, version):
+            raise NotFound(
+                f"there is no firmware {version} for {connection.device.board}".replace("  ", " "),
+                code="firmware_not_found",
+                param="ota_url",
+            )
+
+    async def _notify(self, body: Mapping[str, Any]) -> int:
+        """The notification's id."""
+        data = body.get("data")
+        if not isinstance(data, Mapping):
+            raise invalid("data", data, "an object")
+        to = [self._named(body)] if text_of(body, "hostname") else self._door.roster.all()
+        number = whole_of(data, "id", range(2, 2**53))
+        if switch_of(data, "cancel"):
+            if number is None:
+                raise invalid("data.id", None, "the notification's id")
+            for one in to:
+                one.notices.cancel(number, one.tell)
+            return number
+        number = number or self._door.numbers.new()
+        made = [(one, await self._notification(one, number, data)) for one in to]
+        taken = [one.notices.add(message) for one, message in made]
+        if made and not any(taken):
+            raise RequestError("too many notifications wait already", code="server_full")
+        return number
+
+    async def _notification(
+        self, connection: Connection, number: int, data: Mapping[str, Any]
+    ) -> Notify:
+        text, url = text_of(data, "text"), text_of(data, "audio_url")
+        if len(text) > MAX_TEXT_CHARS:
+            raise invalid("data.text", text, f"at most {MAX_TEXT_CHARS} characters")
+        if not (text or url):
+            raise invalid("data", "", "text, audio_url or both")
+        if url:
+            await self._door.audio_urls.check(url, connection.arrival.base_url)
+        return Notify(
+            id=number,
+            text=text or None,
+            audio_url=url or connection.spoken_url(text),
+            repeat=whole_of(data, "repeat", range(1, MAX_REPEAT + 1)),
+            volume=whole_of(data, "volume", range(101)),
+            backlight=_switch(data, "backlight"),
+            backlight_max=_switch(data, "backlight_max"),
+            strobe_period_ms=whole_of(data, "strobe_period_ms", range(MAX_STROBE_MS + 1)),
+        )
+
+    def _named(self, body: Mapping[str, Any]) -> Connection:
+        return self._find(text_of(body, "hostname"))
+
+    def _find(self, name: str) -> Connection:
+        found = self._door.roster.where(lambda one: name.lower() in one.names) if name else None
+        if found is None:
+            raise NotFound(
+                f"no approved device {name[:64]!r} is connected",
+                code="device_not_found",
+                param="hostname",
+            )
+        return found
+
+
+def _client(one: Connection) -> dict[str, Any]:
+    device = one.device
+    return {
+        "hostname": one.hostname,
+        "platform": device.board,
+        "mac_addr": device.hardware_id,
+        "ip": one.address,
+        "port": one.arrival.port,
+        "version": one.arrival.firmware,
+        "label": device.name,
+        "id": device.id,
+        "area": device.area,
+    }
+
+
+def _own_version(connection: Connection, url: str) -> str:
+    """Of our own URL, which WAS's page takes from the list of releases; others stay as they are."""
+    split = urlsplit(url)
+    if split.path == OTA_PATH and url.startswith(f"{connection.arrival.base_url}/"):
+        return (parse_qs(split.query).get("version") or [""])[0]
+    return url
+
+
+def _ha_url(values: Mapping[str, Any]) -> str:
+    scheme = "https" if values.get("hass_tls") else "http"
+    host, port = values.get("hass_host", "homeassistant.local"), values.get("hass_port", 8123)
+    return f"{scheme}://{host}:{port}"
+
+
+def _switch(data: Mapping[str, Any], name: str) -> bool | None:
+    return None if data.get(name) is None else switch_of(data, name)
+
+
+def _choice(query: Mapping[str, str], name: str, allowed: tuple[str, ...]) -> str:
+    found = text_of(query, name)
+    if found not in allowed:
+        raise invalid(name, found, ", ".join(allowed))
+    return found
+
+
+async def _body(request: aioweb.Request) -> dict[str, Any]:
+    try:
+        found = msgspec.json.decode(await request.read())
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise RequestError("the body must be a JSON object", code="invalid_json")
+    return found
+
+
+def _json(value: Any) -> aioweb.Response:
+    headers = {"Cache-Control": "no-store"}
+    return aioweb.Response(
+        body=msgspec.json.encode(value), content_type="application/json", headers=headers
+    )

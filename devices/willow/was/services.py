@@ -1,0 +1,50 @@
+"""What every socket of the door is served with."""
+
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from core.ports import Clock, Metrics
+from devices.directory import Directory
+from devices.presence import Presence
+from devices.willow.was.commands import Commands
+from devices.willow.was.connection import Update
+from devices.willow.was.notices import Numbers
+from devices.willow.was.roster import Roster
+from devices.willow.was.store import WillowStore
+from devices.willow.was.wakes import Wakes
+from pipeline.exchange import Exchanges
+
+MAX_TOLD = 256
+"Devices and addresses of which the log has said that they are not served."
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What every socket is served with."""
+
+    directory: Directory
+    presence: Presence
+    store: WillowStore
+    roster: Roster
+    wakes: Wakes
+    commands: Commands
+    exchanges: Exchanges
+    numbers: Numbers
+    clock: Clock
+    metrics: Metrics
+    update: Update
+
+
+class Told:
+    """Which lines the log has already: a blocked device comes back every few seconds."""
+
+    def __init__(self) -> None:
+        self._said: OrderedDict[tuple[str, str], None] = OrderedDict()
+
+    def is_new(self, hardware_id: str, standing: str) -> bool:
+        if (hardware_id, standing) in self._said:
+            return False
+        self._said[hardware_id, standing] = None
+        if len(self._said) > MAX_TOLD:
+            self._said.popitem(last=False)
+        return True
