@@ -74,6 +74,7 @@ NOT_UNIT = (
     "engines/test_whisper_parity.py",
     "engines/test_worker.py",
     "firmware_protocol/test_c_client.py",
+    "firmware_protocol/test_c_host_client.py",
     "fuzz",
     "homeassistant",
     "integration",

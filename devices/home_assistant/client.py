@@ -10,7 +10,6 @@ from aiohttp import ClientError, ClientSession, ClientTimeout, DummyCookieJar
 
 from core.errors import EarshotError
 from core.ports import Clock, Metrics
-from core.tasks import unwrapped
 from devices.home_assistant.answer import Answer, parse
 from devices.home_assistant.errors import Away, HouseError, Refused, Rejected, Slow
 from devices.home_assistant.fetch import CHANGES, fetch, subscribe
@@ -67,6 +66,7 @@ class HomeAssistant:
         "Told of every house that is called otherwise than the one before."
         self._clock, self._metrics = clock, metrics
         self._first_wait_s, self._debounce_s = first_wait_s, debounce_s
+        self._began_s = 0.0
         self._http: ClientSession | None = None
         self._link: Link | None = None
         self._wake = asyncio.Event()
@@ -132,19 +132,25 @@ class HomeAssistant:
         wait_s = self._first_wait_s
         timeout = ClientTimeout(total=None, sock_connect=FIRST_BYTE_S)
         async with ClientSession(timeout=timeout, cookie_jar=DummyCookieJar()) as self._http:
-            while self.state is not State.REFUSED:
-                began_s = self._clock.now()
-                try:
-                    await self._connected(self._http)
-                except Refused as error:
-                    self._refuse(error)
-                    break
-                except (EarshotError, ClientError, OSError) as error:
-                    self._lost(error)
-                if self._clock.now() - began_s > LASTED_S:
+            while await self._attempt(self._http):
+                if self._clock.now() - self._began_s > LASTED_S:
                     wait_s = self._first_wait_s
                 await self._pause(wait_s)
                 wait_s = min(2 * wait_s, LONGEST_WAIT_S)
+
+    async def _attempt(self, http: ClientSession) -> bool:
+        """One connection from its beginning to its end; False when there shall be no other."""
+        self._began_s = self._clock.now()
+        try:
+            await self._connected(http)
+        except* Refused as errors:
+            self._refuse(_first(errors))
+        except* (EarshotError, ClientError, OSError) as errors:
+            self._lost(_first(errors))
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise asyncio.CancelledError  # a TaskGroup that ends with errors forgets it
+        return self.state is not State.REFUSED
 
     async def _pause(self, seconds: float) -> None:
         """Or until somebody has reached it."""
@@ -156,18 +162,19 @@ class HomeAssistant:
             pass
 
     async def _connected(self, http: ClientSession) -> None:
-        """One connection. Raises whatever ends it."""
-        async with connected(http, self.settings, self._heard) as link:
-            with unwrapped():
-                async with asyncio.TaskGroup() as tasks:
-                    tasks.create_task(link.run(), name="home-assistant-link")
-                    await link.call("supported_features", features={"coalesce_messages": 1})
-                    self._link = link
-                    self._is(State.CONNECTED)
-                    try:
-                        await self._keep_names(link)
-                    finally:
-                        self._link = None
+        """One connection. Raises whatever ends it, possibly as an ExceptionGroup."""
+        async with (
+            connected(http, self.settings, self._heard) as link,
+            asyncio.TaskGroup() as tasks,
+        ):
+            tasks.create_task(link.run(), name="home-assistant-link")
+            await link.call("supported_features", features={"coalesce_messages": 1})
+            self._link = link
+            self._is(State.CONNECTED)
+            try:
+                await self._keep_names(link)
+            finally:
+                self._link = None
 
     async def _keep_names(self, link: Link) -> None:
         await subscribe(link)
@@ -230,7 +237,7 @@ class HomeAssistant:
         moved.set()
         self._metrics.gauge("earshot_home_assistant_connected", state is State.CONNECTED)
 
-    def _refuse(self, error: Refused) -> None:
+    def _refuse(self, error: Exception) -> None:
         self._is(State.REFUSED, str(error))
         self._settled.set()
         logger.error(
@@ -246,3 +253,10 @@ class HomeAssistant:
         logger.log(level, "! home assistant: %s", reason)
         self._is(State.AWAY, reason)
         self._settled.set()
+
+
+def _first(error: Exception) -> Exception:
+    """Of a group: later ones are its echo."""
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -55,7 +55,7 @@ class Link:
             del self._pending[number]
 
     async def run(self) -> None:
-        """Until the connection ends. Raises Away, RemoteProtocolError."""
+        """Until the connection ends. Raises Away, RemoteProtocolError in an ExceptionGroup."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._ping(), name="home-assistant-ping")

@@ -1,0 +1,1 @@
+"""Home Assistant as the house."""

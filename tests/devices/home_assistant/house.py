@@ -1,0 +1,57 @@
+"""Our client beside a fake Home Assistant."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+from core.ports import Place, ToolContext
+from devices.home_assistant.client import HomeAssistant, State
+from devices.home_assistant.settings import HomeAssistantSettings
+from devices.home_assistant.tools import HouseTools
+from tests.devices.home_assistant.fake import TOKEN, FakeHome
+from tests.engines.intents_talk import HandClock
+from tests.pipeline.fakes import Counts
+
+ENGLISH = ToolContext("conv_1", "en")
+
+
+def spoken_in(area: str, language: str = "en") -> ToolContext:
+    return ToolContext("conv_1", language, Place(area))
+
+
+@asynccontextmanager
+async def client(home: FakeHome, **settings: Any) -> AsyncIterator[HomeAssistant]:
+    """Running, whatever became of its first attempt."""
+    wanted = HomeAssistantSettings(**{"url": home.url, "token": TOKEN, "timeout_s": 5, **settings})
+    house = HomeAssistant(wanted, HandClock(), Counts(), first_wait_s=0.01, debounce_s=0)
+    task = asyncio.create_task(house.run())
+    try:
+        await house.settled(5)
+        yield house
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+@asynccontextmanager
+async def tools(home: FakeHome, **settings: Any) -> AsyncIterator[tuple[HouseTools, HandClock]]:
+    clock = HandClock()
+    async with client(home, **settings) as house:
+        yield HouseTools(house, clock), clock
+
+
+async def reached(house: HomeAssistant, *states: State) -> None:
+    async with asyncio.timeout(5):
+        await house.until(*states)
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    """Of what nobody tells."""
+    async with asyncio.timeout(5):
+        while not is_so():  # noqa: ASYNC110  it tells nobody
+            await asyncio.sleep(0.005)
+
+
+def run(main: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(main, 20))

@@ -1,0 +1,243 @@
+"""The client beside a Home Assistant that is up, down, slow, strange, or does not let it in."""
+
+import asyncio
+import json
+import logging
+
+import pytest
+
+from devices.home_assistant.client import State
+from devices.home_assistant.errors import Away, Refused, Slow
+from tests.devices.home_assistant.fake import answered, fake_home, light
+from tests.devices.home_assistant.house import client, reached, run, until
+
+
+def test_it_connects_and_learns_the_names() -> None:
+    async def main() -> None:
+        entities = [
+            light("Kitchen Lights", "kitchen", aliases=["cooking light"]),
+            light("Secret Light", exposed=False),
+        ]
+        areas = [{"area_id": "kitchen", "name": "Kitchen", "aliases": ["galley"]}]
+        async with fake_home(entities=entities, areas=areas) as home, client(home) as house:
+            assert house.state is State.CONNECTED
+            assert [one.names for one in house.house.entities] == [
+                ("Kitchen Lights", "cooking light")
+            ]
+            assert house.house.areas[0].names == ("Kitchen", "galley")
+            assert house.house.keywords(3) == ("Kitchen", "Kitchen Lights", "galley")
+            assert home.features == [{"coalesce_messages": 1}]
+            assert home.ids == sorted(set(home.ids))
+            assert home.ids[0] == 1
+
+    run(main())
+
+
+def test_a_user_who_is_no_admin_learns_the_same() -> None:
+    async def main() -> None:
+        entities = [light("Kitchen Lights"), light("Secret Light", exposed=False)]
+        async with (
+            fake_home(entities=entities, is_admin=False) as home,
+            client(home) as house,
+        ):
+            assert [one.names for one in house.house.entities] == [("Kitchen Lights",)]
+
+    run(main())
+
+
+def test_new_names_are_fetched_when_it_tells_of_them() -> None:
+    async def main() -> None:
+        async with fake_home() as home, client(home) as house:
+            told = asyncio.Event()
+            house.on_house = lambda _: told.set()
+            home.entities.append(light("Porch Light"))
+            for _ in range(50):
+                await home.tell("entity_registry_updated")
+            await asyncio.wait_for(told.wait(), 5)
+            assert "Porch Light" in house.house.keywords(10)
+            lists = len(home.ids)
+            assert lists < 50, "fifty events are one change"
+
+    run(main())
+
+
+def test_five_thousand_entities_are_bounded() -> None:
+    async def main() -> None:
+        entities = [light(f"Lamp {number}") for number in range(5000)]
+        async with fake_home(entities=entities) as home, client(home) as house:
+            assert len(house.house.entities) == 2000
+            assert house.house.left_out == 3000
+
+    run(main())
+
+
+@pytest.mark.parametrize("is_banned", [False, True])
+def test_who_is_refused_does_not_try_again(
+    caplog: pytest.LogCaptureFixture, *, is_banned: bool
+) -> None:
+    async def main() -> None:
+        async with fake_home(is_banned=is_banned) as home, client(home, token="wrong") as house:
+            assert house.state is State.REFUSED
+            with pytest.raises(Refused):
+                await house.converse("hello", "en", None)
+            assert home.logins == (0 if is_banned else 1)
+
+    with caplog.at_level(logging.INFO):
+        run(main())
+    errors = [one for one in caplog.records if one.levelno >= logging.WARNING]
+    assert len(errors) == 1
+    assert "home_assistant.token" in errors[0].getMessage()
+    assert "wrong" not in errors[0].getMessage()
+
+
+def test_a_token_that_is_taken_back_ends_it_for_good() -> None:
+    async def main() -> None:
+        async with fake_home() as home, client(home) as house:
+            home.token = "another"
+            await home.hang_up()
+            await reached(house, State.REFUSED)
+            assert home.logins == 2
+
+    run(main())
+
+
+def test_a_token_refused_over_rest_ends_it_too() -> None:
+    async def main() -> None:
+        async with fake_home(has_websocket=False, token="another") as home, client(home) as house:
+            assert house.state is State.AWAY
+            with pytest.raises(Refused):
+                await house.converse("hello", "en", None)
+            assert house.state is State.REFUSED
+            with pytest.raises(Refused):
+                await house.converse("hello", "en", None)
+            assert home.logins == 1
+
+    run(main())
+
+
+def test_without_websocket_sentences_go_over_rest() -> None:
+    async def main() -> None:
+        async with fake_home(has_websocket=False) as home, client(home) as house:
+            answer = await house.converse("turn it on", "de", None)
+            assert answer.speech == "Done"
+            assert home.sentences == [
+                {
+                    "text": "turn it on",
+                    "language": "de",
+                    "agent_id": "conversation.home_assistant",
+                    "via": "rest",
+                }
+            ]
+
+    run(main())
+
+
+def test_it_is_away_and_comes_back() -> None:
+    async def main() -> None:
+        async with fake_home() as home, client(home) as house:
+            await home.stop()
+            await reached(house, State.AWAY)
+            with pytest.raises(Away):
+                await house.converse("hello", "en", None)
+            await home.start()
+            await reached(house, State.CONNECTED)
+            assert (await house.converse("hello", "en", None)).speech == "Done"
+
+    run(main())
+
+
+def test_whoever_reaches_it_over_rest_ends_the_waiting() -> None:
+    async def main() -> None:
+        async with fake_home(has_websocket=False) as home, client(home) as house:
+            house._first_wait_s = 60
+            await until(lambda: house.state is State.AWAY)
+            home.has_websocket = True
+            await house.converse("hello", "en", None)
+            await reached(house, State.CONNECTED)
+
+    run(main())
+
+
+def test_a_sentence_that_takes_too_long_is_given_up() -> None:
+    async def main() -> None:
+        async with fake_home() as home, client(home, timeout_s=0.05) as house:
+            home.released.clear()
+            with pytest.raises(Slow):
+                await house.converse("hello", "en", None)
+            home.released.set()
+            assert (await house.converse("hello", "en", None)).speech == "Done"
+
+    run(main())
+
+
+def test_a_cancelled_sentence_leaves_nothing_behind() -> None:
+    async def main() -> None:
+        async with fake_home() as home, client(home) as house:
+            home.released.clear()
+            asking = asyncio.create_task(house.converse("hello", "en", None))
+            await home.asked.wait()
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+            home.released.set()
+            assert (await house.converse("again", "en", None)).speech == "Done"
+            assert house.state is State.CONNECTED
+
+    run(main())
+
+
+def test_a_sentence_under_way_when_it_goes_away_is_told_so_and_not_repeated() -> None:
+    async def main() -> None:
+        async with fake_home() as home, client(home) as house:
+            home.released.clear()
+            asking = asyncio.create_task(house.converse("hello", "en", None))
+            await home.asked.wait()
+            await home.hang_up()
+            with pytest.raises(Away):
+                await asking
+            assert len(home.sentences) == 1
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        "no json",
+        "7",
+        '{"id": 3}',
+        '[{"type": "result", "id": "three"}]',
+        "[" * 5000,
+        json.dumps([{"type": "result", "id": 1, "success": True}] * 10_001),
+    ],
+)
+def test_garbage_ends_the_connection_and_it_is_made_anew(frame: str) -> None:
+    async def main() -> None:
+        async with fake_home() as home, client(home) as house:
+            await home.send(frame)
+            await until(lambda: home.logins == 2 and house.state is State.CONNECTED)
+            assert (await house.converse("hello", "en", None)).speech == "Done"
+
+    run(main())
+
+
+@pytest.mark.parametrize("greeting", ["garbage", '{"type": "hello"}', "[]"])
+def test_what_greets_strangely_is_no_home_assistant(greeting: str) -> None:
+    async def main() -> None:
+        async with fake_home(greets_with=greeting) as home, client(home) as house:
+            assert house.state is State.AWAY
+            assert home.logins == 0, "the token is for Home Assistant alone"
+
+    run(main())
+
+
+def test_an_answer_that_is_none_is_no_answer() -> None:
+    from core.errors import RemoteProtocolError
+
+    async def main() -> None:
+        async with fake_home(answer=lambda _: {"odd": 1}) as home, client(home) as house:
+            with pytest.raises(RemoteProtocolError):
+                await house.converse("hello", "en", None)
+            home.answer = lambda _: answered("Fine")
+            assert (await house.converse("hello", "en", None)).speech == "Fine"
+
+    run(main())
