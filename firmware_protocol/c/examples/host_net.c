@@ -92,7 +92,8 @@ int net_check_in(const char *url, const char *device_id, const char *client_id,
   text[len] = '\0';
   const char *end_of_head = strstr(text, "\r\n\r\n");
   xz_json object;
-  if (strncmp(text, "HTTP/1.1 200", 12) != 0 || end_of_head == NULL ||
+  bool is_fine = strncmp(text, "HTTP/1.", 7) == 0 && strncmp(text + 8, " 200", 4) == 0;
+  if (!is_fine || end_of_head == NULL ||
       !xz_json_check(end_of_head + 4, len - (size_t)(end_of_head + 4 - text), &object)) {
     fprintf(stderr, "the check-in was answered with: %s\n", text);
     return 0;

@@ -1,0 +1,126 @@
+"""The example in C as its users run it: it asks a real server aloud, and hears the answer."""
+
+import wave
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from subprocess import CompletedProcess, run
+from threading import Thread
+
+import numpy as np
+import pytest
+
+from core.audio import ASR_RATE_HZ, Pcm
+from tests.conftest import require
+from tests.devices.willow.test_assistant import heard
+from tests.firmware_protocol.c_programs import C, compiler, link_with_library
+from tests.server.process import serving
+from tests.speech import say
+
+DEVICE = "02:00:00:00:00:01"
+ANSWER_HZ = 24_000
+AUDIBLE = 500
+"Of 32767: the loudest sample of any speech is far above it, that of silence is not."
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    target = tmp_path_factory.mktemp("c") / "host_client"
+    probe = [compiler("gcc"), "-E", "-include", "opus/opus.h", "-x", "c", "/dev/null"]
+    require(run(probe, capture_output=True, check=False).returncode == 0, "needs libopus-dev")
+    examples = sorted((C / "examples").glob("*.c"))
+    return link_with_library("gcc", target, "-Wconversion", *examples, "-lopus")
+
+
+def _write_question(path: Path, text: str) -> Path:
+    with wave.open(str(path), "wb") as file:
+        file.setparams((1, 2, ASR_RATE_HZ, 0, "NONE", ""))
+        file.writeframes(say(text, lead_ms=300, tail_ms=300).tobytes())
+    return path
+
+
+def _talk(program: Path, check_in: str, answer: Path, *questions: Path) -> CompletedProcess[str]:
+    command = [str(program), check_in, DEVICE, str(answer), *map(str, questions)]
+    return run(command, capture_output=True, text=True, check=False, timeout=90)
+
+
+def _read(path: Path) -> Pcm:
+    with wave.open(str(path), "rb") as file:
+        assert (file.getframerate(), file.getnchannels(), file.getsampwidth()) == (ANSWER_HZ, 1, 2)
+        return np.frombuffer(file.readframes(file.getnframes()), np.int16)
+
+
+@pytest.mark.real
+def test_a_spoken_conversation(program: Path, tmp_path: Path) -> None:
+    questions = [
+        _write_question(tmp_path / "lamp.wav", "turn on the kitchen light"),
+        _write_question(tmp_path / "time.wav", "what time is it"),
+    ]
+    answer = tmp_path / "answer.wav"
+    with serving(tmp_path) as server:
+        done = _talk(program, f"{server.url}/xiaozhi/ota/", answer, *questions)
+        assert done.returncode == 0, done.stdout + done.stderr
+        understood = heard(server.url, answer.read_bytes())
+        assert server.stop() == 0
+    assert not done.stderr
+    said = [line.partition(": ") for line in done.stdout.splitlines()]
+    transcripts = [text.lower() for kind, _, text in said if kind == "transcript"]
+    assert len(transcripts) == 2
+    assert transcripts[0].startswith("turn on the kitchen l")
+    assert "what time is it" in transcripts[1]
+    answers = [text for kind, _, text in said if kind == "answer"]
+    assert answers[0] == "Turned on the kitchen lights."
+    assert answers[1].startswith("It is ")
+    kinds = {kind for kind, _, _ in said}
+    assert {"connected", "partial", "latency"} <= kinds  # the last two are our own features
+    sound = _read(answer)
+    assert len(sound) > 2 * ANSWER_HZ
+    assert np.abs(sound.astype(np.int32)).max() > AUDIBLE
+    assert "kitchen" in understood
+    assert not [line for line in server.said if "Traceback" in line or "kitchen" in line]
+
+
+@contextmanager
+def _answering(status: int, body: bytes) -> Iterator[str]:
+    """A server that answers every check-in alike; its URL."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            assert self.headers["Device-Id"] == DEVICE
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base's name
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/xiaozhi/ota/"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "code", "told"),
+    [
+        (200, b'{"activation":{"message":"x","code":"123456"}}', 2, "code: 123456\n"),
+        (403, b"no", 1, "the check-in was answered with: HTTP/1.0 403 Forbidden"),
+        (200, b'{"websocket":', 1, "the check-in was answered with: HTTP/1.0 200"),
+        (200, b'{"websocket":{"url":"ws://127.0.0.1:1/x","token":"t"}}', 1, "cannot connect"),
+    ],
+)
+def test_a_check_in_that_leads_nowhere(
+    status: int, body: bytes, code: int, told: str, program: Path, tmp_path: Path
+) -> None:
+    # Our own server approves a device on its own machine unasked, so a code is shown by this one;
+    # it says HTTP/1.0, which a check-in may.
+    with _answering(status, body) as url:
+        done = _talk(program, url, tmp_path / "answer.wav", tmp_path / "none.wav")
+    assert done.returncode == code
+    assert told in done.stdout + done.stderr
