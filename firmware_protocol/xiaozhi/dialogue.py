@@ -236,7 +236,7 @@ class Dialogue:
         assert self._user_since is not None
         if now - self._user_since <= self._settings.max_turn_s:
             return []
-        self._user_since = None
+        self._user_since, self._quiet_since = None, now
         return [Commit(asks=False)]
 
     def _stop_speaking(self, *, must_tell: bool = False) -> list[Action]:

@@ -1,0 +1,266 @@
+from collections.abc import Sequence
+
+import pytest
+
+from firmware_protocol.xiaozhi.dialogue import (
+    Action,
+    Cancel,
+    Commit,
+    Dialogue,
+    DialogueSettings,
+    HangUp,
+    Hear,
+    Send,
+)
+from firmware_protocol.xiaozhi.messages import (
+    Abort,
+    DeviceHello,
+    Features,
+    Ignored,
+    ListenStart,
+    ListenStop,
+    Llm,
+    Mode,
+    Ping,
+    Pong,
+    ServerHello,
+    Stt,
+    Timing,
+    Tts,
+    WakeWordHeard,
+)
+
+
+def begun(mode: Mode | None = "auto", **features: bool) -> Dialogue:
+    """At 0 s; listening, if a mode is given."""
+    dialogue = Dialogue("s-1", 0.0)
+    (hello,) = dialogue.receive(DeviceHello(features=Features(**features)), 0.0)
+    assert isinstance(hello, Send)
+    assert isinstance(hello.message, ServerHello)
+    if mode:
+        assert dialogue.receive(ListenStart(mode=mode), 0.0) == [Hear(mode)]
+    return dialogue
+
+
+def told(actions: Sequence[Action]) -> list[str]:
+    """What is sent, shortly, without faces."""
+    out = []
+    for action in actions:
+        if isinstance(action, Send):
+            match action.message:
+                case Llm():
+                    continue
+                case Tts(state=state):
+                    out.append(f"tts {state}")
+                case other:
+                    out.append(type(other).__name__.lower())
+        else:
+            out.append(type(action).__name__)
+    return out
+
+
+def speak(dialogue: Dialogue, now: float) -> None:
+    dialogue.speech_started(now)
+    dialogue.speech_ended(now + 1)
+    assert told(dialogue.understood("one", now + 1)) == ["stt", "tts start"]
+
+
+def test_a_turn() -> None:
+    dialogue = begun()
+    doing = [dialogue.doing]
+    dialogue.speech_started(1)
+    doing.append(dialogue.doing)
+    dialogue.speech_ended(2)
+    doing.append(dialogue.doing)
+    assert dialogue.understood("one", 2) == [
+        Send(Stt("one")),
+        Send(Tts("start")),
+        Send(Llm("happy")),
+    ]
+    doing.append(dialogue.doing)
+    assert dialogue.clause("Yes.") == [Send(Tts("sentence_start", text="Yes."))]
+    dialogue.pacer.sent(2.1)
+    assert dialogue.tick(2.2, is_answering=True) == []
+    assert dialogue.tick(2.25, is_answering=False) == []  # it still plays
+    assert dialogue.tick(2.27, is_answering=False) == [Send(Tts("stop")), Send(Llm("neutral"))]
+    doing.append(dialogue.doing)
+    assert doing == ["listening", "listening", "thinking", "speaking", "idle"]
+    assert dialogue.receive(ListenStart(mode="auto"), 2.5) == [Hear("auto")]
+
+
+def test_our_hello_comes_at_once_and_whole() -> None:
+    dialogue = Dialogue("s-9", 0.0)
+    (sent,) = dialogue.receive(DeviceHello(), 0.1)
+    assert isinstance(sent, Send)
+    hello = sent.message
+    assert isinstance(hello, ServerHello)
+    assert (hello.transport, hello.session_id) == ("websocket", "s-9")
+    assert hello.audio_params.sample_rate == 24_000  # type: ignore[union-attr]
+
+
+def test_sound_before_listen_is_no_error_and_not_heard() -> None:
+    dialogue = begun(mode=None)
+    assert not dialogue.hears
+    assert dialogue.receive(WakeWordHeard(text="hi esp"), 0.1) == []
+    assert dialogue.receive(ListenStart(mode="auto"), 0.2) == [Hear("auto")]
+    assert dialogue.hears
+
+
+@pytest.mark.parametrize(
+    ("mode", "hears"), [("auto", False), ("realtime", True), ("manual", False)]
+)
+def test_only_who_takes_out_its_echo_is_heard_while_we_speak(mode: Mode, hears: bool) -> None:
+    dialogue = begun(mode)
+    dialogue.answer_begun(1)
+    assert dialogue.hears is hears
+
+
+@pytest.mark.parametrize(
+    ("mode", "after"), [("auto", "idle"), ("realtime", "listening"), ("manual", "idle")]
+)
+def test_what_comes_after_an_answer(mode: Mode, after: str) -> None:
+    dialogue = begun(mode)
+    speak(dialogue, 1)
+    assert told(dialogue.tick(9, is_answering=False)) == ["tts stop"]
+    assert dialogue.doing == after
+
+
+@pytest.mark.parametrize("mode", ["auto", "realtime", "manual"])
+@pytest.mark.parametrize("is_speaking", [True, False])
+def test_abort_is_always_answered_with_tts_stop(mode: Mode, is_speaking: bool) -> None:
+    dialogue = begun(mode)
+    if is_speaking:
+        dialogue.answer_begun(1)
+    abort = Abort(reason="wake_word_detected")
+    assert told(dialogue.receive(abort, 2)) == ["Cancel", "tts stop"]
+    assert dialogue.receive(ListenStart(mode=mode), 2) == [Hear(mode)]
+    assert dialogue.interrupted() == []  # what the cancelled answer brings
+    assert dialogue.tick(3, is_answering=False) == []
+    assert dialogue.doing == "listening"
+
+
+def test_our_own_ear_interrupts() -> None:
+    dialogue = begun("realtime")
+    speak(dialogue, 1)
+    dialogue.speech_started(3)
+    assert told(dialogue.interrupted()) == ["tts stop"]
+    assert (dialogue.doing, dialogue.hears) == ("listening", True)
+    assert dialogue.interrupted() == []
+
+
+def test_push_to_talk() -> None:
+    dialogue = begun("manual")
+    assert dialogue.receive(ListenStop(), 1) == [Commit(asks=True)]
+    assert not dialogue.hears
+    assert dialogue.receive(ListenStop(), 1.1) == []
+    assert told(dialogue.understood("one", 2)) == ["stt", "tts start"]
+
+
+@pytest.mark.parametrize("mode", ["auto", "realtime"])
+def test_where_we_find_the_end_of_turns_no_button_does(mode: Mode) -> None:
+    dialogue = begun(mode)
+    assert dialogue.receive(ListenStop(), 1) == []
+
+
+def test_noise_gets_no_answer() -> None:
+    dialogue = begun()
+    dialogue.speech_started(1)
+    dialogue.speech_ended(2)
+    assert dialogue.understood("", 2) == []
+    assert dialogue.doing == "listening"
+
+
+def test_speaking_ends_although_no_answer_came() -> None:
+    """It failed, or nobody could say it."""
+    dialogue = begun()
+    speak(dialogue, 1)
+    assert dialogue.tick(2.1, is_answering=False) == []
+    assert told(dialogue.tick(2.3, is_answering=False)) == ["tts stop"]
+
+
+def test_one_answer_after_the_other_is_one_speaking() -> None:
+    dialogue = begun()
+    speak(dialogue, 1)
+    dialogue.pacer.sent(2.2)
+    assert dialogue.tick(9, is_answering=True) == []
+    assert dialogue.answer_begun(9) == []
+    dialogue.pacer.sent(9.1)
+    assert told(dialogue.tick(9.3, is_answering=False)) == ["tts stop"]
+
+
+def test_something_may_be_said_unasked() -> None:
+    dialogue = begun(mode=None)
+    assert told(dialogue.answer_begun(100)) == ["tts start"]
+    assert dialogue.doing == "speaking"
+
+
+def test_nothing_is_said_before_hello() -> None:
+    dialogue = Dialogue("s", 0)
+    assert dialogue.answer_begun(1) == []
+    assert dialogue.clause("x") == []
+
+
+def test_listening_that_crosses_our_start_stops_nothing() -> None:
+    dialogue = begun()
+    dialogue.answer_begun(5)
+    assert dialogue.receive(ListenStart(mode="auto"), 5.01) == []
+    assert dialogue.doing == "speaking"
+
+
+def test_a_turn_has_an_end() -> None:
+    dialogue = begun()
+    dialogue.speech_started(1)
+    assert dialogue.tick(20.9, is_answering=False) == []
+    assert dialogue.tick(21.1, is_answering=False) == [Commit(asks=False)]
+    assert dialogue.tick(21.2, is_answering=False) == []  # once
+    held = begun("manual")
+    held.speech_started(1)
+    assert held.tick(60, is_answering=False) == []
+
+
+@pytest.mark.parametrize(
+    ("mode", "until_s", "reason"),
+    [("auto", 20, "silence"), ("realtime", 20, "silence"), ("manual", 300, "idle"),
+     (None, 300, "idle")],
+)  # fmt: skip
+def test_silence_ends_the_conversation(mode: Mode | None, until_s: float, reason: str) -> None:
+    dialogue = begun(mode)
+    assert dialogue.tick(until_s - 0.1, is_answering=False) == []
+    assert dialogue.tick(until_s + 0.1, is_answering=False) == [HangUp(reason)]  # type: ignore[arg-type]
+
+
+def test_silence_counts_from_the_last_that_was_said() -> None:
+    dialogue = begun()
+    dialogue.speech_started(15)
+    dialogue.speech_dropped(16)
+    assert dialogue.tick(35, is_answering=False) == []
+    dialogue.tick(35.5, is_answering=True)
+    assert dialogue.tick(55, is_answering=False) == []
+    assert dialogue.tick(56, is_answering=False) == [HangUp("silence")]
+
+
+def test_who_says_no_hello_is_no_device() -> None:
+    dialogue = Dialogue("s", 0, DialogueSettings(hello_timeout_s=10))
+    assert dialogue.tick(9.9, is_answering=False) == []
+    assert dialogue.tick(10.1, is_answering=False) == [HangUp("hello_expected")]
+
+
+def test_extras_are_for_who_announced_them() -> None:
+    timing = Timing(response_latency_ms=500)
+    stock, ours = begun(), begun(partial=True, timing=True)
+    for dialogue in (stock, ours):
+        dialogue.answer_begun(1)
+        dialogue.traced(timing)
+    assert (stock.words("turn"), ours.words("turn")) == ([], [Send(Stt("turn", partial=True))])
+    assert ours.words("") == []
+    assert stock.tick(9, is_answering=False)[0] == Send(Tts("stop"))
+    assert ours.tick(9, is_answering=False)[0] == Send(Tts("stop", timing=timing))
+    ours.answer_begun(10)
+    assert ours.tick(19, is_answering=False)[0] == Send(Tts("stop"))  # not the former turn's
+
+
+def test_small_things() -> None:
+    dialogue = begun()
+    assert dialogue.receive(Ping(), 1) == [Send(Pong())]
+    assert dialogue.receive(Ignored("iot"), 1) == []
+    assert isinstance(dialogue.receive(Abort(), 1)[0], Cancel)

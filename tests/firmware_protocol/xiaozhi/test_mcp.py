@@ -1,0 +1,148 @@
+from typing import Any
+
+import pytest
+
+from firmware_protocol.xiaozhi.mcp import (
+    MAX_ERROR_CHARS,
+    MAX_PAGES,
+    MAX_RESULT_CHARS,
+    MAX_TOOLS,
+    Called,
+    DeviceTool,
+    Initialized,
+    McpClient,
+    Refused,
+    ToolsListed,
+    alias_of,
+)
+
+VOLUME = {
+    "name": "self.audio_speaker.set_volume",
+    "description": "Sets it.",
+    "inputSchema": {"type": "object", "properties": {"volume": {"type": "integer"}}},
+}
+
+
+PICTURE = "(an image, which is not looked at)"
+
+
+def answer(request_id: object, **fields: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": request_id, **fields}
+
+
+def test_ids_are_numbers_that_count_up() -> None:
+    """Texts are dropped by devices, without an answer."""
+    client = McpClient()
+    ids = [client.initialize()["id"], client.list_tools()["id"], client.call("self.a", {})[0]]
+    assert ids == [1, 2, 3]
+
+
+def test_no_place_for_pictures_is_named() -> None:
+    params = McpClient(("earshot", "1.2")).initialize()["params"]
+    assert params == {
+        "protocolVersion": "2024-11-05",
+        "capabilities": {},
+        "clientInfo": {"name": "earshot", "version": "1.2"},
+    }
+
+
+def test_tools_come_page_by_page() -> None:
+    client = McpClient()
+    client.initialize()
+    told = client.receive(answer(1, result={"serverInfo": {"name": "bread", "version": "2"}}))
+    assert told == Initialized("bread", "2")
+    assert client.list_tools()["params"] == {"cursor": "", "withUserTools": False}
+    told = client.receive(answer(2, result={"tools": [VOLUME], "nextCursor": "self.screen.a"}))
+    assert isinstance(told, ToolsListed)
+    assert told.cursor == "self.screen.a"
+    client.list_tools(told.cursor)
+    told = client.receive(answer(3, result={"tools": [{"name": "self.screen.a"}]}))
+    assert isinstance(told, ToolsListed)
+    assert (told.cursor, [tool.alias for tool in told.tools]) == (
+        "",
+        ["self_audio_speaker_set_volume", "self_screen_a"],
+    )
+    assert told.tools[0] == DeviceTool(
+        VOLUME["name"],  # type: ignore[arg-type]
+        "self_audio_speaker_set_volume",
+        "Sets it.",
+        VOLUME["inputSchema"],  # type: ignore[arg-type]
+    )
+    assert told.tools[1].parameters == {"type": "object", "properties": {}}
+
+
+def test_a_device_that_always_names_a_next_page_is_not_asked_for_ever() -> None:
+    client, pages, cursor = McpClient(), 0, ""
+    while pages == 0 or cursor:
+        request = client.list_tools(cursor)
+        tools = [{"name": f"self.t{pages}_{number}"} for number in range(10)]
+        told = client.receive(answer(request["id"], result={"tools": tools, "nextCursor": "more"}))
+        assert isinstance(told, ToolsListed)
+        pages, cursor = pages + 1, told.cursor
+    assert (pages, len(told.tools)) == (MAX_PAGES, MAX_TOOLS)
+
+
+@pytest.mark.parametrize(
+    ("result", "text", "is_error"),
+    [
+        ({"content": [{"type": "text", "text": "true"}], "isError": False}, "true", False),
+        ({"content": [{"type": "text", "text": "a"}, 7, {"text": "b"}]}, "a\nb", False),
+        ({"content": [{"type": "text", "text": "no"}], "isError": True}, "no", True),
+        ({"content": [{"type": "image", "image": "{}"}]}, PICTURE, False),
+        ({"content": "x"}, "", False),
+        ({}, "", False),
+        ({"content": [{"type": "text", "text": "x" * 99_999}]}, "x" * MAX_RESULT_CHARS, False),
+    ],
+)  # fmt: skip
+def test_a_call_comes_to_its_text(result: dict[str, Any], text: str, is_error: bool) -> None:
+    client = McpClient()
+    request_id, request = client.call("self.audio_speaker.set_volume", {"volume": 30})
+    assert request["params"] == {"name": VOLUME["name"], "arguments": {"volume": 30}}
+    assert client.receive(answer(request_id, result=result)) == Called(request_id, text, is_error)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"error": {"message": "Unknown tool: self.foo"}}, "Unknown tool: self.foo"),
+        ({"error": {"code": -32601}}, "the device gave neither a result nor a reason"),
+        ({"error": "broken"}, "broken"),
+        ({"result": "true"}, "the device gave neither a result nor a reason"),
+        ({}, "the device gave neither a result nor a reason"),
+        ({"error": {"message": "x" * 9999}}, "x" * MAX_ERROR_CHARS),
+    ],
+)
+def test_errors_need_no_code(fields: dict[str, Any], message: str) -> None:
+    client = McpClient()
+    request_id, _ = client.call("self.foo", {})
+    assert client.receive(answer(request_id, **fields)) == Called(request_id, message, True)
+    listing = client.list_tools()["id"]
+    assert client.receive(answer(listing, **fields)) == Refused("tools/list", message)
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [{"id": 2}, {"id": "1", "result": {}}, {"id": True, "result": {}}, {"id": None}, {},
+     {"method": "notifications/x"}],
+)  # fmt: skip
+def test_answers_to_nothing_are_nobodys(payload: dict[str, Any]) -> None:
+    client = McpClient()
+    request_id, _ = client.call("self.foo", {})
+    assert client.receive(payload) is None
+    client.forget(request_id)
+    assert client.receive(answer(request_id, result={})) is None
+
+
+def test_an_answer_counts_once() -> None:
+    client = McpClient()
+    request_id, _ = client.call("self.foo", {})
+    assert client.receive(answer(request_id, result={})) is not None
+    assert client.receive(answer(request_id, result={})) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "alias"),
+    [("self.screen.set_theme", "self_screen_set_theme"), ("a b/ü", "a_b__"), ("x" * 99, "x" * 64)],
+)
+def test_names_for_language_models(name: str, alias: str) -> None:
+    assert alias_of(name) == alias

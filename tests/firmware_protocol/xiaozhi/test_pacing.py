@@ -1,0 +1,59 @@
+import pytest
+
+from firmware_protocol.xiaozhi.pacing import Pacer, PaceSettings
+
+
+def paced(packets: int, start: float = 5.0, late: float = 0.0) -> list[float]:
+    """Times after `tts start` when each packet goes, if all of them are there at once."""
+    pacer, now, times = Pacer(), start, []
+    pacer.start(now)
+    for _ in range(packets):
+        now = max(now, pacer.due_at() + late)
+        pacer.sent(now)
+        times.append(now - start)
+    return times
+
+
+def test_a_few_go_at_once_after_a_moment_then_one_per_sixty_ms() -> None:
+    assert paced(8) == pytest.approx([0.1, 0.1, 0.1, 0.1, 0.16, 0.22, 0.28, 0.34])
+
+
+def test_the_schedule_does_not_drift() -> None:
+    """Each goes a little late, the last as little as the second."""
+    on_time, late = paced(1000), paced(1000, late=0.004)
+    assert late[-1] - on_time[-1] < 0.009
+
+
+def test_never_more_than_four_wait_on_the_device() -> None:
+    pacer, now = Pacer(), 0.0
+    pacer.start(now)
+    for _ in range(100):
+        now = max(now, pacer.due_at())
+        pacer.sent(now)
+        assert pacer.queued_ms(now) <= 4 * 60 + 1e-6
+    assert pacer.queued_ms(now + 10) == 0
+
+
+def test_after_a_gap_it_begins_anew() -> None:
+    pacer = Pacer()
+    pacer.start(0)
+    pacer.sent(0.1)
+    pacer.sent(3.0)  # the voice had stalled
+    assert pacer.queued_ms(3.0) == pytest.approx(60)
+    assert pacer.due_at() <= 3.0
+    assert pacer.over_at() == pytest.approx(3.16)
+
+
+def test_the_end_comes_when_all_was_played() -> None:
+    pacer = Pacer()
+    pacer.start(1.0)
+    assert pacer.over_at() == pytest.approx(1.2)  # nothing was said
+    for _ in range(4):
+        pacer.sent(1.1)
+    assert pacer.over_at() == pytest.approx(1.1 + 0.24 + 0.1)
+
+
+@pytest.mark.parametrize("ahead", [0, 21])
+def test_no_setting_overfills_a_device(ahead: int) -> None:
+    with pytest.raises(ValueError, match="40 packets"):
+        PaceSettings(ahead=ahead)
