@@ -266,6 +266,17 @@ class TurnTraced:
 
 
 @dataclass(frozen=True, slots=True)
+class WakeChanged:
+    """A session with a wake word began or ceased to listen; or it was given another, or none."""
+
+    word: str
+    "Empty: it waits for none, and listens."
+    phrase: str
+    "The word as it is said."
+    is_awake: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Failed:
     """Something went wrong outside a response; the session goes on."""
 
@@ -299,5 +310,6 @@ SessionEvent = (
     | PlayoutStopped
     | PlayoutCleared
     | TurnTraced
+    | WakeChanged
     | Failed
 )

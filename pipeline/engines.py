@@ -6,9 +6,19 @@ from dataclasses import dataclass, replace
 from typing import NoReturn, Protocol
 
 from core.errors import NotFound, RequestError
-from engines.base import AsrInfo, AsrItem, AsrResult, EndOfTurn, Llm, Tts, VadEngine
+from engines.base import (
+    AsrInfo,
+    AsrItem,
+    AsrResult,
+    EndOfTurn,
+    Llm,
+    Tts,
+    VadEngine,
+    WakeEngine,
+)
 from pipeline.settings import DEFAULT, SessionSettings
 from pipeline.voices import choose_voice
+from pipeline.wake import find_word
 from pipeline.wishes import check_options
 from serving.choose import unknown_model
 from serving.scheduler import Priority
@@ -76,6 +86,7 @@ class EngineSet:
     tts: Mapping[str, Tts]
     default_language: str = "en"
     endpoint: EndOfTurn | None = None
+    wake: WakeEngine | None = None
     expected: Callable[[], Sequence[str]] = tuple
     "Names that every session's recogniser should expect: those of the house."
 
@@ -117,10 +128,11 @@ class EngineSet:
 
     def check(self, settings: SessionSettings) -> None:
         """Raises NotFound model_not_found; RequestError unsupported_language, voice_not_found, and
-        for what the recogniser cannot do."""
+        for what the recogniser cannot do or a wake word that nobody knows."""
         info = self.recogniser(settings.asr).info
         # A session may write in a language that its recogniser does not hear.
         check_options(info, replace(settings.recognition(info), language=None), _WISHES)
+        find_word(self.wake, settings.wake_word)
         if settings.answers:
             self.language_model(settings.llm)
         if settings.language is not None and settings.language not in self.languages():

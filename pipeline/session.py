@@ -7,11 +7,13 @@ from typing import NoReturn
 
 from core.audio import AudioFrame, Pcm
 from core.errors import Conflict, EarshotError
+from core.events import SessionEvent
 from core.ids import new_id
 from core.items import Item
 from core.queues import DropOldest
 from engines.base import AsrResult
 from media.opus import LEAST_DELAY_MS
+from pipeline.activity import Activity
 from pipeline.answer import Answer
 from pipeline.client_clock import ClientClock
 from pipeline.conversation import Conversation
@@ -28,6 +30,7 @@ from pipeline.settings import Profile, ResponseRequest, SessionSettings
 from pipeline.sounding import Sounding
 from pipeline.surroundings import Surroundings
 from pipeline.turn import Turn
+from pipeline.wake import WakeGate
 
 logger = logging.getLogger(__name__)
 
@@ -88,9 +91,13 @@ class Session:
             self._reporting,
             self._changed.set,
         )
+        self._activity = Activity(
+            self._listening, self._items, self._responding.answering, self._playout, client
+        )
+        self._wake = WakeGate(self._engines.wake, self._clock, self._activity, self._emit)
         self._items.on_known = self._words_known
         self._idle = Idle(self._clock, client, lambda: self.settings, self._go_on)
-        self._reporting.watch = self._idle.noted
+        self._reporting.watch = self._noted
         self._tasks: asyncio.TaskGroup | None = None
         self.running = asyncio.Event()
         "Set once the tasks are there to take commands."
@@ -137,18 +144,14 @@ class Session:
 
     async def settled(self) -> None:
         """Wait until nothing is being said, transcribed, answered or played."""
-        while (
-            self._listening.is_active
-            or self._items.is_transcribing
-            or self._responding.answering.is_working
-            or self._playout.writer is not None
-        ) and not self._closing.is_set():
+        doing = self._activity
+        while (doing.is_hearing or doing.is_answering) and not self._closing.is_set():
             self._changed.clear()
             await self._changed.wait()
 
     def feed(self, frame: AudioFrame) -> None:
         """Live audio, 16 kHz; when the session lags a second behind, the oldest is dropped."""
-        frame = self._echo.heard(frame)
+        frame = self._wake.heard(self._echo.heard(frame))
         self._reporting.hear(frame)
         self._frames.put(frame)
 
@@ -170,6 +173,7 @@ class Session:
         self._conversation.profile = Profile.of(settings)
         self._hearing.configure(settings.turn_detection)
         self._echo.configure(settings.echo)
+        self._wake.configure(settings)
         self._reporting.configured(settings)
 
     def commit_input(self) -> None:
@@ -304,6 +308,10 @@ class Session:
     def _words_known(self, turn: Turn, error: EarshotError | None) -> None:
         self._responding.words_known(turn, error)
         self._changed.set()  # of a deleted item nothing is told
+
+    def _noted(self, event: SessionEvent) -> None:
+        self._idle.noted(event)
+        self._wake.noted(event)
 
     def _go_on(self, silence_ms: int) -> None:
         """The user is silent: an empty item stands for that, and the assistant speaks."""

@@ -79,6 +79,8 @@ class SessionSettings:
     "Whether speech over the answer is enough to stop it, or only words that mean something."
     echo: EchoMode = "off"
     "What is done about the answer in the microphone."
+    wake_word: str = ""
+    "Until it is heard, nothing else is; empty: everything is. Without effect in push-to-talk."
     answer_temperature: float | None = None
     max_output_tokens: int | None = None
     tools: tuple[str, ...] | None = None

@@ -49,6 +49,17 @@ class AssistantConfig(Struct, frozen=True, forbid_unknown_fields=True):
         ),
     ] = "off"
 
+    wake_word: Annotated[
+        str,
+        Meta(
+            max_length=64,
+            description=(
+                "Until this word is heard, nothing that is said is heard, e.g. okay_nabu; empty:"
+                " sessions listen at once."
+            ),
+        ),
+    ] = ""
+
     def settings(self, turn_detection: TurnDetection) -> SessionSettings:
         """What a session begins with."""
         return SessionSettings(
@@ -61,4 +72,5 @@ class AssistantConfig(Struct, frozen=True, forbid_unknown_fields=True):
             tools=self.tools,
             barge_in=self.barge_in,
             echo=self.echo,
+            wake_word=self.wake_word,
         )

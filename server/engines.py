@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from core.errors import ConfigError
 from core.ports import Clock, Metrics
-from engines.base import EndOfTurn, Llm, Tts, VadEngine
+from engines.base import EndOfTurn, Llm, Tts, VadEngine, WakeEngine
 from engines.llm.intents import phrases
 from engines.registry import Kind, load
 from pipeline.engines import EngineSet
@@ -17,6 +17,7 @@ from pipeline.tools import Toolbox
 from server.config import Config
 from server.loading import (
     check_voice,
+    check_wake_word,
     load_language_model,
     load_voices,
     start_language_model,
@@ -28,7 +29,7 @@ from serving.choose import KINDS, Choice, unknown_model
 from serving.offers import Machine, Offer
 from serving.registry import AsrModels
 from serving.served import ServedModel
-from web.engines import EngineChoice, EngineOffer, EnginesReport, ModelOffer
+from web.engines import EngineChoice, EngineOffer, EnginesReport, ModelOffer, WakeWordOffer
 
 logger = logging.getLogger(__name__)
 
@@ -47,6 +48,7 @@ class Engines:
     """Engines that are ready, with how they were chosen."""
 
     vad: VadEngine
+    wake: WakeEngine
     endpoint: EndOfTurn
     asr: AsrModels
     llm: Llm
@@ -72,6 +74,7 @@ class Engines:
             tts={DEFAULT: self.tts[self.choices["tts"].name], **self.tts},
             default_language=language,
             endpoint=self.endpoint,
+            wake=self.wake,
         )
 
     def report(self, language: str) -> EnginesReport:
@@ -94,6 +97,7 @@ class Engines:
             one("tts"),
             one("vad"),
             self.engine_set(language).languages(),
+            tuple(WakeWordOffer(one.name, one.phrase, one.languages) for one in self.wake.words),
         )
 
     def _recognisers(self) -> EngineChoice:
@@ -141,20 +145,18 @@ async def running(
         asyncio.TaskGroup() as tasks,
         models.running(),
     ):
-        vad, endpoint, llm, tts, _, _ = await asyncio.gather(
-            asyncio.to_thread(load, "vad", choices["vad"].name, choices["vad"].options),
-            asyncio.to_thread(
-                load, "endpoint", choices["endpoint"].name, choices["endpoint"].options
-            ),
+        (vad, wake, endpoint), llm, tts, _, _ = await asyncio.gather(
+            _load_ears(choices),
             load_language_model(choices["llm"], config, metrics, stack),
             load_voices(choices["tts"], found, metrics, stack),
             _load_first(models, config.asr.preload),
             asyncio.to_thread(models.read_all),
         )
         check_voice(config.assistant.voice, tts, config.language)
+        check_wake_word(config.assistant.wake_word, wake)
         await start_language_model(llm, config.language, toolbox, stack)
         warm = tasks.create_task(warm_others(llm, config.language, toolbox), name="warm")
-        yield Engines(vad, endpoint, models, llm, tts, choices, found)
+        yield Engines(vad, wake, endpoint, models, llm, tts, choices, found)
         warm.cancel()
 
 
@@ -175,6 +177,16 @@ def _models(
         return ServedModel(offer, clock, metrics)
 
     return AsrModels(find, serve, describe, of.room, clock, metrics)
+
+
+async def _load_ears(choices: Mapping[Kind, Choice]) -> tuple[VadEngine, WakeEngine, EndOfTurn]:
+    """The engines that hear every frame. Raises EngineMissing, ConfigError."""
+    vad, wake, endpoint = (choices[kind] for kind in ("vad", "wake", "endpoint"))
+    return await asyncio.gather(
+        asyncio.to_thread(load, "vad", vad.name, vad.options),
+        asyncio.to_thread(load, "wake", wake.name, wake.options),
+        asyncio.to_thread(load, "endpoint", endpoint.name, endpoint.options),
+    )
 
 
 async def _load_first(models: AsrModels, others: Sequence[str]) -> None:

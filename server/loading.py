@@ -9,12 +9,13 @@ from typing import Any, Protocol, runtime_checkable
 
 from core.errors import ConfigError, EarshotError, EngineError, RequestError
 from core.ports import Metrics, ToolContext, ToolSpec
-from engines.base import Llm, Tts
+from engines.base import Llm, Tts, WakeEngine
 from engines.llm.hybrid import Hybrid
 from engines.registry import load
 from pipeline.tools import Toolbox
 from pipeline.voice_cache import CachedTts, VoiceCache
 from pipeline.voices import choose_voice
+from pipeline.wake import find_word
 from server.config import Config
 from server.engines_command import folder_of
 from server.survey import Survey
@@ -97,6 +98,14 @@ def check_voice(wish: str, voices: Mapping[str, Tts], language: str) -> None:
     except RequestError as exc:
         if exc.param == "voice":
             raise ConfigError(f"assistant.voice: {exc}") from None
+
+
+def check_wake_word(name: str, wake: WakeEngine) -> None:
+    """Raises ConfigError, for the same reason."""
+    try:
+        find_word(wake, name)
+    except RequestError as exc:
+        raise ConfigError(f"assistant.wake_word: {exc}") from None
 
 
 async def warm_others(llm: Llm, language: str, toolbox: Toolbox) -> None:

@@ -37,6 +37,16 @@ class EngineOffer(msgspec.Struct, frozen=True):
     "Recognition only."
 
 
+class WakeWordOffer(msgspec.Struct, frozen=True):
+    """A word that sessions can wait for."""
+
+    name: str
+    phrase: str
+    "As it is said."
+    languages: tuple[str, ...]
+    "In whose pronunciation it was trained."
+
+
 class EngineChoice(msgspec.Struct, frozen=True):
     """What serves one stage, and what else could."""
 
@@ -52,6 +62,7 @@ class EnginesReport(msgspec.Struct, frozen=True):
     vad: EngineChoice
     languages: tuple[str, ...]
     "Languages a conversation can be held in, by voice or in writing."
+    wake_words: tuple[WakeWordOffer, ...] = ()
 
 
 EnginesSource = Callable[[], EnginesReport]

@@ -16,6 +16,7 @@ _FRESH = SessionSettings()
 NAMES: Mapping[str, str] = {
     "barge_in": "barge_in",
     "echo": "echo",
+    "wake_word": "wake_word",
     "temperature": "answer_temperature",
     "tools": "tools",
 }
@@ -30,6 +31,7 @@ def with_extension(settings: SessionSettings, sent: Extension) -> SessionSetting
         settings,
         barge_in=kept(sent.barge_in, settings.barge_in, _FRESH.barge_in),
         echo=kept(sent.echo, settings.echo, _FRESH.echo),
+        wake_word=kept(sent.wake_word, settings.wake_word, _FRESH.wake_word),
         answer_temperature=kept(
             sent.temperature, settings.answer_temperature, _FRESH.answer_temperature
         ),

@@ -4,7 +4,14 @@ from typing import Any, assert_never
 
 from msgspec.json import encode
 
-from core.events import Modality, ResponseCreated, ResponseDone, Transcribed, TurnTraced
+from core.events import (
+    Modality,
+    ResponseCreated,
+    ResponseDone,
+    Transcribed,
+    TurnTraced,
+    WakeChanged,
+)
 from core.items import (
     AudioPart,
     FunctionCallItem,
@@ -136,6 +143,10 @@ def turn_json(traced: TurnTraced) -> Json:
         ],
         "marks": dict(traced.marks),
     }
+
+
+def wake_json(changed: WakeChanged) -> Json:
+    return {"word": changed.word, "phrase": changed.phrase, "is_awake": changed.is_awake}
 
 
 def _logprob(data: bytes, value: float) -> Json:

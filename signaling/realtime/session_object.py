@@ -20,6 +20,7 @@ Include = Literal[
     "earshot.turn",
     "earshot.home",
     "earshot.connection",
+    "earshot.wake",
     "item.input_audio_transcription.logprobs",
 ]
 
@@ -138,6 +139,7 @@ class Extension(WireStruct, frozen=True):
     transcription: Sent[Decoding] = UNSET
     barge_in: Sent[Literal["on", "patient"]] = UNSET
     echo: Sent[EchoMode] = UNSET
+    wake_word: Sent[Annotated[str, Meta(max_length=64)]] = UNSET
     temperature: Sent[Temperature] = UNSET
     tools: Sent[Annotated[list[ToolName], Meta(max_length=128)]] = UNSET
 

@@ -31,6 +31,7 @@ from core.events import (
     Transcribed,
     TranscriptionFailed,
     TurnTraced,
+    WakeChanged,
 )
 from core.quality import ConnectionQuality
 from signaling.realtime.beta import to_beta, to_ga
@@ -39,7 +40,7 @@ from signaling.realtime.incoming import decode
 from signaling.realtime.input_events import InputEvents, of_conversation, transcription
 from signaling.realtime.quality import QUALITY_EVENT, connection_json
 from signaling.realtime.response_events import ResponseEvents
-from signaling.realtime.server_events import Json, error_event, event, to_text, turn_json
+from signaling.realtime.server_events import Json, error_event, event, to_text, turn_json, wake_json
 from signaling.realtime.session import Terms, session_json
 
 Transport = Literal["webrtc", "websocket"]
@@ -137,6 +138,9 @@ class Translator:
             case TurnTraced():
                 shown = "earshot.turn" in self.terms.include
                 return [event("earshot.turn", turn=turn_json(happened))] if shown else []
+            case WakeChanged():
+                shown = "earshot.wake" in self.terms.include
+                return [event("earshot.wake", wake=wake_json(happened))] if shown else []
             case Failed(code, message):
                 return [error_event(code, message, kind="server_error")]
             case _:

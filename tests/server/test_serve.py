@@ -42,6 +42,7 @@ def test_a_server_is_ready_tells_what_is_loaded_and_stops_with_0(tmp_path: Path)
         assert (status, health["status"]) == (200, "ready")
         assert health["loaded"] == {
             "vad": "gated",
+            "wake": "micro",
             "endpoint": "silence",
             "asr": "faster_whisper",
             "llm": "intents",
@@ -51,6 +52,7 @@ def test_a_server_is_ready_tells_what_is_loaded_and_stops_with_0(tmp_path: Path)
         assert engines["asr"]["chosen"] == "whisper-nano"
         assert engines["asr"]["why"] == "it is configured"
         assert "en" in engines["languages"]
+        assert "Okay Nabu" in [word["phrase"] for word in engines["wake_words"]]
         assert "earshot_sessions" in get(server.url, "/metrics")[1]
         OpenAPIV31SpecValidator(get(server.url, "/openapi.json")[1]).validate()
         for path in ("/", "/docs", "/docs/swagger-ui-bundle.js", "/docs/start.js"):
@@ -219,6 +221,11 @@ def test_a_taken_port_is_one_line_and_3(tmp_path: Path) -> None:
         ({"EARSHOT_CONFIG": "none.toml"}, 2, "none.toml: No such file"),
         ({"EARSHOT_TRACE__PATH": "/no/such/folder/t"}, 2, "config.trace.path:"),
         ({"EARSHOT_VAD__ENGINE": "nonsense"}, 2, "vad: no engine 'nonsense'"),
+        (
+            {**LOADS_HERE, "EARSHOT_ASSISTANT__WAKE_WORD": "hal"},
+            2,
+            "assistant.wake_word: wake word 'hal' is not known; these are: alexa, hey_jarvis",
+        ),
         ({"EARSHOT_TTS__OPTIONS__SPEEED": "1"}, 2, "tts.espeak: unknown key 'speeed'"),
         ({"EARSHOT_ASR__ENGINE": "faster_whisper"}, 4, "asr engine 'faster_whisper': no weights"),
         ({**LOADS_HERE, MODEL: "/no/model"}, 4, "asr engine 'model': no model.bin"),

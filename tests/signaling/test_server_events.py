@@ -41,6 +41,7 @@ from core.events import (
     TranscriptionFailed,
     TurnTraced,
     Usage,
+    WakeChanged,
 )
 from core.items import (
     AudioPart,
@@ -80,6 +81,7 @@ TRACE = TurnTraced(
 NOISE = np.zeros(MAX_DELTA_SAMPLES + 1, np.int16)
 
 EVERY: list[SessionEvent] = [
+    WakeChanged("okay_nabu", "Okay Nabu", is_awake=True),
     SpeechStarted("item_u", 120),
     HypothesisChanged("item_u", "turn on", "the", 640),
     SpeechStopped("item_u", 1500),
@@ -272,6 +274,13 @@ def test_what_the_other_transport_needs_is_not_sent(
 def test_our_own_events_go_to_those_who_asked() -> None:
     words = HypothesisChanged("item_u", "turn on", "the", 640)
     assert translator().to_json(words) == translator().to_json(TRACE) == []
+    woken = WakeChanged("okay_nabu", "Okay Nabu", is_awake=True)
+    assert translator().to_json(woken) == []
+    assert translator("earshot.wake").to_json(woken)[0]["wake"] == {
+        "word": "okay_nabu",
+        "phrase": "Okay Nabu",
+        "is_awake": True,
+    }
     asking = translator("earshot.hypothesis", "earshot.turn")
     assert asking.to_json(words) == [
         {

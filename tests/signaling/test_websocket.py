@@ -11,6 +11,7 @@ from aiohttp import ClientWebSocketResponse, WSCloseCode, WSMsgType, WSServerHan
 
 from signaling.realtime.door import RealtimeSettings
 from signaling.realtime.incoming import MAX_EVENT_BYTES
+from tests.pipeline.test_wake import WORD_LEVEL, WakefulWorld
 from tests.server.http import error_of
 from tests.signaling.servers import Server, Setup, against
 
@@ -55,6 +56,34 @@ def test_a_written_turn() -> None:
             assert events[-1]["response"]["status"] == "completed"
 
     against(scene)
+
+
+def test_a_session_waits_for_its_word_and_says_so() -> None:
+    setup = Setup(world=WakefulWorld())
+
+    async def scene(server: Server) -> None:
+        async with server.client.ws_connect("/v1/realtime?model=default") as ws:
+            await expect(ws, "conversation.created")
+            wrong = {"type": "realtime", "earshot": {"wake_word": "hal"}}
+            await ws.send_json({"type": "session.update", "session": wrong})
+            error = (await expect(ws, "error"))[-1]["error"]
+            assert error["param"] == "session.earshot.wake_word"
+            assert "'hal' is not known; these are: computer, robot" in error["message"]
+
+            earshot = {"wake_word": "computer"}
+            session = await update(ws, earshot=earshot, include=["earshot.wake"])
+            assert session["earshot"]["wake_word"] == "computer"
+            [*_, asleep] = await expect(ws, "earshot.wake")
+            assert asleep["wake"] == {"word": "computer", "phrase": "Computer", "is_awake": False}
+            for run in ((2 * LEVEL_ONE, 400), (WORD_LEVEL, 20), (0, 200), (LEVEL_ONE, 400)):
+                await ws.send_json({"type": "input_audio_buffer.append", "audio": pcm(run)})
+            await ws.send_json({"type": "input_audio_buffer.append", "audio": pcm((0, 900))})
+            told = await expect(ws, "response.done")
+            assert [e["wake"]["is_awake"] for e in told if e["type"] == "earshot.wake"] == [True]
+            [heard] = [e["transcript"] for e in told if e["type"].endswith("n.completed")]
+            assert heard == "one"
+
+    against(scene, setup)
 
 
 def test_push_to_talk_with_all_audio_in_one_event() -> None:

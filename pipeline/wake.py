@@ -1,0 +1,135 @@
+"""When a session listens: from its wake word until nobody goes on."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+
+from core.audio import AudioFrame
+from core.errors import RequestError
+from core.events import PlayoutStopped, ResponseDone, SessionEvent, Transcribed, WakeChanged
+from core.ports import Clock
+from engines.base import Wake, WakeEngine, WakeWord
+from pipeline.settings import SessionSettings
+
+FOLLOW_UP_S = 8.0
+"""Silence after the wake word, or after an answer was heard, that ends listening: long enough to
+think of the next question, short enough that a talk which begins afterwards is not overheard."""
+
+
+class Doing(Protocol):
+    """What a session does."""
+
+    @property
+    def is_hearing(self) -> bool:
+        """Somebody speaks, or what was said is not known yet."""
+        ...
+
+    @property
+    def is_answering(self) -> bool:
+        """An answer is made or played."""
+        ...
+
+    @property
+    def answered_until(self) -> float:
+        """When the client has played all that it was sent; monotonic seconds."""
+        ...
+
+
+@dataclass(slots=True)
+class Attention:
+    """Asleep or awake. Takes the time, in monotonic seconds."""
+
+    until: float | None = None
+    "When it falls asleep, if nothing happens; None: it sleeps."
+
+    def wake(self, now: float) -> None:
+        self.until = now + FOLLOW_UP_S
+
+    def answered(self, until: float) -> None:
+        """What was said came to something, which is heard until then. Noise and a television keep
+        it awake while they last, but only this begins the time anew; it wakes nobody."""
+        if self.until is not None:
+            self.until = max(self.until, until + FOLLOW_UP_S)
+
+    def sleeps(self, now: float, *, is_busy: bool) -> bool:
+        """Whether it sleeps now. Whoever speaks or is answered is not left in the middle."""
+        if self.until is not None and now >= self.until and not is_busy:
+            self.until = None
+        return self.until is None
+
+
+class WakeGate:
+    """One session's. While it sleeps, silence takes the place of what the microphone hears, so that
+    nothing behind it can keep or recognise any of it."""
+
+    def __init__(
+        self,
+        engine: WakeEngine | None,
+        clock: Clock,
+        doing: Doing,
+        emit: Callable[[SessionEvent], None],
+    ) -> None:
+        self._engine, self._clock, self._doing, self._emit = engine, clock, doing, emit
+        self._attention = Attention()
+        self._word: WakeWord | None = None
+        self._stream: Wake | None = None
+        self._answers = True
+
+    def configure(self, settings: SessionSettings) -> None:
+        """A word that was not the session's before puts it to sleep. Checked by `find_word`."""
+        name = settings.wake_word if settings.turn_detection is not None else ""
+        self._answers = settings.answers
+        if name == (self._word.name if self._word else ""):
+            return
+        self._word = find_word(self._engine, name)
+        self._stream = None
+        if self._word is not None and self._engine is not None:
+            self._stream = self._engine.open([name])
+        self._attention = Attention()
+        self._tell(is_awake=self._word is None)
+
+    def heard(self, frame: AudioFrame) -> AudioFrame:
+        """What may be heard of a frame, 16 kHz."""
+        if self._stream is None:
+            return frame
+        was_awake = self._attention.until is not None
+        now = self._clock.now()
+        is_busy = self._doing.is_hearing or self._doing.is_answering
+        if not self._attention.sleeps(now, is_busy=is_busy):
+            return frame
+        if was_awake:
+            self._stream.reset()
+            self._tell(is_awake=False)
+        if self._stream.push(frame.pcm):
+            self._attention.wake(now)
+            self._tell(is_awake=True)
+        return replace(frame, pcm=np.zeros_like(frame.pcm))
+
+    def noted(self, event: SessionEvent) -> None:
+        """Something was told to the client."""
+        match event:
+            case ResponseDone() | PlayoutStopped():
+                self._attention.answered(max(self._clock.now(), self._doing.answered_until))
+            case Transcribed(transcript=words) if words and not self._answers:
+                self._attention.answered(self._clock.now())
+            case _:
+                pass
+
+    def _tell(self, *, is_awake: bool) -> None:
+        name, phrase = (self._word.name, self._word.phrase) if self._word else ("", "")
+        self._emit(WakeChanged(name, phrase, is_awake))
+
+
+def find_word(engine: WakeEngine | None, name: str) -> WakeWord | None:
+    """None for the empty name. Raises RequestError for one that the engine does not know."""
+    if not name:
+        return None
+    words = {} if engine is None else {word.name: word for word in engine.words}
+    if name in words:
+        return words[name]
+    known = f"these are: {', '.join(words)}" if words else "this server has no engine for any"
+    raise RequestError(
+        f"wake word {name!r} is not known; {known}", code="invalid_value", param="earshot.wake_word"
+    )

@@ -1,0 +1,268 @@
+"""A session that waits for a word: what is not heard before it, and when it sleeps again."""
+
+from base64 import b64decode
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from core.audio import Pcm
+from core.errors import RequestError
+from core.events import ResponseDone, SpeechStarted, Transcribed, WakeChanged
+from core.items import MessageItem, TextPart
+from engines.base import Detection, Wake, WakeWord
+from pipeline.playout import PacedBy
+from pipeline.session import Session
+from pipeline.settings import ResponseRequest, SessionSettings
+from pipeline.surroundings import Surroundings
+from pipeline.wake import FOLLOW_UP_S, Attention, find_word
+from tests.pipeline.fakes import World, speak
+from tests.pipeline.test_session import of, run_session
+from tests.pipeline.test_trace_sound import Kept
+
+NAME = "computer"
+WORD_LEVEL = 9000
+"What the scripted engine takes for the wake word; the recogniser knows no word of this level."
+
+ASKED = SessionSettings(wake_word=NAME)
+FOLLOW_UP_MS = round(1000 * FOLLOW_UP_S)
+ANSWER_MS = 2000
+
+
+class LevelWake:
+    """Hears loud samples, once until it is reset."""
+
+    def __init__(self, name: str) -> None:
+        self._name, self._heard, self._is_told = name, 0, False
+
+    def push(self, pcm: Pcm) -> tuple[Detection, ...]:
+        self._heard += len(pcm)
+        if self._is_told or np.abs(pcm).max() < WORD_LEVEL:
+            return ()
+        self._is_told = True
+        return (Detection(self._name, self._heard),)
+
+    def reset(self) -> None:
+        self._heard, self._is_told = 0, False
+
+
+class LevelWakes:
+    name = "level"
+    words: tuple[WakeWord, ...] = (
+        WakeWord(NAME, "Computer", ("en",)),
+        WakeWord("robot", "Robot", ("en",)),
+    )
+
+    def open(self, names: Sequence[str]) -> Wake:
+        (name,) = names
+        return LevelWake(name)
+
+
+@dataclass
+class WakefulWorld(World):
+    trace: Kept = field(default_factory=Kept)
+
+    def surroundings(self) -> Surroundings:
+        usual = super().surroundings()
+        engines = replace(usual.engines, wake=LevelWakes())
+        return replace(usual, engines=engines, trace=self.trace, traces_sound=True)
+
+    def loudest(self) -> int:
+        """Of all that the recogniser was given."""
+        return max((int(np.abs(item.pcm).max()) for _, _, item in self.asr.asked), default=0)
+
+    def kept_levels(self) -> set[int]:
+        """Of all sound in the trace."""
+        sound = [record["pcm"] for record in self.trace.records if "pcm" in record]
+        samples = np.frombuffer(b"".join(b64decode(pcm) for pcm in sound), "<i2")
+        return {int(level) for level in np.unique(samples)}
+
+
+def awake(events: list[Any]) -> list[bool]:
+    return [event.is_awake for event in of(WakeChanged, events)]
+
+
+# The decision alone.
+
+
+def test_it_sleeps_until_it_is_woken_and_again_when_nobody_speaks() -> None:
+    attention = Attention()
+    assert attention.sleeps(0, is_busy=True)
+    attention.wake(10)
+    assert not attention.sleeps(10 + FOLLOW_UP_S - 0.1, is_busy=False)
+    assert attention.sleeps(10 + FOLLOW_UP_S, is_busy=False)
+    assert attention.sleeps(11, is_busy=False)  # nothing but the word wakes it
+
+
+def test_an_answer_begins_the_time_anew_when_it_was_heard() -> None:
+    attention = Attention()
+    attention.wake(0)
+    attention.answered(30)
+    assert not attention.sleeps(30 + FOLLOW_UP_S - 0.1, is_busy=False)
+    assert attention.sleeps(30 + FOLLOW_UP_S, is_busy=False)
+
+
+def test_an_answer_wakes_nobody_and_takes_no_time_away() -> None:
+    attention = Attention()
+    attention.answered(5)
+    assert attention.sleeps(5, is_busy=False)
+    attention.wake(10)
+    attention.answered(9)
+    assert not attention.sleeps(10 + FOLLOW_UP_S - 0.1, is_busy=False)
+
+
+def test_who_speaks_is_let_finish_but_what_comes_to_nothing_buys_no_time() -> None:
+    attention = Attention()
+    attention.wake(0)
+    assert not attention.sleeps(FOLLOW_UP_S + 5, is_busy=True)
+    assert attention.sleeps(FOLLOW_UP_S + 5.02, is_busy=False)
+
+
+def test_an_unknown_word_is_refused_with_those_that_are_known() -> None:
+    with pytest.raises(
+        RequestError, match=r"'alexa' is not known; these are: computer, robot"
+    ) as e:
+        find_word(LevelWakes(), "alexa")
+    assert (e.value.code, e.value.param) == ("invalid_value", "earshot.wake_word")
+    with pytest.raises(RequestError, match="this server has no engine for any"):
+        find_word(None, "alexa")
+    assert find_word(None, "") is None
+
+
+# Whole sessions.
+
+
+def test_before_the_word_nothing_is_recognised_told_or_kept() -> None:
+    world = WakefulWorld()
+
+    async def scene(session: Session) -> None:
+        await speak(session, (0, 200), (1000, 800), (0, 1000), (2000, 600), (0, 600))
+
+    events = run_session(world, scene, ASKED)
+    assert [type(event) for event in events] == [WakeChanged]
+    assert awake(events) == [False]
+    assert world.asr.asked == []
+    assert world.kept_levels() == {0}
+
+
+def test_after_the_word_one_is_heard_from_there() -> None:
+    world = WakefulWorld()
+
+    async def scene(session: Session) -> None:
+        await speak(session, (0, 200), (2000, 600), (WORD_LEVEL, 20))
+        await speak(session, (0, 200), (1000, 600), (0, ANSWER_MS))
+
+    events = run_session(world, scene, ASKED)
+    assert [event.transcript for event in of(Transcribed, events)] == ["one"]
+    assert world.loudest() == 1000
+    assert world.kept_levels() == {0, 1000}
+    [done] = of(ResponseDone, events)
+    assert done.status == "completed"
+    [started] = of(SpeechStarted, events)
+    assert started.audio_start_ms == pytest.approx(1020 - 300, abs=20)  # in the client's own time
+
+
+@pytest.mark.parametrize("paced_by", ["server", "client"])
+def test_after_an_answer_it_listens_on_for_a_while(paced_by: PacedBy) -> None:
+    world = WakefulWorld()
+
+    async def scene(session: Session) -> None:
+        await speak(session, (WORD_LEVEL, 20), (0, 200), (1000, 600), (0, ANSWER_MS))
+        await speak(session, (0, FOLLOW_UP_MS - 2500), (2000, 600), (0, ANSWER_MS))
+        await speak(session, (0, FOLLOW_UP_MS), (3000, 600), (0, ANSWER_MS))
+
+    events = run_session(world, scene, ASKED, paced_by)
+    assert [event.transcript for event in of(Transcribed, events)] == ["one", "two"]
+    assert awake(events) == [False, True, False]
+    assert world.loudest() == 2000
+
+
+def test_what_is_only_written_down_is_listened_to_for_a_while_after_its_words() -> None:
+    async def scene(session: Session) -> None:
+        await speak(session, (WORD_LEVEL, 20), (0, FOLLOW_UP_MS - 2000), (1000, 600), (0, 2000))
+        await speak(session, (2000, 600), (0, FOLLOW_UP_MS - 2000), (5000, 600), (0, 3000))
+        await speak(session, (3000, 600), (0, 1000))  # noise came in between, and bought no time
+
+    events = run_session(WakefulWorld(), scene, replace(ASKED, answers=False))
+    words = [event.transcript for event in of(Transcribed, events) if event.transcript]
+    assert words == ["one", "two"]
+    assert awake(events) == [False, True, False]
+
+
+def test_whoever_speaks_on_is_heard_to_the_end() -> None:
+    async def scene(session: Session) -> None:
+        await speak(session, (WORD_LEVEL, 20), (0, 200), (1000, FOLLOW_UP_MS + 2000), (0, 600))
+
+    events = run_session(WakefulWorld(), scene, ASKED)
+    assert [event.transcript for event in of(Transcribed, events)] == ["one"]
+    assert awake(events) == [False, True]  # the answer is being spoken
+
+
+def test_the_word_alone_is_listened_to_for_a_while() -> None:
+    async def scene(session: Session) -> None:
+        for _ in range(2):
+            await speak(session, (WORD_LEVEL, 20), (0, FOLLOW_UP_MS + 100))
+
+    events = run_session(WakefulWorld(), scene, ASKED)
+    assert awake(events) == [False, True, False, True, False]
+
+
+def test_a_written_question_is_answered_and_wakes_nobody() -> None:
+    world = WakefulWorld()
+
+    async def scene(session: Session) -> None:
+        session.add_item(MessageItem("item_u", "user", (TextPart("hi"),)))
+        session.create_response(ResponseRequest())
+        await speak(session, (0, ANSWER_MS), (1000, 600), (0, 1000))
+
+    events = run_session(world, scene, ASKED)
+    assert len(of(ResponseDone, events)) == 1
+    assert awake(events) == [False]
+    assert world.asr.asked == []
+
+
+def test_push_to_talk_needs_no_word() -> None:
+    async def scene(session: Session) -> None:
+        await speak(session, (0, 200), (1000, 600), (0, 200))
+        session.commit_input()
+        await speak(session, (0, 1000))
+
+    events = run_session(WakefulWorld(), scene, replace(ASKED, turn_detection=None))
+    assert [event.transcript for event in of(Transcribed, events)] == ["one"]
+    assert of(WakeChanged, events) == []
+
+
+def test_it_may_be_set_changed_and_taken_back() -> None:
+    world = WakefulWorld()
+
+    async def scene(session: Session) -> None:
+        await speak(session, (1000, 600), (0, ANSWER_MS))
+        session.configure(ASKED)
+        await speak(session, (2000, 600), (0, ANSWER_MS), (WORD_LEVEL, 20), (0, 100))
+        session.configure(replace(ASKED, instructions="be brief"))  # stays awake
+        session.configure(replace(ASKED, wake_word="robot"))
+        await speak(session, (3000, 600), (0, ANSWER_MS))
+        session.configure(SessionSettings())
+        await speak(session, (1000, 600), (0, ANSWER_MS))
+
+    events = run_session(world, scene, SessionSettings())
+    told = [(one.word, one.phrase, one.is_awake) for one in of(WakeChanged, events)]
+    assert told == [
+        ("computer", "Computer", False),
+        ("computer", "Computer", True),
+        ("robot", "Robot", False),
+        ("", "", True),
+    ]
+    assert [event.transcript for event in of(Transcribed, events)] == ["one", "one"]
+
+
+def test_a_session_refuses_a_word_that_nobody_knows() -> None:
+    async def scene(session: Session) -> None:
+        with pytest.raises(RequestError, match="'hal' is not known"):
+            session.configure(replace(ASKED, wake_word="hal"))
+        await speak(session, (WORD_LEVEL, 20), (1000, 600), (0, ANSWER_MS))
+
+    events = run_session(WakefulWorld(), scene, ASKED)
+    assert len(of(Transcribed, events)) == 1
