@@ -1,0 +1,75 @@
+"""Devices and their settings in memory, as the doors see them."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from core.errors import NotFound
+from devices.directory import Contact, Device, Kind, Standing
+
+
+class Known:
+    """A `Directory` and a `Settings`."""
+
+    def __init__(self, standing: Standing = "approved") -> None:
+        self.standing: Standing = standing
+        "Of devices that come for the first time."
+        self.devices: dict[str, Device] = {}
+        self.contacts: list[Contact] = []
+        self.values: dict[tuple[str, str], Any] = {}
+        self.rooms: dict[str, str] = {}
+        "MAC -> room, for those that are to come."
+        self._changed = asyncio.Event()
+
+    async def check_in(self, contact: Contact) -> Device:
+        self.contacts.append(contact)
+        device = self.devices.get(contact.hardware_id)
+        if device is None:
+            device = Device(
+                id=f"dev_{len(self.devices)}",
+                kind=contact.kind,
+                hardware_id=contact.hardware_id,
+                name=contact.name,
+                area=self.rooms.get(contact.hardware_id, ""),
+                standing=self.standing,
+                board=contact.board,
+                firmware=contact.firmware,
+                address=contact.address,
+            )
+            self.devices[contact.hardware_id] = device
+            self._note()
+        return device
+
+    async def find(self, kind: Kind, hardware_id: str) -> Device | None:
+        return self.devices.get(hardware_id)
+
+    async def issue_token(self, device_id: str) -> str:
+        raise NotFound("no keys here")
+
+    async def bearer(self, token: str) -> Device | None:
+        return None
+
+    async def in_area(self, area: str) -> Sequence[Device]:
+        return [one for one in self.devices.values() if one.area == area]
+
+    def changed(self) -> asyncio.Event:
+        return self._changed
+
+    def change(self, hardware_id: str, **values: Any) -> None:
+        self.devices[hardware_id] = replace(self.devices[hardware_id], **values)
+        self._note()
+
+    def forget(self, hardware_id: str) -> None:
+        del self.devices[hardware_id]
+        self._note()
+
+    async def read(self, key: str, device_id: str = "") -> Any:
+        return self.values.get((key, device_id))
+
+    async def write(self, key: str, value: Any, device_id: str = "") -> None:
+        self.values[key, device_id] = value
+
+    def _note(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()

@@ -1,0 +1,137 @@
+"""Willow's two doors behind the real edge and gate, with scripted engines."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from aiohttp import ClientSession
+
+from devices.networks import Network
+from devices.presence import Presence
+from devices.willow.routes import routes
+from devices.willow.was.door import WasDoor, WasSettings
+from devices.willow.was.ears import WasEars
+from devices.willow.was.routes import was_routes
+from server.auth import Gate
+from server.networks import networks_of
+from tests.devices.willow.servers import Scene as Inference
+from tests.devices.willow.uploads import ONE_TWO
+from tests.devices.willow_was.known import Known
+from tests.devices.willow_was.simulated import SimulatedWillow
+from tests.pipeline.fakes import Counts, LoopClock
+from tests.server.http import KEY, serving
+
+DEADLINE_S = 30
+SPEECH = ONE_TWO.tobytes()
+"The recogniser hears `one two`, and the model says it again."
+
+
+@dataclass
+class Scene:
+    known: Known = field(default_factory=Known)
+    inference: Inference = field(default_factory=Inference)
+    networks: tuple[Network, ...] = field(default_factory=lambda: networks_of((), "test"))
+    groups: tuple[tuple[str, ...], ...] = ()
+    audio_hosts: tuple[str, ...] = ()
+    folder: Path = Path("/nonexistent")
+    is_local: bool = False
+
+
+@dataclass
+class Server:
+    client: ClientSession
+    "Holds the key."
+    stranger: ClientSession
+    "Does not; comes from an address of its own, on which no device is."
+    url: str
+    door: WasDoor
+    presence: Presence
+    counts: Counts
+    scene: Scene
+    stack: AsyncExitStack
+
+    @property
+    def known(self) -> Known:
+        return self.scene.known
+
+    async def device(
+        self, number: int = 1, *, boots: bool = True, room: str = ""
+    ) -> SimulatedWillow:
+        """A device at 127.0.1.`number`; configured unless it has to wait for approval."""
+        ws_url = self.url.replace("http", "ws", 1) + "/ws"
+        made = SimulatedWillow(number, ws_url, address=f"127.0.1.{number}")
+        if room:
+            self.known.rooms[mac_of(made)] = room
+        self.stack.push_async_callback(made.off)
+        if boots:
+            await made.boot()
+            if self.known.standing == "approved":
+                await made.configured()
+        return made
+
+    async def until(self, is_it: Callable[[], Any]) -> None:
+        """Wait, within the test's deadline."""
+        await _until(is_it)
+
+
+def mac_of(device: SimulatedWillow) -> str:
+    return ":".join(f"{one:02x}" for one in device.mac)
+
+
+@asynccontextmanager
+async def running(scene: Scene) -> AsyncIterator[Server]:
+    """Afterwards nothing of its devices is left."""
+    willow = scene.inference.door()
+    presence, counts = Presence(), Counts()
+    chosen = WasSettings(
+        networks=scene.networks,
+        groups=scene.groups,
+        audio_hosts=scene.audio_hosts,
+        folder=scene.folder,
+        version="1.2.3",
+    )
+    was = WasDoor(
+        scene.known,
+        presence,
+        scene.known,
+        scene.inference.exchanges,
+        LoopClock(),
+        counts,
+        scene.inference.guard,
+        chosen,
+    )
+    willow._ears = WasEars(was)
+    gate = Gate(is_local=scene.is_local, key=KEY)
+    async with asyncio.TaskGroup() as tasks:
+        runs = [tasks.create_task(willow.run()), tasks.create_task(was.run())]
+        async with serving(was_routes(was, routes(willow)), gate=gate) as plain:
+            url = str(plain._base_url).rstrip("/")
+            async with AsyncExitStack() as stack:
+                client = ClientSession(url, headers={"Authorization": f"Bearer {KEY}"})
+                await stack.enter_async_context(client)
+                yield Server(client, plain, url, was, presence, counts, scene, stack)
+            await _until(lambda: not was._open)
+        for one in runs:
+            one.cancel()
+    assert (presence.ids(), was.roster.all()) == ((), [])
+    assert scene.inference.bugs == []
+
+
+async def _until(is_it: Callable[[], Any]) -> None:
+    while True:
+        if is_it():
+            return
+        await asyncio.sleep(0.005)
+
+
+def against(act: Callable[[Server], Awaitable[Any]], scene: Scene | None = None) -> None:
+    """Run it against a server, bounded in time."""
+
+    async def main() -> None:
+        async with asyncio.timeout(DEADLINE_S), running(scene or Scene()) as server:
+            await act(server)
+
+    asyncio.run(main())
