@@ -1,5 +1,6 @@
 // The page's words in the language of the conversation.
 
+import { DEVICE_WORDS } from "./device_words.js";
 import { WORDS } from "./words.js";
 
 export const UI_LANGUAGES = Object.keys(WORDS);
@@ -8,12 +9,13 @@ let current = "en";
 
 /** The word or sentence for `key`, with `{name}` filled from `values`; English where we have none. */
 export function t(key, values = {}) {
-  const words = WORDS[current] ?? WORDS.en;
-  const text = words[key] ?? WORDS.en[key] ?? key;
+  const text = wordIn(current, key) ?? wordIn("en", key) ?? key;
   return typeof text === "string"
     ? text.replace(/\{(\w+)\}/g, (whole, name) => values[name] ?? whole)
     : text;
 }
+
+const wordIn = (language, key) => WORDS[language]?.[key] ?? DEVICE_WORDS[language]?.[key];
 
 /** Switch the page to `language` and rewrite everything that is marked in the document. */
 export function speakLanguage(language) {

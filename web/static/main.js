@@ -5,6 +5,7 @@ import { Assistant } from "./assistant.js";
 import { Choices } from "./choices.js";
 import { Controls } from "./controls.js";
 import { medians } from "./conversation.js";
+import { DevicesView } from "./devices.js";
 import { byId, h, icon, setText } from "./dom.js";
 import { Header } from "./header.js";
 import { HomeView } from "./home.js";
@@ -46,6 +47,7 @@ class Page {
       onRefused: () => this.messages.show("key"),
       onBack: () => this.assistant.connection.hurry(),
     });
+    this.devices = new DevicesView();
     this.ribbon = new Ribbon(byId("ribbon"), byId("mic"));
     this.controls = new Controls(this.assistant, this.choices);
   }
@@ -55,6 +57,7 @@ class Page {
     this.#translate();
     const { language } = this.choices;
     this.home.watch(language);
+    this.devices.watch();
     try {
       this.choices.know(await getJson("/earshot/engines"));
     } catch (error) {
@@ -78,6 +81,7 @@ class Page {
     this.header.show();
     this.messages.translate();
     if (this.home.home) this.home.show(this.home.home);
+    this.devices.translate();
     const samples = t("suggestions").map((text) =>
       h("li", {}, h("button", { type: "button", class: "suggestion", click: () => this.assistant.write(text) }, text)));
     byId("suggestions").replaceChildren(...samples);

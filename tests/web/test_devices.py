@@ -1,0 +1,243 @@
+"""The devices view of the page, over a real registry: live list, approval, names, announcements."""
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from aiohttp import web as aioweb
+from playwright.sync_api import Browser, Page, expect
+
+from devices.announcing import Announcements
+from devices.api.door import DevicesDoor
+from devices.api.journal import Journal
+from devices.api.routes import routes
+from devices.directory import Device
+from devices.presence import Doing, Notice, Presence
+from devices.registry.registry import Registry
+from pipeline.conversation import Conversations
+from tests.devices.registry.known import Known, contact, known
+from tests.web.browser import Stub, serving
+
+pytestmark = pytest.mark.browser
+
+T = TypeVar("T")
+
+
+@dataclass
+class Board:
+    """A connected device."""
+
+    doing: Doing = "idle"
+    timing: Mapping[str, float] | None = None
+    said: list[str] = field(default_factory=list)
+    restarts: int = 0
+
+    async def notify(self, notice: Notice) -> bool:
+        self.said.append(notice.text)
+        return True
+
+    async def restart(self) -> bool:
+        self.restarts += 1
+        return True
+
+    async def update(self, firmware: str) -> bool:
+        return not firmware
+
+    async def close(self) -> None: ...
+
+
+@dataclass
+class House(Stub):
+    """The page's server, with devices."""
+
+    database: str = ""
+    known: Known | None = None
+    presence: Presence = field(default_factory=Presence)
+    boards: ExitStack = field(default_factory=ExitStack)
+
+    def app(self) -> aioweb.Application:
+        app = super().app()
+        app.cleanup_ctx.append(self._devices)
+        return app
+
+    async def _devices(self, app: aioweb.Application) -> AsyncIterator[None]:
+        async with known(self.database) as self.known:
+            clock = self.known.clock
+            announcements = Announcements(Conversations(), self.registry, self.presence, clock)
+            door = DevicesDoor(self.registry, self.presence, Journal(clock), announcements)
+            for route in routes(door):
+                app.router.add_route(route.method, route.path, route.handler)
+            yield
+            self.boards.close()
+
+    @property
+    def registry(self) -> Registry:
+        assert self.known is not None
+        return self.known.registry
+
+    def new(self, **said: Any) -> Device:
+        """A device comes, as no one has seen it."""
+        return self.do(self.registry.check_in(contact(**said)))
+
+    def connect(self, device: Device, board: Board) -> None:
+        async def here() -> None:
+            self.boards.enter_context(self.presence.here(device.id, board))
+
+        self.do(here())
+
+    def do(self, work: Coroutine[Any, Any, T]) -> T:
+        """In the server's thread: everything of it lives there."""
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(10)
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Iterator[House]:
+    house = House(database=f"sqlite:///{tmp_path}/devices.db")
+    with serving(house):
+        yield house
+
+
+@pytest.fixture
+def page(browser: Browser, house: House) -> Iterator[Page]:
+    context = browser.new_context(base_url=house.url, locale="en-GB", color_scheme="light")
+    page = context.new_page()
+    page.goto("/")
+    yield page
+    context.close()
+
+
+def view(page: Page) -> None:
+    page.get_by_test_id("devices-open").click()
+
+
+def test_a_new_device_appears_and_is_approved_by_its_digits(page: Page, house: House) -> None:
+    view(page)
+    expect(page.get_by_test_id("device-list")).to_contain_text("No device has come yet")
+    device = house.new(name="box", board="esp-box-3", firmware="2.0.3")
+    card = page.get_by_test_id("device")
+    expect(card).to_contain_text(device.pairing_code)
+    expect(page.get_by_test_id("devices-badge")).to_have_text("1 to approve")
+    page.get_by_test_id("pair-code").fill("000000" if device.pairing_code != "000000" else "1")
+    page.get_by_test_id("pair").click()
+    expect(page.get_by_test_id("devices-note")).to_contain_text("That did not work")
+    page.get_by_test_id("pair-code").fill(device.pairing_code)
+    page.get_by_test_id("pair").click()
+    expect(card).to_have_attribute("data-standing", "approved")
+    expect(page.get_by_test_id("pair-form")).to_be_hidden()
+    assert house.do(house.registry.by_id(device.id)).standing == "approved"
+
+
+def test_a_device_is_named_and_given_a_room_and_a_profile(page: Page, house: House) -> None:
+    device = house.new()
+    house.do(house.registry.approve(device.id))
+    view(page)
+    page.get_by_test_id("device-edit").click()
+    page.get_by_test_id("edit-name").fill("Kitchen <b>speaker</b>")
+    page.get_by_test_id("edit-area").fill("kitchen")
+    page.get_by_label("Volume").fill("35")
+    house.new(hardware_id="aa:bb:cc:dd:ee:02")  # a live update keeps what is being typed
+    expect(page.get_by_test_id("devices-badge")).to_be_attached()
+    expect(page.get_by_test_id("edit-area")).to_have_value("kitchen")
+    page.get_by_test_id("edit-save").click()
+    expect(page.get_by_role("heading", name="Kitchen <b>speaker</b>")).to_be_visible()
+    kept = house.do(house.registry.by_id(device.id))
+    assert (kept.area, kept.profile.volume, kept.profile.voice) == ("kitchen", 35, "")
+
+
+def test_what_a_device_does_is_shown_live_with_its_last_turn(page: Page, house: House) -> None:
+    device = house.new()
+    house.do(house.registry.approve(device.id))
+    view(page)
+    card = page.get_by_test_id("device")
+    expect(card).to_contain_text("away")
+    board = Board()
+    house.connect(device, board)
+    expect(card).to_contain_text("idle")
+    board.doing = "speaking"
+    board.timing = {
+        "candidate": 60.0,
+        "endpoint": 200.0,
+        "asr_final": 90.0,
+        "gate_open": 201.0,
+        "playout_start": 230.0,
+    }
+    house.soon(house.presence.note_change)
+    expect(card).to_contain_text("speaking")
+    expect(card.get_by_test_id("latency")).to_have_text("230 ms to first sound")
+    card.get_by_test_id("latency").click()
+    expect(card.get_by_test_id("stage-asr")).to_have_attribute("data-ms", "30.0")
+    board.doing = "idle"
+    house.soon(house.presence.note_change)
+    expect(card).to_have_attribute("data-doing", "idle")
+    expect(card.get_by_test_id("stage-asr")).to_be_visible()  # still open
+
+
+def test_announcing_says_whether_it_was_heard(page: Page, house: House) -> None:
+    device, board = house.new(name="Hall"), Board()
+    house.do(house.registry.approve(device.id))
+    view(page)
+    announce(page, "dinner is ready")
+    expect(page.get_by_test_id("devices-note")).to_contain_text("is away")
+    expect(page.get_by_test_id("device-waiting")).to_have_text("1 notice waits until it comes")
+    house.connect(device, board)
+    announce(page, "come down")
+    expect(page.get_by_test_id("devices-note")).to_contain_text("Said on")
+    assert board.said == ["come down"]
+    page.get_by_test_id("device-restart").click()
+    expect(page.get_by_test_id("devices-note")).to_contain_text("told to restart")
+    assert board.restarts == 1
+
+
+def announce(page: Page, text: str) -> None:
+    page.get_by_test_id("device-announce").click()
+    page.get_by_test_id("announce-text").fill(text)
+    page.get_by_test_id("announce-send").click()
+
+
+def test_forgetting_asks_first(page: Page, house: House) -> None:
+    device = house.new()
+    house.do(house.registry.block(device.id))
+    view(page)
+    expect(page.get_by_test_id("device")).to_contain_text("blocked")
+    page.get_by_test_id("device-forget").click()
+    page.get_by_role("button", name="Keep").click()
+    page.get_by_test_id("device-forget").click()
+    page.get_by_test_id("device-forget-sure").click()
+    expect(page.get_by_test_id("device")).to_have_count(0)
+    assert not house.do(house.registry.everyone())
+
+
+def test_the_view_is_a_dialog_for_keyboards_and_phones(page: Page, house: House) -> None:
+    house.new(name="A board with a rather long name that somebody gave it")
+    page.set_viewport_size({"width": 360, "height": 740})
+    page.get_by_test_id("devices-open").focus()
+    page.keyboard.press("Enter")
+    dialog = page.get_by_role("dialog", name="Devices")
+    expect(dialog).to_be_visible()
+    assert page.evaluate("document.getElementById('devices').scrollWidth <= innerWidth")
+    page.keyboard.press("Escape")
+    expect(dialog).to_be_hidden()
+    expect(page.get_by_test_id("devices-open")).to_be_focused()
+
+
+def test_every_language_has_the_same_words(page: Page) -> None:
+    words: dict[str, dict[str, str]] = page.evaluate(
+        "import('/static/device_words.js').then(({ DEVICE_WORDS }) => DEVICE_WORDS)"
+    )
+    assert set(words) == {"en", "de", "fr", "es"}
+    for language, sentences in words.items():
+        assert set(sentences) == set(words["en"]), language
+
+
+def test_a_server_without_devices_has_no_view(browser: Browser) -> None:
+    stub = Stub()
+    with serving(stub):
+        page = browser.new_page(base_url=stub.url)
+        page.goto("/")
+        expect(page.get_by_test_id("home")).to_contain_text("Kitchen")
+        expect(page.get_by_test_id("devices-open")).to_be_hidden()
+        page.close()

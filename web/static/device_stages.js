@@ -1,0 +1,24 @@
+// A device's last turn, told by the server as moments, as the stages that the waterfall draws.
+
+// Stage, the moment that ends it, and those that may begin it (the first that is there).
+const SPANS = [
+  ["endpoint_wait", "endpoint", ["speech_end"]],
+  ["asr", "asr_final", ["candidate", "endpoint", "speech_end"]],
+  ["llm", "llm_first_token", ["asr_final", "speech_end"]],
+  ["tts", "tts_first_audio", ["llm_first_token"]],
+  ["playout", "playout_start", ["gate_open", "tts_first_audio"]], // what is made ahead waits at the gate
+];
+
+/** `timing`: moment -> ms from the end of speech. A trace as turns have; null: nothing to draw. */
+export function traceOf(timing) {
+  if (!timing) return null;
+  const at = { speech_end: 0, ...timing };
+  const stages = SPANS.flatMap(([stage, end, begins]) => {
+    const begin = begins.find((name) => name in at);
+    if (!(end in at) || begin === undefined || at[end] < at[begin]) return [];
+    const isAhead = stage !== "endpoint_wait" && "endpoint" in at && at[begin] < at.endpoint;
+    return [{ stage, start_ms: at[begin], end_ms: at[end], is_speculative: isAhead }];
+  });
+  if (!stages.length) return null;
+  return { stages, response_latency_ms: at.playout_start ?? at.llm_first_token ?? null };
+}
