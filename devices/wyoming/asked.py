@@ -6,7 +6,7 @@ from typing import Any
 from wyoming.event import Event
 
 from core.errors import RequestError
-from engines.base import AsrInfo, AsrOptions
+from engines.base import AsrInfo, AsrOptions, WakeEngine
 from media.raw import BITS
 from pipeline.engines import EngineSet
 from pipeline.settings import DEFAULT
@@ -68,6 +68,22 @@ def _language(event: Event, info: AsrInfo) -> str | None:
 def base_language(tag: str) -> str | None:
     """`en` of `en-US`; None of an empty one."""
     return tag.lower().replace("_", "-").partition("-")[0] or None
+
+
+def read_detect(event: Event, engine: WakeEngine | None) -> tuple[WakeEngine, tuple[str, ...]]:
+    """Of `detect`: who listens, and for which words. Raises RequestError."""
+    if engine is None or not engine.words:
+        raise RequestError("this server knows no wake words", code="not_available", param="names")
+    known = [word.name for word in engine.words]
+    names = tuple(dict.fromkeys(_texts(event, "names"))) or tuple(known)
+    for name in names:
+        _check(name in known, "names", name, ", ".join(known))
+    return engine, names
+
+
+def read_timestamp(event: Event) -> int | None:
+    """In ms, of `audio-start` and `audio-chunk`. Raises RequestError."""
+    return None if event.data.get("timestamp") is None else _whole(event, "timestamp")
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from devices.wyoming.asked import read_format, read_text, read_transcribe, read_
 from devices.wyoming.hear import SoundQueue, hear
 from devices.wyoming.info import info_of
 from devices.wyoming.speak import Speaking, TextQueue
+from devices.wyoming.wake import Waking
 from devices.wyoming.wire import Wire
 from pipeline.engines import EngineSet
 from pipeline.exchange import Exchanges
@@ -50,6 +51,8 @@ class Connection:
         self._work: asyncio.Task[None] | None = None
         self._transcribe: Event | None = None
         "What the sound that comes is wanted for; None: for nothing."
+        self._waking: Waking | None = None
+        "What listens for wake words to the sound that comes."
         self._sound: SoundQueue | None = None
         "Of the utterance that is being heard."
         self._texts: TextQueue | None = None
@@ -77,7 +80,14 @@ class Connection:
                 read_transcribe(event, services.engines)  # what is wrong with it is said now
                 if self._sound is not None:
                     await self._drop()
-                self._transcribe = event
+                self._transcribe, self._waking = event, None
+            case "detect":
+                waking = Waking(self._wire, event, services.engines.wake)
+                if self._sound is not None:
+                    await self._drop()
+                self._transcribe, self._waking = None, waking
+            case "audio-start" | "audio-chunk" | "audio-stop" if self._waking is not None:
+                await self._waking.take(event)
             case "audio-start" | "audio-chunk" | "audio-stop":
                 await self._hear(event)
             case "transcript":

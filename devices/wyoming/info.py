@@ -11,9 +11,11 @@ from wyoming.info import (
     Info,
     TtsProgram,
     TtsVoice,
+    WakeModel,
+    WakeProgram,
 )
 
-from engines.base import Tts
+from engines.base import Tts, WakeEngine
 from pipeline.engines import EngineSet
 
 NAME = "earshot"
@@ -28,6 +30,7 @@ def info_of(engines: EngineSet, version: str) -> Info:
         asr=[_asr(engines, version)],
         tts=[_tts(engines, version)],
         handle=[_handle(engines, version)],
+        wake=[_wake(engines.wake, version)] if engines.wake and engines.wake.words else [],
     )
 
 
@@ -113,4 +116,27 @@ def _handle(engines: EngineSet, version: str) -> HandleProgram:
         ],
         supports_handled_streaming=True,
         supports_home_control=True,
+    )
+
+
+def _wake(engine: WakeEngine, version: str) -> WakeProgram:
+    models = [
+        WakeModel(
+            name=word.name,
+            description=word.phrase,
+            attribution=_BY,
+            installed=True,
+            version=version,
+            languages=list(word.languages),
+            phrase=word.phrase,
+        )
+        for word in engine.words
+    ]
+    return WakeProgram(
+        name=NAME,
+        description="Earshot waits for its word",
+        attribution=_BY,
+        installed=True,
+        version=version,
+        models=models,
     )

@@ -17,6 +17,7 @@ from devices.directory import Contact, Device, Directory, Standing
 from devices.wyoming.connection import Services
 from devices.wyoming.door import WyomingDoor, WyomingSettings
 from devices.wyoming.speak import Speaking
+from engines.base import WakeEngine
 from pipeline.conversation import Conversations
 from pipeline.engines import EngineSet
 from pipeline.exchange import Exchanges
@@ -57,6 +58,7 @@ class Scene:
     asr: TranslatingAsr = field(default_factory=TranslatingAsr)
     tts: ToneTts = field(default_factory=ToneTts)
     llm: EchoLlm = field(default_factory=lambda: EchoLlm(0.001))
+    wake: WakeEngine | None = None
     conversations: Conversations = field(default_factory=Conversations)
     settings: WyomingSettings = field(
         default_factory=lambda: WyomingSettings(networks=LOOPBACK, max_connections=4)
@@ -90,6 +92,7 @@ class Scene:
             asr={"default": self.asr, "level": self.asr},
             llm={"default": self.llm, "echo": self.llm},
             tts={"default": self.tts},
+            wake=self.wake,
         )
         self.metrics, clock, languages = Counts(), LoopClock(), UsualLanguage()
         surroundings = Surroundings(engines, Toolbox([Adder()], self.metrics), clock, self.metrics)

@@ -1,0 +1,92 @@
+"""`detect`: sound in until a wake word is heard in it. Sheet section 4, wake word."""
+
+from dataclasses import dataclass
+
+from wyoming.event import Event
+from wyoming.wake import Detection, NotDetected
+
+from core.audio import ASR_RATE_HZ, Pcm, samples_to_ms
+from core.threads import in_thread
+from devices.wyoming.asked import SoundFormat, read_detect, read_format, read_timestamp
+from devices.wyoming.wire import Wire
+from engines.base import Detection as Found
+from engines.base import Wake, WakeEngine
+from media.raw import RawDecoder
+
+
+@dataclass(slots=True)
+class _Stream:
+    """One sound, from its start to its stop."""
+
+    wake: Wake
+    began_ms: int
+    "Of its first sample, in the client's own count."
+    form: SoundFormat | None = None
+    decoder: RawDecoder | None = None
+    samples: int = 0
+    "Heard so far, at 16 kHz."
+    is_found: bool = False
+
+    def push(self, form: SoundFormat, payload: bytes) -> tuple[Found, ...]:
+        """Blocking."""
+        parts: list[Pcm] = []
+        if form != self.form or self.decoder is None:
+            if self.decoder is not None:
+                parts.append(self.decoder.flush())
+            self.form = form
+            self.decoder = RawDecoder(form.rate_hz, form.bits, form.channels)
+        parts.append(self.decoder.push(payload))
+        return self._listen(parts)
+
+    def end(self) -> tuple[Found, ...]:
+        """What the resampler held back is heard, too. Blocking."""
+        return () if self.decoder is None else self._listen([self.decoder.flush()])
+
+    def _listen(self, parts: list[Pcm]) -> tuple[Found, ...]:
+        found: list[Found] = []
+        for pcm in parts:
+            found += self.wake.push(pcm)
+            self.samples += len(pcm)
+        self.is_found = self.is_found or bool(found)
+        return tuple(found)
+
+
+class Waking:
+    """What a `detect` asked for, until the connection asks for something else. Each piece of sound
+    is listened to as it comes, and its sender waits meanwhile, so nothing piles up."""
+
+    def __init__(self, wire: Wire, event: Event, engine: WakeEngine | None) -> None:
+        """Raises RequestError."""
+        self._wire = wire
+        self._engine, self._names = read_detect(event, engine)
+        context = event.data.get("context")
+        self._context = context if isinstance(context, dict) else None
+        self._stream: _Stream | None = None
+
+    async def take(self, event: Event) -> None:
+        """`audio-start`, `audio-chunk`, `audio-stop`. Raises RequestError, ConnectionError."""
+        if event.type == "audio-stop":
+            await self._end()
+            return
+        form, at_ms = read_format(event), read_timestamp(event)
+        if event.type == "audio-start" or self._stream is None:
+            wake = await in_thread(self._engine.open, self._names)
+            self._stream = _Stream(wake, at_ms or 0)
+        if event.type == "audio-start" or not event.payload:
+            return
+        stream = self._stream
+        if at_ms is not None:
+            stream.began_ms = at_ms - round(samples_to_ms(stream.samples, ASR_RATE_HZ))
+        await self._tell(stream, await in_thread(stream.push, form, event.payload))
+
+    async def _end(self) -> None:
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            await self._tell(stream, await in_thread(stream.end))
+        if stream is None or not stream.is_found:
+            await self._wire.send(NotDetected(context=self._context))
+
+    async def _tell(self, stream: _Stream, found: tuple[Found, ...]) -> None:
+        for one in found:
+            at_ms = stream.began_ms + round(samples_to_ms(one.at, ASR_RATE_HZ))
+            await self._wire.send(Detection(one.name, timestamp=at_ms, context=self._context))
