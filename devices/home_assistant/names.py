@@ -53,6 +53,10 @@ class Area:
     id: str
     names: tuple[str, ...]
 
+    def called(self, name: str) -> str:
+        """That name if it is one of its own, else the one that is shown."""
+        return name if name.casefold() in map(str.casefold, self.names) else self.names[0]
+
 
 @dataclass(frozen=True, slots=True)
 class House:

@@ -97,8 +97,9 @@ class HouseTools:
             found = await asyncio.to_thread(self._by, text, context.language, specs)
             intent, slots = (found[0], dict(found[1])) if found is not None else ("", slots)
         if area is not None and wants_room(intent, slots):
-            slots["area"] = area.names[0]
-            said = await asyncio.to_thread(self._in_room, text, area.names[0], context)
+            room = area.called(context.place.area)
+            slots["area"] = room
+            said = await asyncio.to_thread(self._in_room, text, room, context)
             if said is None:  # it would be done to the whole house, or to nothing
                 return await self._by_services(intent, slots, context) or await self._said(
                     text, context

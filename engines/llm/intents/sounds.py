@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
-MAX_WORDS = 14
+MAX_WORDS = 10
 "Of a sentence that is looked at; commands are shorter."
 
 MIN_SOUNDS = 4
@@ -22,8 +22,11 @@ NEAR = 0.3
 CLEARLY = 0.1
 "By which it must be nearer than any other name."
 
-LOOKED_AT = 12
+LOOKED_AT = 4
 "Names per run of words that are compared letter by letter: those that share most pairs of sounds."
+
+SHARED = 0.3
+"Of the pairs of sounds that two have together; with fewer in common they cannot be near."
 
 MAX_REPAIRS = 3
 "Sentences that are tried, nearest first."
@@ -87,11 +90,12 @@ class Sounds:
         """The one name that is near, with how near it is."""
         if len(key) < MIN_SOUNDS:
             return None
-        shared = Counter(index for pair in _pairs(key) for index in self._pairs.get(pair, ()))
+        pairs = _pairs(key)
+        shared = Counter(index for pair in pairs for index in self._pairs.get(pair, ()))
         near: list[tuple[float, str]] = []
-        for index, _ in shared.most_common(LOOKED_AT):
+        for index, common in shared.most_common(LOOKED_AT):
             name, other = self._names[index]
-            if abs(len(other) - len(key)) <= NEAR * len(other) + 1:
+            if common >= SHARED * (len(pairs) + len(other) + 1 - common):
                 near.append((distance(key, other) / max(len(key), len(other)), name))
         near.sort()
         if not near or near[0][0] > NEAR:

@@ -1,0 +1,100 @@
+"""Names that were misheard are put right; what is no name is left alone."""
+
+import time
+
+import pytest
+
+from core.ports import House, ToolSpec
+from engines.llm.intents import understand
+from engines.llm.intents.sounds import Sounds, distance, sounds
+
+HOUSE = House(
+    areas=("Kitchen", "Bedroom", "Living Room", "Küche", "Wohnzimmer"),
+    devices=(
+        ("light", "Kitchen Lights"),
+        ("light", "Ceiling Lights"),
+        ("light", "Bed Light"),
+        ("light", "Küchenlicht"),
+        ("light", "Stehlampe"),
+        ("light", "lámpara del salón"),
+        ("light", "lumière du couloir"),
+        ("cover", "Garage Door"),
+        ("cover", "Hall Window"),
+        ("climate", "Heater"),
+        ("lock", "Front Door"),
+        ("switch", "Coffee Machine"),
+        ("fan", "Ceiling Fan"),
+    ),
+)
+TOOLS = (ToolSpec("home_assistant", "", {}, house=HOUSE),)
+
+
+@pytest.mark.parametrize(
+    ("heard", "meant", "language"),
+    [
+        ("turn on the ceiling rights", "turn on the ceiling lights", "en"),
+        ("turn on the sealing lights", "turn on the ceiling lights", "en"),
+        ("turn on the feeling lights", "turn on the ceiling lights", "en"),
+        ("turn on the bad light", "turn on the bed light", "en"),
+        ("turn off the bedlight", "turn off the bed light", "en"),
+        ("close the garbage door", "close the garage door", "en"),
+        ("open the hole window", "open the hall window", "en"),
+        ("turn off the coffee martine", "turn off the coffee machine", "en"),
+        ("set the heather to 21 degrees", "set the heater to 21 degrees", "en"),
+        ("turn on the sealing fun", "turn on the ceiling fan", "en"),
+        ("turn on the lights in the kitten", "turn on the lights in the kitchen", "en"),
+        ("schalte die steh lampe ein", "schalte die stehlampe ein", "de"),
+        ("schalte das küchengericht ein", "schalte das küchenlicht ein", "de"),
+        ("schalte das licht im wohnzimmern ein", "schalte das licht im wohnzimmer ein", "de"),
+        ("allume la lumière du couloire", "allume la lumière du couloir", "fr"),
+        ("enciende la lampara del salon", "enciende la lámpara del salón", "es"),
+    ],
+)
+def test_a_misheard_name_is_put_right(heard: str, meant: str, language: str) -> None:
+    found = understand(heard, language, TOOLS)
+    assert found == understand(meant, language, TOOLS)
+    assert found is not None
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "turn on the toaster",  # there is none: better told so than another thing switched
+        "turn on the ceiling",  # lights or fan: it could be either
+        "unlock the fund door",  # locks are not guessed at
+        "is the garbage door open",  # nor is what is asked
+        "why is the sky blue",
+        "tell me about garages in germany",
+        "the kitten sleeps",
+    ],
+)
+def test_what_is_far_unclear_or_dangerous_is_left_alone(said: str) -> None:
+    assert understand(said, "en", TOOLS) is None
+
+
+def test_what_is_understood_as_it_is_stays_as_it_is() -> None:
+    found = understand("turn on the bed light", "en", TOOLS)
+    assert found is not None
+    assert (found.slots["name"], found.text) == ("bed light", "turn on the bed light")
+
+
+def test_two_names_that_are_equally_near_are_not_chosen_between() -> None:
+    likely = Sounds(["hall lamp", "ball lamp"]).repaired("turn on the wall lamp")
+    assert not {"turn on the hall lamp", "turn on the ball lamp"} & set(likely)
+
+
+def test_letters_stand_for_sounds() -> None:
+    assert sounds("Küchenlicht") == sounds("kuchenlicht")
+    assert sounds("phone") == sounds("fone")
+    assert distance("", "") == 0
+    assert distance("lit", "lat") == 0.5
+    assert distance("abk", "") == 2.5
+
+
+def test_thousands_of_names_are_looked_through_while_nobody_notices() -> None:
+    rooms = ("kitchen", "office", "bedroom", "garage", "attic", "bathroom", "hall", "garden")
+    things = ("lamp", "light", "fan", "heater", "blind", "curtain", "socket", "speaker")
+    many = Sounds([f"{a} {b} {n}" for a in rooms for b in things for n in "abcdefghijklmnopqrst"])
+    began_s = time.process_time()
+    many.repaired("who was the first man on the far moon")
+    assert time.process_time() - began_s < 0.2
