@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable
+from collections.abc import AsyncGenerator, Awaitable, Container
 from contextlib import aclosing
 
 import msgspec
@@ -26,7 +26,7 @@ from devices.api.views import (
     read_body,
     view_of,
 )
-from devices.directory import Device
+from devices.directory import Device, Kind
 from devices.presence import Live, Notice, Presence
 from devices.registry.names import MAX_NAME_CHARS, short
 from devices.registry.registry import Registry
@@ -42,6 +42,10 @@ SETTLE_S = 0.1
 
 MAX_WATCHERS = 64
 RETRY_AFTER_S = 10
+
+
+MUTE: Container[Kind] = frozenset({"wyoming"})
+"Kinds that nothing can be said on unasked: Home Assistant asks, and is not asked."
 
 
 class Log(msgspec.Struct, frozen=True):
@@ -113,6 +117,8 @@ class DevicesDoor:
     async def notify(self, request: aioweb.Request) -> aioweb.Response:
         notice = await _notice(request)
         device = await self._device(request)
+        if device.kind in MUTE:
+            raise Conflict(f"nothing can be said on {device.name}", code="not_supported")
         if device.standing != "approved":
             raise Conflict(
                 f"{device.name} is not approved; only approved devices are spoken on",
@@ -122,11 +128,12 @@ class DevicesDoor:
 
     async def notify_area(self, request: aioweb.Request) -> aioweb.Response:
         notice, area = await _notice(request), request.match_info["area"]
-        if not await self._registry.in_area(area):
+        if not any(one.kind not in MUTE for one in await self._registry.in_area(area)):
             known = {one.area for one in await self._registry.everyone() if one.area}
             there = f"devices are in: {', '.join(sorted(known))}" if known else "none has an area"
             raise NotFound(
-                f"no approved device is in {short(area)!r}; {there}", code="area_not_found"
+                f"no approved device that speaks is in {short(area)!r}; {there}",
+                code="area_not_found",
             )
         return _json(AreaTold([*await self._announcements.to_area(area, notice)]))
 

@@ -144,7 +144,7 @@ def _actions(door: DevicesDoor) -> tuple[Route, ...]:
             _TAG,
             request=NoticeRequest,
             responses={200: Told},
-            error_codes=(*_BODY, *_ONE, "device_not_approved"),
+            error_codes=(*_BODY, *_ONE, "device_not_approved", "not_supported"),
         ),
         Route(
             "POST",

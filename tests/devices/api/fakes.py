@@ -1,0 +1,80 @@
+"""A device that is here, and conversations that may be open."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from core.errors import EarshotError
+from core.ports import NOWHERE, Place
+from devices.directory import Device
+from devices.presence import Doing, Notice
+
+
+@dataclass
+class FakeLive:
+    """`hears`: whether a notice can be heard; an error is raised."""
+
+    hears: bool | EarshotError = True
+    does: bool = True
+    "What it is told to (restart, update)."
+    doing: Doing = "idle"
+    timing: Mapping[str, float] | None = None
+    heard: list[str] = field(default_factory=list)
+    told: list[str] = field(default_factory=list)
+    is_stuck: bool = False
+
+    async def notify(self, notice: Notice) -> bool:
+        if self.is_stuck:
+            await asyncio.Event().wait()
+        if isinstance(self.hears, EarshotError):
+            raise self.hears
+        if self.hears:
+            self.heard.append(notice.text)
+        return self.hears
+
+    async def restart(self) -> bool:
+        self.told.append("restart")
+        return self.does
+
+    async def update(self, firmware: str) -> bool:
+        self.told.append(f"update {firmware}")
+        return self.does
+
+    async def close(self) -> None:
+        self.told.append("close")
+
+
+@dataclass
+class FakeTalks:
+    """`is_open`: somebody hears what is announced."""
+
+    is_open: bool = False
+    places: dict[str, Place] = field(default_factory=dict)
+    heard: list[str] = field(default_factory=list)
+
+    async def announce(self, conversation_id: str, text: str) -> bool:
+        if self.is_open:
+            self.heard.append(text)
+        return self.is_open
+
+    def place_of(self, conversation_id: str) -> Place:
+        return self.places.get(conversation_id, NOWHERE)
+
+
+@dataclass
+class FakeRooms:
+    """Area -> ids."""
+
+    ids: dict[str, list[str]] = field(default_factory=dict)
+    fails: EarshotError | None = None
+
+    async def in_area(self, area: str) -> Sequence[Device]:
+        if self.fails:
+            raise self.fails
+        return [device(one) for one in self.ids.get(area, [])]
+
+
+def device(device_id: str = "dev_1") -> Device:
+    return Device(
+        id=device_id, kind="xiaozhi", hardware_id=device_id, name=device_id, standing="approved"
+    )

@@ -1,0 +1,235 @@
+"""What is said unasked: where it was asked for, beside it, or when it is back. In virtual time."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager
+
+import pytest
+
+from core.errors import StorageFailed
+from core.ports import Place
+from devices.announcing import (
+    MAX_WAITING_PER_TARGET,
+    NOTIFY_TIMEOUT_S,
+    SETTLE_S,
+    WAIT_S,
+    Announcements,
+)
+from devices.presence import Notice, Presence
+from tests.devices.api.fakes import FakeLive, FakeRooms, FakeTalks, device
+from tests.loop import run_virtual
+from tests.pipeline.fakes import LoopClock
+
+KITCHEN = Place(area="kitchen", device_id="dev_1")
+
+
+class Scene:
+    """A conversation `conv` held on dev_1 in the kitchen, where dev_2 stands, too."""
+
+    def __init__(self) -> None:
+        self.talks = FakeTalks(places={"conv": KITCHEN})
+        self.rooms = FakeRooms({"kitchen": ["dev_1", "dev_2"]})
+        self.presence = Presence()
+        self.said = Announcements(self.talks, self.rooms, self.presence, LoopClock())
+
+    def here(self, **lives: FakeLive) -> ExitStack:
+        stack = ExitStack()
+        for name, live in lives.items():
+            stack.enter_context(self.presence.here(name, live))
+        return stack
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        async with asyncio.TaskGroup() as tasks:
+            task = tasks.create_task(self.said.run())
+            yield
+            task.cancel()
+
+
+def test_the_conversation_itself_comes_first() -> None:
+    async def main() -> None:
+        scene, live = Scene(), FakeLive()
+        scene.talks.is_open = True
+        with scene.here(dev_1=live):
+            assert await scene.said.announce("conv", "ready")
+        assert (scene.talks.heard, live.heard) == (["ready"], [])
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "heard"),
+    [
+        (FakeLive(), FakeLive(), (1, 0)),
+        (None, FakeLive(), (0, 1)),
+        (FakeLive(hears=False), FakeLive(), (0, 1)),
+        (FakeLive(hears=StorageFailed("x")), FakeLive(), (0, 1)),
+    ],
+)
+def test_then_the_device_that_asked_then_another_of_its_room(
+    first: FakeLive | None, second: FakeLive, heard: tuple[int, int]
+) -> None:
+    async def main() -> None:
+        scene = Scene()
+        lives = {"dev_2": second} | ({"dev_1": first} if first else {})
+        with scene.here(**lives):
+            assert await scene.said.announce("conv", "ready")
+        assert (len(first.heard) if first else 0, len(second.heard)) == heard
+        assert scene.said.counts() == {}
+
+    run_virtual(main())
+
+
+def test_then_it_waits_for_the_device() -> None:
+    async def main() -> None:
+        scene, live = Scene(), FakeLive()
+        async with scene.running():
+            assert await scene.said.announce("conv", "ready")
+            assert scene.said.counts() == {"dev_1": 1}
+            await asyncio.sleep(WAIT_S / 2)
+            with scene.here(dev_1=live):
+                await asyncio.sleep(2 * SETTLE_S)
+            assert (live.heard, scene.said.counts()) == (["ready"], {})
+
+    run_virtual(main())
+
+
+def test_what_waits_is_also_said_by_another_device_that_comes_to_the_room() -> None:
+    async def main() -> None:
+        scene, live = Scene(), FakeLive()
+        async with scene.running():
+            await scene.said.announce("conv", "ready")
+            with scene.here(dev_2=live):
+                await asyncio.sleep(2 * SETTLE_S)
+            assert live.heard == ["ready"]
+
+    run_virtual(main())
+
+
+def test_a_busy_device_hears_it_when_it_is_idle() -> None:
+    async def main() -> None:
+        scene, live = Scene(), FakeLive(hears=False)
+        async with scene.running():
+            with scene.here(dev_1=live):
+                assert not await scene.said.to_device(device(), Notice(text="one"))
+                assert not await scene.said.to_device(device(), Notice(text="two"))
+                await asyncio.sleep(60)
+                assert live.heard == []
+                live.hears = True
+                scene.presence.note_change()
+                await asyncio.sleep(2 * SETTLE_S)
+            assert live.heard == ["one", "two"]
+
+    run_virtual(main())
+
+
+def test_nobody_hears_it_when_it_is_too_late() -> None:
+    async def main() -> None:
+        scene, live = Scene(), FakeLive()
+        async with scene.running():
+            await scene.said.announce("conv", "ready")
+            changed = scene.said.changed()
+            await asyncio.sleep(WAIT_S + 1)
+            assert changed.is_set()
+            assert scene.said.counts() == {}
+            with scene.here(dev_1=live):
+                await asyncio.sleep(2 * SETTLE_S)
+            assert live.heard == []
+
+    run_virtual(main())
+
+
+def test_without_a_device_nothing_waits() -> None:
+    """Timers go on trying for a page that was just closed."""
+
+    async def main() -> None:
+        scene = Scene()
+        scene.talks.places = {"room": Place(area="kitchen")}
+        assert not await scene.said.announce("unknown", "ready")
+        assert not await scene.said.announce("room", "ready")
+        live = FakeLive()
+        with scene.here(dev_2=live):
+            assert await scene.said.announce("room", "ready")
+        assert live.heard == ["ready"]
+
+    run_virtual(main())
+
+
+def test_what_waits_is_bounded_and_the_oldest_goes() -> None:
+    async def main() -> None:
+        scene, live = Scene(), FakeLive()
+        for number in range(MAX_WAITING_PER_TARGET + 2):
+            await scene.said.to_device(device(), Notice(text=str(number)))
+        assert scene.said.counts() == {"dev_1": MAX_WAITING_PER_TARGET}
+        async with scene.running():
+            with scene.here(dev_1=live):
+                await asyncio.sleep(2 * SETTLE_S)
+        assert live.heard == [str(number) for number in range(2, MAX_WAITING_PER_TARGET + 2)]
+
+    run_virtual(main())
+
+
+def test_an_area_hears_it_on_every_device_or_on_the_first_that_comes() -> None:
+    async def main() -> None:
+        scene, one, two = Scene(), FakeLive(), FakeLive()
+        async with scene.running():
+            with scene.here(dev_1=one, dev_2=two):
+                heard = await scene.said.to_area("kitchen", Notice(text="dinner"))
+            assert (heard, one.heard, two.heard) == (["dev_1", "dev_2"], ["dinner"], ["dinner"])
+            assert await scene.said.to_area("kitchen", Notice(text="again")) == []
+            assert scene.said.waiting_in(" Kitchen") == 1
+            with scene.here(dev_2=two):
+                await asyncio.sleep(2 * SETTLE_S)
+            assert (one.heard, two.heard) == (["dinner"], ["dinner", "again"])
+            assert scene.said.waiting_in("kitchen") == 0
+
+    run_virtual(main())
+
+
+def test_a_stuck_device_holds_up_nobody_else() -> None:
+    async def main() -> None:
+        scene, stuck, other = Scene(), FakeLive(is_stuck=True), FakeLive()
+        scene.rooms.ids = {}
+        await scene.said.to_device(device("dev_1"), Notice(text="one"))
+        await scene.said.to_device(device("dev_2"), Notice(text="two"))
+        async with scene.running():
+            with scene.here(dev_1=stuck, dev_2=other):
+                await asyncio.sleep(1)
+                assert other.heard == ["two"]
+                await asyncio.sleep(NOTIFY_TIMEOUT_S)
+                stuck.is_stuck = False
+                scene.presence.note_change()
+                await asyncio.sleep(NOTIFY_TIMEOUT_S + 2 * SETTLE_S)  # until the try before it ends
+                assert stuck.heard == ["one"]
+
+    run_virtual(main())
+
+
+def test_a_database_that_fails_keeps_what_waits() -> None:
+    async def main() -> None:
+        scene, live = Scene(), FakeLive()
+        await scene.said.announce("conv", "ready")
+        scene.rooms.fails = StorageFailed("x")
+        async with scene.running():
+            with scene.here(dev_2=live):
+                await asyncio.sleep(2 * SETTLE_S)
+                assert scene.said.counts() == {"dev_1": 1}
+                scene.rooms.fails = None
+                scene.presence.note_change()
+                await asyncio.sleep(2 * SETTLE_S)
+                assert live.heard == ["ready"]
+
+    run_virtual(main())
+
+
+def test_what_waits_for_a_forgotten_device_is_forgotten() -> None:
+    async def main() -> None:
+        scene, live = Scene(), FakeLive()
+        await scene.said.announce("conv", "ready")
+        scene.said.forget("dev_1")
+        async with scene.running():
+            with scene.here(dev_1=live):
+                await asyncio.sleep(2 * SETTLE_S)
+        assert live.heard == []
+
+    run_virtual(main())

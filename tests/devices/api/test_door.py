@@ -1,0 +1,411 @@
+"""The HTTP API of devices behind the real edge: JSON, events and what is refused."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from aiohttp import ClientResponse, ClientSession
+
+from devices.announcing import Announcements
+from devices.api import door as door_file
+from devices.api.door import DevicesDoor
+from devices.api.journal import Journal
+from devices.api.routes import routes
+from devices.directory import Device
+from devices.pairing import RegistrySettings
+from devices.presence import Presence
+from devices.registry.database import opened
+from devices.registry.registry import Registry
+from server.auth import Gate
+from tests.devices.api.fakes import FakeLive, FakeTalks
+from tests.devices.registry.known import Moment, contact
+from tests.server.http import KEY, error_of, serving
+
+DEADLINE_S = 30
+
+
+@dataclass
+class Scene:
+    client: ClientSession
+    registry: Registry
+    presence: Presence
+    announcements: Announcements
+    clock: Moment
+
+    async def new(self, hardware_id: str = "aa:01", address: str = "192.168.1.7") -> Device:
+        return await self.registry.check_in(contact(hardware_id, address))
+
+    async def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        """Status, and the body or the error."""
+        async with self.client.request(method, f"/v1/{path}", json=body) as response:
+            if response.status >= 400:
+                return response.status, await error_of(response)
+            return response.status, await response.json() if response.status != 204 else None
+
+
+@asynccontextmanager
+async def scene(
+    folder: Path, *, gate: Gate | None = None, heartbeat_s: float = 60.0
+) -> AsyncIterator[Scene]:
+    clock = Moment()
+    async with asyncio.timeout(DEADLINE_S), opened(f"sqlite:///{folder}/devices.db") as database:
+        registry = Registry(database, clock, RegistrySettings())
+        journal = Journal(clock)
+        presence = Presence(journal)
+        said = Announcements(FakeTalks(), registry, presence, clock)
+        door = DevicesDoor(registry, presence, journal, said, heartbeat_s)
+        async with serving(routes(door), gate=gate) as client:
+            yield Scene(client, registry, presence, said, clock)
+
+
+def test_a_device_as_the_page_sees_it(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with scene(tmp_path) as here:
+            assert await here.ask("GET", "devices") == (200, {"devices": []})
+            new = await here.registry.check_in(contact("aa:01", board="box", firmware="2.0"))
+            expected = {
+                "id": new.id,
+                "kind": "xiaozhi",
+                "hardware_id": "aa:01",
+                "name": "box aa01",
+                "area": "",
+                "standing": "new",
+                "board": "box",
+                "firmware": "2.0",
+                "address": "192.168.1.7",
+                "last_seen": "2026-03-01T12:00:00Z",
+                "pairing_code": new.pairing_code,
+                "profile": {
+                    "voice": "",
+                    "language": "",
+                    "instructions": "",
+                    "wake_word": "",
+                    "volume": None,
+                    "answer_temperature": None,
+                    "tools": None,
+                },
+                "is_connected": False,
+                "doing": None,
+                "timing": None,
+                "waiting": 0,
+            }
+            assert await here.ask("GET", "devices") == (200, {"devices": [expected]})
+            approved = expected | {"standing": "approved", "pairing_code": ""}
+            asked = {"code": new.pairing_code}
+            assert await here.ask("POST", "devices/pair", asked) == (200, approved)
+            live = FakeLive(doing="speaking", timing={"playout_start": 600.5})
+            with here.presence.here(new.id, live):
+                seen = {"is_connected": True, "doing": "speaking", "timing": live.timing}
+                assert await here.ask("GET", f"devices/{new.id}") == (200, approved | seen)
+
+    asyncio.run(main())
+
+
+def test_what_is_edited_and_what_stays(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with scene(tmp_path) as here:
+            path = f"devices/{(await here.new()).id}"
+            asked = {
+                "name": " Küche\n",
+                "area": "kitchen",
+                "profile": {"volume": 3, "tools": ["a"]},
+            }
+            status, told = await here.ask("POST", path, asked)
+            assert (status, told["name"], told["area"]) == (200, "Küche", "kitchen")
+            _, told = await here.ask("POST", path, {"profile": {"voice": "v", "tools": None}})
+            profile = told["profile"]
+            assert (profile["volume"], profile["voice"], profile["tools"]) == (3, "v", None)
+            _, told = await here.ask("POST", path, {"area": "", "profile": {"volume": None}})
+            assert (told["name"], told["area"], told["profile"]["volume"]) == ("Küche", "", None)
+            assert (await here.ask("POST", path, {}))[1] == told
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "param", "allowed"),
+    [
+        ("devices/dev_1", {"name": 3}, "name", "`str`"),
+        ("devices/dev_1", {"name": ""}, "name", ">= 1"),
+        ("devices/dev_1", {"name": " "}, "name", "1 to 64"),
+        ("devices/dev_1", {"name": 65 * "a"}, "name", "<= 64"),
+        ("devices/dev_1", {"area": None}, "area", "`str`"),
+        ("devices/dev_1", {"colour": "red"}, "colour", "name, area, profile"),
+        ("devices/dev_1", {"profile": {"volume": 101}}, "profile.volume", "<= 100"),
+        ("devices/dev_1", {"profile": {"volume": True}}, "profile.volume", "`int | null`"),
+        ("devices/dev_1", {"profile": {"language": "German"}}, "profile.language", "[a-z]{2,3}"),
+        ("devices/dev_1", {"profile": {"tools": [1]}}, "profile.tools[0]", "`str`"),
+        ("devices/dev_1", {"profile": {"loudness": 1}}, "profile.loudness", "voice, language"),
+        ("devices/dev_1", [], "", "`object`"),
+        ("devices/pair", {}, "code", "missing required"),
+        ("devices/pair", {"code": "12"}, "code", "6 digits"),
+        ("devices/dev_1/notify", {"text": ""}, "text", ">= 1"),
+        ("devices/dev_1/notify", {"text": "a", "audio_url": "file:///x"}, "audio_url", "https?"),
+        ("areas/kitchen/notify", {"text": 1001 * "a"}, "text", "<= 1000"),
+        ("devices/dev_1/update", {"firmware": 1}, "firmware", "`str`"),
+    ],
+)
+def test_a_wrong_field_is_named_with_what_is_allowed(
+    tmp_path: Path, path: str, body: Any, param: str, allowed: str
+) -> None:
+    async def main() -> None:
+        async with scene(tmp_path) as here:
+            status, error = await here.ask("POST", path, body)
+            assert (status, error["code"], error["param"] or "") == (400, "invalid_value", param)
+            assert allowed in error["message"]
+
+    asyncio.run(main())
+
+
+def test_what_is_no_json_is_said(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with scene(tmp_path) as here:
+            for body in (b"{", b"\xff", b"name=x"):
+                answer = await here.client.post("/v1/devices/dev_1", data=body)
+                assert (await error_of(answer))["code"] == "invalid_json"
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", ""),
+        ("GET", "/log"),
+        ("POST", ""),
+        ("DELETE", ""),
+        *(("POST", f"/{one}") for one in ("approve", "block", "restart", "update")),
+    ],
+)
+def test_an_unknown_device_is_404(tmp_path: Path, method: str, path: str) -> None:
+    async def main() -> None:
+        async with scene(tmp_path) as here:
+            status, error = await here.ask(
+                method, f"devices/dev_1{path}", {} if path == "" else None
+            )
+            assert (status, error["code"]) == (404, "device_not_found")
+
+    asyncio.run(main())
+
+
+def test_a_wrong_code_is_refused_and_guessing_is_slowed(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with scene(tmp_path) as here:
+            device = await here.new()
+            wrong = {"code": f"{(int(device.pairing_code) + 1) % 10**6:06d}"}
+            for _ in range(5):
+                status, error = await here.ask("POST", "devices/pair", wrong)
+                assert (status, error["code"]) == (404, "pairing_code_unknown")
+            async with here.client.post("/v1/devices/pair", json=wrong) as answer:
+                assert (answer.status, answer.headers["Retry-After"]) == (429, "61")
+            here.clock.seconds += 61
+            asked = {"code": device.pairing_code}
+            assert (await here.ask("POST", "devices/pair", asked))[0] == 200
+            status, error = await here.ask("POST", "devices/pair", asked)
+            assert (status, error["code"]) == (409, "pairing_code_used")
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("end", ["block", "forget"])
+def test_a_blocked_or_forgotten_device_is_cut_off(tmp_path: Path, end: str) -> None:
+    async def main() -> None:
+        async with scene(tmp_path) as here:
+            device, live = await here.new(), FakeLive(hears=False)
+            await here.registry.approve(device.id)
+            await here.ask("POST", f"devices/{device.id}/notify", {"text": "hello"})
+            with here.presence.here(device.id, live):
+                if end == "block":
+                    status, told = await here.ask("POST", f"devices/{device.id}/block")
+                    assert (status, told["standing"], told["waiting"]) == (200, "blocked", 0)
+                else:
+                    assert await here.ask("DELETE", f"devices/{device.id}") == (204, None)
+            assert live.told == ["close"]
+            assert here.announcements.counts() == {}
+
+    asyncio.run(main())
+
+
+def test_notices_are_heard_or_wait_and_that_is_told(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with scene(tmp_path) as here:
+            device, live, notice = await here.new(), FakeLive(), {"text": "dinner"}
+            path = f"devices/{device.id}/notify"
+            status, error = await here.ask("POST", path, notice)
+            assert (status, error["code"]) == (409, "device_not_approved")
+            await here.registry.approve(device.id)
+            assert await here.ask("POST", path, notice) == (200, {"is_heard": False})
+            assert (await here.ask("GET", f"devices/{device.id}"))[1]["waiting"] == 1
+            with here.presence.here(device.id, live):
+                assert await here.ask("POST", path, notice) == (200, {"is_heard": True})
+            assert live.heard == ["dinner"]
+
+    asyncio.run(main())
+
+
+def test_home_assistant_is_not_spoken_on(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with scene(tmp_path) as here:
+            lan = contact("192.168.1.7", kind="wyoming")
+            device = await here.registry.check_in(lan)
+            await here.registry.approve(device.id)
+            await here.registry.edit(device.id, area="office")
+            for path in (f"devices/{device.id}/notify", "areas/office/notify"):
+                status, error = await here.ask("POST", path, {"text": "x"})
+                assert (status, error["code"]) in {(409, "not_supported"), (404, "area_not_found")}
+
+    asyncio.run(main())
+
+
+def test_an_area_is_spoken_in(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with scene(tmp_path) as here:
+            device, live = await here.new(), FakeLive()
+            await here.registry.approve(device.id)
+            await here.registry.edit(device.id, area="Living room")
+            with here.presence.here(device.id, live):
+                told = await here.ask("POST", "areas/living%20room/notify", {"text": "dinner"})
+            assert (told, live.heard) == ((200, {"devices": [device.id]}), ["dinner"])
+            told = await here.ask("POST", "areas/living%20room/notify", {"text": "dinner"})
+            assert told == (200, {"devices": []})
+            assert (await here.ask("GET", f"devices/{device.id}"))[1]["waiting"] == 1
+            status, error = await here.ask("POST", "areas/bath/notify", {"text": "dinner"})
+            assert (status, error["code"]) == (404, "area_not_found")
+            assert "Living room" in error["message"]
+
+    asyncio.run(main())
+
+
+def test_devices_are_restarted_and_updated_where_they_can_be(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with scene(tmp_path) as here:
+            device, live = await here.new(), FakeLive()
+            path = f"devices/{device.id}"
+            for action in ("restart", "update"):
+                status, error = await here.ask("POST", f"{path}/{action}")
+                assert (status, error["code"]) == (409, "device_away")
+            with here.presence.here(device.id, live):
+                assert await here.ask("POST", f"{path}/restart") == (200, {"id": device.id})
+                asked = {"firmware": "2.1"}
+                assert await here.ask("POST", f"{path}/update", asked) == (200, {"id": device.id})
+                assert live.told == ["restart", "update 2.1"]
+                live.does = False
+                status, error = await here.ask("POST", f"{path}/restart")
+                assert (status, error["code"]) == (409, "not_supported")
+
+    asyncio.run(main())
+
+
+def test_the_log_of_a_device(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with scene(tmp_path) as here:
+            device = await here.new()
+            with here.presence.here(device.id, FakeLive(timing={"a": 1.5})):
+                here.presence.note_turn(device.id)
+                here.presence.note_error(device.id, "engine_failed")
+                at = "2026-03-01T12:00:00.000+00:00"
+                entries = [
+                    {"at": at, "what": "connected"},
+                    {"at": at, "what": "turn", "timing": {"a": 1.5}},
+                    {"at": at, "what": "error", "code": "engine_failed"},
+                ]
+                told = await here.ask("GET", f"devices/{device.id}/log")
+                assert told == (200, {"entries": entries})
+
+    asyncio.run(main())
+
+
+async def _event(answer: ClientResponse) -> list[dict[str, Any]]:
+    """The next list of devices."""
+    while (line := await answer.content.readline()) != b"event: devices\n":
+        assert line in {b": still here\n", b"\n"}
+    data = (await answer.content.readline()).removeprefix(b"data: ")
+    assert await answer.content.readline() == b"\n"
+    devices: list[dict[str, Any]] = msgspec.json.decode(data)["devices"]
+    return devices
+
+
+def test_watchers_see_every_kind_of_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(door_file, "SETTLE_S", 0)
+
+    async def main() -> None:
+        async with scene(tmp_path) as here, here.client.get("/v1/devices/events") as answer:
+            assert answer.headers["Content-Type"] == "text/event-stream"
+            assert await _event(answer) == []
+            device = await here.new()
+            assert [one["standing"] for one in await _event(answer)] == ["new"]
+            await here.registry.approve(device.id)
+            assert [one["standing"] for one in await _event(answer)] == ["approved"]
+            await here.ask("POST", f"devices/{device.id}/notify", {"text": "x"})
+            assert [one["waiting"] for one in await _event(answer)] == [1]
+            live = FakeLive()
+            with here.presence.here(device.id, live):
+                assert [one["doing"] for one in await _event(answer)] == ["idle"]
+                live.doing = "listening"
+                here.presence.note_change()
+                assert [one["doing"] for one in await _event(answer)] == ["listening"]
+            assert [one["is_connected"] for one in await _event(answer)] == [False]
+            await here.registry.forget(device.id)
+            assert await _event(answer) == []
+
+    asyncio.run(main())
+
+
+def test_a_silent_watch_shows_life_and_changes_of_other_servers(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with (
+            scene(tmp_path, heartbeat_s=0.02) as here,
+            here.client.get("/v1/devices/events") as answer,
+        ):
+            assert await _event(answer) == []
+            assert await answer.content.readline() == b": still here\n"
+            async with opened(f"sqlite:///{tmp_path}/devices.db") as other:
+                there = Registry(other, here.clock, RegistrySettings())
+                await there.check_in(contact("bb:01"))
+            assert [one["hardware_id"] for one in await _event(answer)] == ["bb:01"]
+
+    asyncio.run(main())
+
+
+def test_watchers_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(door_file, "MAX_WATCHERS", 1)
+
+    async def main() -> None:
+        async with scene(tmp_path) as here, here.client.get("/v1/devices/events") as first:
+            assert await _event(first) == []
+            status, error = await here.ask("GET", "devices/events")
+            assert (status, error["code"]) == (503, "too_many_watchers")
+
+    asyncio.run(main())
+
+
+def test_nothing_is_told_without_the_key(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with scene(tmp_path, gate=Gate(is_local=False, key=KEY)) as here:
+            for method, path in (
+                ("GET", "devices"),
+                ("POST", "devices/pair"),
+                ("GET", "devices/x"),
+            ):
+                assert (await here.ask(method, path))[0] == 401
+            bearer = {"Authorization": f"Bearer {KEY}"}
+            async with here.client.get("/v1/devices", headers=bearer) as answer:
+                assert answer.status == 200
+
+    asyncio.run(main())
+
+
+def test_a_database_that_fails_is_said(tmp_path: Path) -> None:
+    (tmp_path / "devices.db").mkdir()
+
+    async def main() -> None:
+        async with scene(tmp_path) as here:
+            status, error = await here.ask("GET", "devices")
+            assert (status, error["code"]) == (500, "storage_failed")
+
+    asyncio.run(main())
