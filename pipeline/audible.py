@@ -44,7 +44,7 @@ _KEPT = PEAK_MS // WINDOW_MS
 _NOW = 2
 "Windows that are now."
 
-Levels = npt.NDArray[np.float32]
+Levels = npt.NDArray[np.float64]
 "Mean squares, shape (2, windows); of parts, shape (2, windows, PARTS)."
 
 
@@ -104,19 +104,15 @@ class Audible:
         return Sound(last, bool((self._levels[:, -_NOW:] >= limits[:, None]).any()))
 
     def _forget(self) -> None:
-        self._levels: Levels = np.zeros((2, 0), np.float32)
-        self._parts: Levels = np.zeros((2, 0, PARTS), np.float32)
+        self._levels: Levels = np.zeros((2, 0))
+        self._parts: Levels = np.zeros((2, 0, PARTS))
 
     def _measure(self) -> None:
         if self._samples < _WINDOW:
             return
         pcm = np.concatenate(self._unmeasured)
         count = len(pcm) // _WINDOW
-        windows = pcm[: count * _WINDOW].reshape(count, _WINDOW).astype(np.float32)
-        steps = np.square(np.diff(windows, axis=1, prepend=windows[:, :1]))
-        levels = np.stack([windows.var(axis=1), steps.mean(axis=1)])
-        parted = windows.reshape(count, PARTS, _PART), steps.reshape(count, PARTS, _PART)
-        parts = np.stack([parted[0].var(axis=2), parted[1].mean(axis=2)])
+        levels, parts = _measured(pcm[: count * _WINDOW])
         self._levels = np.concatenate([self._levels, levels], axis=1)[:, -_KEPT:]
         self._parts = np.concatenate([self._parts, parts], axis=1)[:, -_KEPT:]
         rest = pcm[count * _WINDOW :]
@@ -127,14 +123,15 @@ class Audible:
         levels = self._levels
         if levels.shape[1] <= QUIET_WINDOWS:
             return None
-        sums = np.cumsum(levels[:, -_FLOOR:], axis=1, dtype=np.float64)
+        sums = np.cumsum(levels[:, -_FLOOR:], axis=1)
         floor = (sums[:, QUIET_WINDOWS:] - sums[:, :-QUIET_WINDOWS]).min(axis=1) / QUIET_WINDOWS
-        peak = np.partition(levels, -PEAK_WINDOWS, axis=1)[:, -PEAK_WINDOWS:].mean(axis=1)
+        ordered = np.partition(levels, -PEAK_WINDOWS, axis=1)
+        peak = ordered[:, -PEAK_WINDOWS:].sum(axis=1) / PEAK_WINDOWS
         limits = np.maximum(floor * _power(ABOVE_FLOOR_DB), peak * _power(-BELOW_PEAK_DB))
         is_clear = limits < peak * _power(-FALL_DB)
         if not is_clear.any():
             return None
-        limits = np.where(is_clear, limits, np.inf).astype(np.float32)
+        limits = np.where(is_clear, limits, np.inf)
         before = levels[:, : max(0, levels.shape[1] - silent)]
         start = self._end - levels.shape[1] * _WINDOW
         last = start
@@ -148,6 +145,24 @@ class Audible:
                 end = start + int(loud[-1]) * _WINDOW + part * _PART
                 last = max(last, end + ms_to_samples(fade_ms, ASR_RATE_HZ))
         return last - self._late, limits
+
+
+def _measured(pcm: Pcm) -> tuple[Levels, Levels]:
+    """Of whole windows: levels and those of their parts. Sums of squares of 16-bit samples are exact,
+    so one pass over the samples does for both."""
+    samples = pcm.reshape(-1, PARTS, _PART).astype(np.float64)
+    rows = samples.reshape(-1, _WINDOW)
+    steps = np.zeros_like(rows)
+    np.subtract(rows[:, 1:], rows[:, :-1], out=steps[:, 1:])
+    steps = steps.reshape(samples.shape)
+    sums = samples.sum(axis=2)
+    squares = np.stack(
+        [np.einsum("ijk,ijk->ij", samples, samples), np.einsum("ijk,ijk->ij", steps, steps)]
+    )
+    levels, parts = squares.sum(axis=2) / _WINDOW, squares / _PART
+    levels[0] -= np.square(sums.sum(axis=1) / _WINDOW)
+    parts[0] -= np.square(sums / _PART)
+    return levels, parts
 
 
 def _power(db: float) -> float:
