@@ -30,6 +30,7 @@ from firmware_protocol.xiaozhi.dialogue import Action, Cancel, Commit, Dialogue,
 from firmware_protocol.xiaozhi.messages import Mode, Timing
 from pipeline.settings import ResponseRequest, SessionSettings
 from pipeline.turn import Mark
+from pipeline.writing import join_texts
 
 
 class Turns:
@@ -61,7 +62,7 @@ class Turns:
             case InputCommitted():
                 dialogue.speech_ended(now)
             case HypothesisChanged(stable=stable, unstable=unstable):
-                return dialogue.words(stable + unstable)
+                return dialogue.words(join_texts([stable, unstable]))
             case Transcribed(transcript=transcript):
                 return dialogue.understood(transcript, now)
             case TranscriptionFailed():

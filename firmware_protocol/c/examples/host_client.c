@@ -182,12 +182,16 @@ static bool take_turn(talk *t, const int16_t *question, size_t len) {
 }
 
 static bool converse(talk *t, char **questions, int count) {
+  static const int16_t pause[DOWN_HZ / 2]; /* half a second between two answers in the file */
   bool is_answered = true;
   for (int i = 0; i < count && is_answered; i++) {
     size_t len;
     int16_t *question = wav_read(questions[i], UP_HZ, &len);
     if (question == NULL) return false;
-    if (i > 0) xz_client_listen(&t->client, XZ_MODE_AUTO);
+    if (i > 0) {
+      wav_append(t->answer, pause, sizeof pause / sizeof *pause);
+      xz_client_listen(&t->client, XZ_MODE_AUTO);
+    }
     is_answered = take_turn(t, question, len);
     free(question);
   }
