@@ -383,6 +383,24 @@ static void test_full_output(void) {
   rig_free(&r);
 }
 
+static void test_hello_without_room(void) { /* the request was never sent */
+  static char token[150];
+  xz_config config = rig_config(&r, 3, 512, 512);
+  config.handshake.token = memset(token, 't', sizeof token - 1);
+  CHECK(xz_client_init(&r.client, &config) == XZ_OK && xz_client_open(&r.client) == XZ_OK);
+  xz_event event = give(accepted, sizeof accepted - 1);
+  CHECK(event.kind == XZ_EVENT_FAILED && event.error == XZ_FULL);
+  CHECK(r.client.state == XZ_STATE_IDLE && r.client.ws.state == XZ_WS_SHUT);
+  rig_free(&r);
+}
+
+static void test_statuses_have_names(void) {
+  for (int status = XZ_OK; status <= XZ_TIMEOUT; status++)
+    for (int other = XZ_OK; other < status; other++)
+      CHECK(strcmp(xz_status_name((xz_status)status), xz_status_name((xz_status)other)) != 0);
+  CHECK(strcmp(xz_status_name(XZ_TIMEOUT), "timeout") == 0);
+}
+
 static void test_time(void) {
   xz_event event;
   shake_hands(3, 512, 512);
@@ -481,8 +499,11 @@ static void test_json(void) {
   CHECK(xz_json_get(value, "c", &found) && !xz_json_to_int(found, &number));
   CHECK(xz_json_get(value, "d", &found) && xz_json_to_bool(found, &truth) && truth);
   CHECK(!xz_json_get(value, "e", &found) && !xz_json_to_bool(value, &truth));
-  char text[5] = "????";
+  char text[5] = "????", room[40];
   size_t len;
+  xz_writer out = xz_writer_to(room, sizeof room);
+  xz_put_string(&out, "a\xff\xe4\xbd" "b"); /* no UTF-8: one U+FFFD per byte */
+  CHECK(out.len == 13 && memcmp(room, "\"a\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd" "b\"", 13) == 0);
   xz_json word = {"\"\\u4f60\"", 8};
   CHECK(!xz_json_to_text(word, text, 3, &len) && text[3] == '?'); /* three bytes and a NUL */
   CHECK(xz_json_to_text(word, text, 4, &len) && len == 3 && strcmp(text, "\xe4\xbd\xa0") == 0);
@@ -503,6 +524,8 @@ int main(void) {
   test_broken_frames();
   test_longest_message();
   test_full_output();
+  test_hello_without_room();
+  test_statuses_have_names();
   test_time();
   test_tools();
   test_json();
