@@ -60,6 +60,10 @@ class Attendance:
         self._connection: Connection | None = None
         "None while it is not approved."
         self._hello: Hello | None = None
+        self._known = asyncio.Event()
+        "Whether it is approved was found out."
+        self._asks = False
+        "For its configuration, while it waits."
         self._configured_at: float | None = None
         self._configuring = asyncio.Lock()
 
@@ -82,11 +86,14 @@ class Attendance:
         return message
 
     async def _read(self) -> None:
+        await self._known.wait()  # what follows hello at once is not to be lost
         while (message := await self._receive()) is not None:
             if isinstance(message, Goodbye):
                 return
             if self._connection is not None:
                 await self._take(self._connection, message)
+            elif isinstance(message, GetConfig):
+                self._asks = True
 
     async def _receive(self) -> FromDevice | None:
         """None: the device hung up. Raises RemoteProtocolError; TooLarge, after aiohttp closed the
@@ -143,6 +150,7 @@ class Attendance:
                     self._unwelcome()
                     raise NotFound(f"{hello.hostname} was forgotten", code="device_forgotten")
                 await self._follow(device, hello, stack, tasks)
+                self._known.set()
                 await changed.wait()
                 changed = directory.changed()
                 device = await directory.find("willow", hello.mac)
@@ -162,7 +170,8 @@ class Attendance:
         elif device.area != connection.device.area:
             self._with.wakes.left(connection)
         connection.device = device
-        await self._configure(connection, "changed")
+        await self._configure(connection, "asked" if self._asks else "changed")
+        self._asks = False
 
     async def _enter(
         self, device: Device, hello: Hello, stack: ExitStack, tasks: asyncio.TaskGroup

@@ -127,11 +127,16 @@ async def _until(is_it: Callable[[], Any]) -> None:
         await asyncio.sleep(0.005)
 
 
-def against(act: Callable[[Server], Awaitable[Any]], scene: Scene | None = None) -> None:
+def against(
+    act: Callable[[Server], Awaitable[Any]],
+    scene: Scene | None = None,
+    *,
+    deadline_s: float = DEADLINE_S,
+) -> None:
     """Run it against a server, bounded in time."""
 
     async def main() -> None:
-        async with asyncio.timeout(DEADLINE_S), running(scene or Scene()) as server:
+        async with asyncio.timeout(deadline_s), running(scene or Scene()) as server:
             await act(server)
 
     asyncio.run(main())

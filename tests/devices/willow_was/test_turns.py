@@ -1,9 +1,24 @@
 """Whole turns of simulated devices: wake word, speech, command, answer."""
 
-from tests.devices.willow_was.servers import SPEECH, Server, against
+import random
+from functools import partial
+
+import pytest
+
+from core.ports import Place
+from devices.directory import DeviceProfile
+from tests.devices.willow_was.servers import SPEECH, Server, against, mac_of
+from tests.devices.willow_was.simulated import SimulatedWillow
+
+SILENCE = bytes(32_000)
 
 
-def test_a_stock_device_is_configured_and_answered() -> None:
+def commands(server: Server) -> int:
+    """How many questions the language model was asked."""
+    return len(server.scene.inference.llm.asked)
+
+
+def test_a_stock_device_is_configured_and_answered_once() -> None:
     async def act(server: Server) -> None:
         device = await server.device()
         assert device.config is not None
@@ -12,6 +27,179 @@ def test_a_stock_device_is_configured_and_answered() -> None:
         assert (turn.won, turn.status, turn.heard["text"]) == (True, 200, "one two")
         assert (turn.ok, turn.speech) == (True, "you said one two.")
         assert turn.sound[:4] == b"RIFF"
-        assert len(device.results()) == 1
+        assert (commands(server), len(device.results())) == (1, 1)
 
     against(act)
+
+
+def test_words_that_another_inference_server_heard_are_run_each_time() -> None:
+    async def act(server: Server) -> None:
+        device = await server.device()
+        for number in (1, 2):
+            await device.send({"cmd": "endpoint", "data": {"text": "four", "language": "en"}})
+            await device.until(lambda number=number: len(device.results()) == number)
+        assert device.results() == 2 * [{"ok": True, "speech": "you said it is 4."}]
+
+    against(act)
+
+
+def test_the_same_words_said_twice_are_two_commands() -> None:
+    async def act(server: Server) -> None:
+        device = await server.device()
+        for _ in range(2):
+            assert (await device.speak(SPEECH)).ok is True
+        assert (commands(server), len(device.results())) == (2, 2)
+
+    against(act)
+
+
+def test_what_was_said_before_is_known_also_after_a_reboot() -> None:
+    async def act(server: Server) -> None:
+        device = await server.device()
+        await device.speak(SPEECH)
+        await device.reboot()
+        await device.speak(SPEECH)
+        said = [message.text.strip() for message in server.scene.inference.llm.asked[1]]
+        assert said == ["one two", "you said one two.", "one two"]
+
+    against(act)
+
+
+def test_tools_know_the_room_and_answers_are_as_its_profile_wants() -> None:
+    async def act(server: Server) -> None:
+        device = await server.device(room="Kitchen")
+        profile = DeviceProfile(voice="high", language="en", volume=33, wake_word="Hi ESP")
+        server.known.change(mac_of(device), profile=profile)
+        await device.until(lambda: device.config and device.config["wake_word"] == "hiesp")
+        assert device.config is not None
+        assert device.config["speaker_volume"] == 33
+        assert device.config["wis_tts_url_v2"].endswith("?speaker=high&language=en&text=")
+        assert (await device.speak(SPEECH)).sound[:4] == b"RIFF"
+        conversation = server.scene.inference.exchanges.conversation("dev_0")
+        assert conversation.place == Place("Kitchen", "dev_0")
+        assert conversation.profile is not None
+        assert conversation.profile.voice == "high"
+
+    against(act)
+
+
+def test_a_command_that_fails_is_told_and_the_next_one_works() -> None:
+    async def act(server: Server) -> None:
+        device = await server.device()
+        server.scene.inference.llm.fails = True
+        turn = await device.speak(SPEECH)
+        assert (turn.ok, turn.speech) == (False, "")
+        server.scene.inference.llm.fails = False
+        assert (await device.speak(SPEECH)).ok is True
+
+    against(act)
+
+
+def test_silence_is_no_command() -> None:
+    async def act(server: Server) -> None:
+        device = await server.device()
+        turn = await device.speak(SILENCE)
+        assert (turn.status, turn.heard["text"]) == (200, "")
+        assert (await device.speak(SPEECH)).ok is True
+        assert commands(server) == 1
+
+    against(act)
+
+
+def test_a_device_that_runs_commands_itself_is_only_heard() -> None:
+    async def act(server: Server) -> None:
+        device = await server.device()
+        asked = {"type": "config", "apply": "true"}
+        body = {"was_mode": False, "hass_token": "secret", "multiwake": False}
+        assert (await server.client.post("/api/config", params=asked, json=body)).status == 200
+        await device.until(lambda: device.config and not device.config["was_mode"])
+        assert device.config is not None
+        assert device.config["hass_token"] == "secret"
+        turn = await device.speak(SPEECH, wakes=False)
+        assert (turn.heard["text"], turn.ok, commands(server)) == ("one two", None, 0)
+
+    against(act)
+
+
+def test_more_commands_than_a_device_can_wait_for_are_refused() -> None:
+    async def act(server: Server) -> None:
+        device = await server.device()
+        server.scene.inference.llm.word_s = 0.1
+        live = server.presence.find("dev_0")
+        assert live is not None
+        for number in range(6):
+            await device.send({"cmd": "endpoint", "data": {"text": f"{number}"}})
+            await server.until(lambda: live.doing == "thinking")
+        await device.until(lambda: len(device.results()) == 6)
+        assert [one["ok"] for one in device.results()] == [False, *5 * [True]]
+        assert [one["speech"] for one in device.results()[1:]] == [
+            f"you said {number}." for number in range(5)
+        ]
+
+    against(act)
+
+
+def test_the_server_knows_what_a_device_does_and_how_long_it_took() -> None:
+    async def act(server: Server) -> None:
+        device = await server.device()
+        live = server.presence.find("dev_0")
+        assert live is not None
+        assert (live.doing, live.timing) == ("idle", None)
+        await device.wake()
+        await server.until(lambda: live.doing == "listening")
+        server.scene.inference.llm.word_s = 0.05
+        await device.send({"cmd": "endpoint", "data": {"text": "one"}})
+        await server.until(lambda: live.doing == "thinking")
+        await device.until(device.results)
+        await server.until(lambda: live.doing == "idle")
+        assert live.timing is not None
+        assert live.timing["gate_open"] >= 100
+
+    against(act)
+
+
+def _has_more(device: SimulatedWillow, results: int) -> bool:
+    return len(device.results()) > results
+
+
+async def _turns(server: Server, turns: int) -> None:
+    """Each turn is answered once, whatever happened to the device before it."""
+    lottery = random.Random("willow turns")
+    device = await server.device()
+    for number in range(turns):
+        match lottery.choice(("on", "reboot", "unplugged", "twice", "no goodbye")):
+            case "reboot":
+                await device.reboot()
+            case "unplugged":
+                await device.wake()
+                await device.cut()
+                await device.boot()
+            case "twice":  # its old socket still stands, as after a change of access point
+                ghost, device = device, SimulatedWillow(1, device.was_url, address=device.address)
+                device.config = ghost.config
+                server.stack.push_async_callback(device.off)
+                await device.boot()
+                await ghost.until(lambda ghost=ghost: ghost.close_code is not None)
+                assert ghost.close_code == 1008
+            case "no goodbye":
+                await device.off(goodbye=False)
+                await device.boot()
+        before = len(device.results())
+        if number % 3:
+            turn = await device.speak(SPEECH, volume=lottery.choice((None, -20.0)))
+            assert (turn.heard["text"], turn.ok) == ("one two", True)
+        else:
+            await device.send({"cmd": "endpoint", "data": {"text": "one two"}})
+            await device.until(partial(_has_more, device, before))
+        assert len(device.results()) == before + 1
+        assert commands(server) == number + 1
+    assert len(server.known.devices) == 1
+
+
+def test_turns_with_reboots_drops_and_double_connects() -> None:
+    against(lambda server: _turns(server, 8))
+
+
+@pytest.mark.real
+def test_two_hundred_turns_with_reboots_drops_and_double_connects() -> None:
+    against(lambda server: _turns(server, 200), deadline_s=300)
