@@ -1,12 +1,14 @@
 """`earshot doctor`: what is installed, reachable, chosen, and why; whether the main job can run."""
 
+import asyncio
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from core.errors import EarshotError
+from core.errors import ConfigError, EarshotError
+from devices.home_assistant.look import look
 from engines.registry import Kind, load
 from server.config import Config
 from server.listeners import AddressInUse, bind, is_local_only
@@ -38,6 +40,7 @@ def examine(config: Config) -> Iterator[Finding]:
     yield _weights(config, found)
     for kind in KINDS:
         yield from _engines(config, kind, found)
+    yield from _house(config)
     yield from _listener(config)
 
 
@@ -151,6 +154,23 @@ def _try(offer: Offer) -> None:
     model = load("asr", offer.engine, offer.options)
     model.decode([warmup.item(model.info)])
     model.close()
+
+
+def _house(config: Config) -> Iterator[Finding]:
+    """Home Assistant, if it is configured; without it, what we know ourselves still works."""
+    url = config.home_assistant.url
+    if not url:
+        return
+    try:
+        found = asyncio.run(look(config.home_assistant.as_settings()))
+    except ConfigError as error:
+        yield Finding("fail", str(error))
+        return
+    except EarshotError as error:
+        yield Finding("note", f"home assistant at {url}: {error} ({error.code})")
+        return
+    counted = f"{len(found.entities)} exposed entities in {len(found.areas)} areas"
+    yield Finding("ok" if found.entities else "note", f"home assistant at {url}: {counted}")
 
 
 def _listener(config: Config) -> Iterator[Finding]:

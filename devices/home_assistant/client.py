@@ -31,6 +31,8 @@ LASTED_S = 10.0
 DEBOUNCE_S = 2.0
 "Adding an integration changes the registries a hundred times within a second."
 
+NOT_FOUND = 404
+
 FIRST_BYTE_S = 2.0
 "To be connected over REST: somebody waits to be told that there is nobody."
 
@@ -126,6 +128,24 @@ class HomeAssistant:
                 await link.call("call_service", domain=domain, service=service, service_data=data)
         except TimeoutError:
             raise Slow(f"no answer within {self.settings.timeout_s:g} s") from None
+
+    async def has_path(self, path: str) -> bool:
+        """Whether anything listens there, whatever it makes of a GET."""
+        if self._http is None:
+            return False
+        try:
+            async with (
+                asyncio.timeout(self.settings.timeout_s),
+                self._http.get(
+                    self.settings.url + path,
+                    headers=self.settings.headers,
+                    ssl=self.settings.verify_tls,
+                    allow_redirects=False,
+                ) as response,
+            ):
+                return response.status != NOT_FOUND
+        except (ClientError, OSError):
+            return False
 
     async def run(self) -> None:
         """Be connected, until cancelled. Ends by itself when it is refused. Never raises."""

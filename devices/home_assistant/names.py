@@ -174,11 +174,11 @@ def _names_of(one: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _names(name: Any, aliases: Any) -> tuple[str, ...]:
-    others = (
-        sorted(one for one in aliases if isinstance(one, str)) if isinstance(aliases, list) else []
-    )
-    told = [" ".join(one.split()) for one in (name, *others[:MAX_ALIASES]) if isinstance(one, str)]
-    return tuple(dict.fromkeys(one for one in told if 0 < len(one) <= MAX_NAME_CHARS))
+    """The first one is shown; aliases come in any order."""
+    others = [one for one in aliases if isinstance(one, str)] if isinstance(aliases, list) else []
+    told = [" ".join(one.split()) for one in (name, *sorted(others)) if isinstance(one, str)]
+    good = (one for one in told if 0 < len(one) <= MAX_NAME_CHARS)
+    return tuple(dict.fromkeys(good))[: 1 + MAX_ALIASES]
 
 
 def _tables(told: Any) -> list[Mapping[str, Any]]:

@@ -18,12 +18,11 @@ async def process(
     http: ClientSession, settings: HomeAssistantSettings, wanted: Mapping[str, str]
 ) -> Any:
     """The answer as it came. Raises Refused, Away, Rejected, RemoteProtocolError."""
-    headers = {"Authorization": f"Bearer {settings.token}"}
     try:
         async with http.post(
             settings.conversation_url,
             json=wanted,
-            headers=headers,
+            headers=settings.headers,
             ssl=settings.verify_tls,
             allow_redirects=False,  # the token is for nobody else
         ) as response:

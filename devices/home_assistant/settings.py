@@ -25,5 +25,10 @@ class HomeAssistantSettings:
         return f"{self.url.rstrip('/')}/api/websocket".replace("http", "ws", 1)
 
     @property
+    def headers(self) -> dict[str, str]:
+        """Of requests over HTTP."""
+        return {"Authorization": f"Bearer {self.token}"}
+
+    @property
     def conversation_url(self) -> str:
         return f"{self.url.rstrip('/')}/api/conversation/process"

@@ -1,0 +1,29 @@
+"""One look at Home Assistant, for `earshot doctor`."""
+
+import asyncio
+
+from aiohttp import ClientError, ClientSession, DummyCookieJar
+
+from core.tasks import unwrapped
+from devices.home_assistant.errors import Away
+from devices.home_assistant.fetch import fetch
+from devices.home_assistant.link import connected
+from devices.home_assistant.names import House
+from devices.home_assistant.settings import HomeAssistantSettings
+
+
+async def look(settings: HomeAssistantSettings) -> House:
+    """Connect, learn what there is, and leave. Raises EarshotError: Refused, Away, ..."""
+    async with ClientSession(cookie_jar=DummyCookieJar()) as http:
+        try:
+            with unwrapped():
+                async with (
+                    connected(http, settings, lambda event: None) as link,
+                    asyncio.TaskGroup() as tasks,
+                ):
+                    reading = tasks.create_task(link.run())
+                    found = await fetch(link)
+                    reading.cancel()
+            return found
+        except (ClientError, OSError) as error:
+            raise Away(str(error) or type(error).__name__) from error

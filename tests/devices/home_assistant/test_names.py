@@ -1,0 +1,102 @@
+"""The house as Home Assistant's registries tell it; whatever is odd in them is passed over."""
+
+from typing import Any
+
+import pytest
+
+from devices.home_assistant.names import House, Registries, candidates, house
+
+
+def registries(**told: Any) -> Registries:
+    usual = dict[str, Any].fromkeys(
+        ("states", "entries", "devices", "areas", "floors", "exposed"), None
+    )
+    return Registries(**{**usual, **told})
+
+
+def state(entity_id: str, name: Any = "Lamp", **attributes: Any) -> dict[str, Any]:
+    return {"entity_id": entity_id, "attributes": {"friendly_name": name, **attributes}}
+
+
+def exposed(*ids: str) -> dict[str, Any]:
+    return {"exposed_entities": {one: {"conversation": True} for one in ids}}
+
+
+def test_an_area_is_the_entitys_or_else_its_devices() -> None:
+    found = house(
+        registries(
+            states=[state("light.a", "A"), state("light.b", "B"), state("light.c", "C")],
+            entries={
+                "light.a": {"area_id": "kitchen", "device_id": "d1"},
+                "light.b": {"area_id": None, "device_id": "d1"},
+                "light.c": {"area_id": "gone"},
+            },
+            devices=[{"id": "d1", "area_id": "office"}],
+            areas=[{"area_id": "kitchen", "name": "Kitchen"}, {"area_id": "office", "name": "Off"}],
+        )
+    )
+    assert [one.area for one in found.entities] == ["kitchen", "office", ""]
+
+
+@pytest.mark.parametrize(
+    ("entry", "listed", "is_there", "is_decided"),
+    [
+        ({}, True, True, True),
+        ({}, False, True, False),
+        ({"options": {"conversation": {"should_expose": True}}}, False, True, True),
+        ({"options": {"conversation": {"should_expose": False}}}, False, False, None),
+        ({"hidden_by": "user"}, False, False, None),
+        ({"entity_category": "config"}, False, False, None),
+    ],
+)
+def test_what_is_exposed(
+    entry: dict[str, Any], is_decided: bool | None, *, listed: bool, is_there: bool
+) -> None:
+    found = house(
+        registries(
+            states=[state("light.a")],
+            entries={"light.a": entry},
+            exposed=exposed("light.a") if listed else exposed(),
+        )
+    )
+    assert [one.is_decided for one in found.entities] == ([is_decided] if is_there else [])
+
+
+def test_domains_that_are_not_exposed_by_themselves_need_to_be_listed() -> None:
+    states = [state("lock.front", "Front"), state("lock.back", "Back"), state("sensor.x", "X")]
+    told = registries(states=states, entries={}, exposed=exposed("lock.front"))
+    assert [one.id for one in house(told).entities] == ["lock.front"]
+    assert candidates(states, exposed("lock.front")) == ["lock.front"]
+    assert candidates(states, None) == ["lock.front", "lock.back"]
+
+
+def test_names_are_sayable_and_few() -> None:
+    aliases = [f"alias {number}" for number in range(30)]
+    states = [state("light.a", " Big \n Lamp "), state("light.b", "x" * 81), state("light.c", 7)]
+    found = house(registries(states=states, entries={"light.a": {"aliases": [*aliases, 3, ""]}}))
+    assert [one.id for one in found.entities] == ["light.a"]
+    assert found.entities[0].names[:2] == ("Big Lamp", "alias 0")
+    assert len(found.entities[0].names) == 11
+
+
+@pytest.mark.parametrize("odd", [None, 7, "text", [], [None, 7, {}], {"light.a": 7}, [[]]])
+def test_odd_answers_make_no_house_and_no_trouble(odd: Any) -> None:
+    told = dict.fromkeys(("states", "entries", "devices", "areas", "floors", "exposed"), odd)
+    assert house(Registries(**told)) == House()
+
+
+def test_areas_and_first_names_are_expected_first() -> None:
+    found = house(
+        registries(
+            states=[state("sensor.t", "Sensor"), state("light.a", "Lamp")],
+            entries={"light.a": {"aliases": ["Torch"]}},
+            areas=[{"area_id": "k", "name": "Kitchen", "aliases": ["Galley"]}],
+            floors=[{"name": "Upstairs"}],
+            exposed=exposed("sensor.t", "light.a"),
+        )
+    )
+    assert found.keywords(9) == ("Kitchen", "Lamp", "Sensor", "Upstairs", "Galley", "Torch")
+    assert found.keywords(2) == ("Kitchen", "Lamp")
+    area = found.area("galley")
+    assert area is not None
+    assert (area.called("Galley"), area.called("k")) == ("Galley", "Kitchen")

@@ -1,0 +1,185 @@
+"""Frames, answers, conversations, services, words: what needs no connection."""
+
+import json
+from typing import Any
+
+import pytest
+
+from core.errors import ConfigError, RemoteProtocolError
+from devices.home_assistant.answer import parse
+from devices.home_assistant.frames import Commands, Event, Result, decode, greeting
+from devices.home_assistant.names import Area, Entity, House
+from devices.home_assistant.rooms import wants_room
+from devices.home_assistant.services import plan
+from devices.home_assistant.settings import HomeAssistantSettings
+from devices.home_assistant.threads import Threads
+from devices.home_assistant.words import spoken
+from server.config_home_assistant import HomeAssistantConfig
+from tests.devices.home_assistant.fake import answered
+
+HOUSE = House(
+    entities=(
+        Entity("light.kitchen", "light", ("Kitchen Lights",), "kitchen"),
+        Entity("light.desk", "light", ("Desk Lamp", "reading lamp"), "office"),
+        Entity("light.maybe", "light", ("Shelf",), "kitchen", is_decided=False),
+        Entity("cover.blind", "cover", ("Blind",), "kitchen", "blind"),
+        Entity("lock.front", "lock", ("Front Door",), "kitchen"),
+        Entity("climate.heater", "climate", ("Heater",), "office"),
+        Entity("media_player.radio", "media_player", ("Radio",), "office"),
+    ),
+    areas=(Area("kitchen", ("Kitchen",)), Area("office", ("Office",))),
+)
+
+
+def test_ids_increase_and_frames_are_read_singly_and_in_arrays() -> None:
+    commands = Commands()
+    assert [commands.encode("ping", {})[0] for _ in range(3)] == [1, 2, 3]
+    assert json.loads(commands.encode("x", {"a": "ü"})[1]) == {"id": 4, "type": "x", "a": "ü"}
+    result = {"id": 1, "type": "result", "success": True, "result": {"a": 1}}
+    event = {"id": 2, "type": "event", "event": {"event_type": "e"}}
+    both = [Result(1, {"a": 1}), Event(2, {"event_type": "e"})]
+    assert list(decode(json.dumps([result, event, {"type": "new_kind"}]))) == both
+    assert list(decode(json.dumps(result))) == both[:1]
+    assert list(decode('{"id": 9, "type": "pong"}')) == [Result(9, None)]
+
+
+def test_an_error_of_its_own_is_kept_short() -> None:
+    error = {"code": "not_found", "message": "x" * 9999}
+    frame = json.dumps({"id": 1, "type": "result", "success": False, "error": error})
+    (found,) = decode(frame)
+    assert isinstance(found, Result)
+    assert found.error is not None
+    assert (found.error.theirs, len(str(found.error))) == ("not_found", 311)
+
+
+@pytest.mark.parametrize("frame", ["", "{", "[1]", '{"type": 3}', '{"type": "result", "id": true}'])
+def test_what_is_no_message_ends_the_connection(frame: str) -> None:
+    with pytest.raises(RemoteProtocolError):
+        list(decode(frame))
+    with pytest.raises(RemoteProtocolError):
+        greeting("[]")
+
+
+def test_an_answer_is_read_in_all_its_forms() -> None:
+    done = answered("Turned on", conversation_id="c-9", continue_conversation=True)
+    done["response"]["data"]["success"] = [{"name": "Lamp", "type": "entity", "id": "light.a"}, 3]
+    answer = parse(done)
+    assert (answer.speech, answer.conversation_id, answer.continues) == ("Turned on", "c-9", True)
+    assert [one.id for one in answer.succeeded] == ["light.a"]
+    failed = parse(answered("Sorry", code="no_valid_targets"))
+    assert (failed.is_error, failed.code) == (True, "no_valid_targets")
+    done["response"]["speech"] = {"ssml": {"speech": "<speak>Hello <b>you</b></speak>"}}
+    assert parse(done).speech == "Hello you"
+    assert parse(answered("")).speech == ""
+
+
+@pytest.mark.parametrize("odd", [None, 7, {}, {"response": []}, {"response": {}}])
+def test_what_is_no_answer_is_told_so(odd: Any) -> None:
+    with pytest.raises(RemoteProtocolError):
+        parse(odd)
+
+
+def test_conversations_go_on_until_they_are_forgotten_there() -> None:
+    threads = Threads()
+    assert threads.id("ours", 0) is None
+    threads.answered("ours", "theirs", 0, is_asking=True)
+    assert threads.id("ours", 300) == "theirs"
+    assert threads.id("others", 1) is None
+    assert [threads.is_asking("ours", now_s) for now_s in (60, 61)] == [True, False]
+    assert threads.id("ours", 301) is None
+    threads.answered("ours", "theirs", 400, is_asking=False)
+    threads.answered("ours", "", 401, is_asking=False)
+    assert threads.id("ours", 402) is None
+    for number in range(1001):
+        threads.answered(f"c{number}", "t", 500, is_asking=False)
+    assert (threads.id("c0", 501), threads.id("c1", 501)) == (None, "t")
+
+
+@pytest.mark.parametrize(
+    ("intent", "slots", "wanted"),
+    [
+        ("HassTurnOn", {"name": "kitchen lights"}, ["light.turn_on light.kitchen"]),
+        ("HassTurnOff", {"name": "READING lamp"}, ["light.turn_off light.desk"]),
+        ("HassTurnOn", {"area": "kitchen", "domain": "light"}, ["light.turn_on light.kitchen"]),
+        ("HassTurnOn", {"name": "blind", "domain": "cover"}, ["cover.open_cover cover.blind"]),
+        ("HassLightSet", {"name": "desk lamp", "brightness": 20}, ["light.turn_on light.desk"]),
+        ("HassLightSet", {"name": "desk lamp"}, []),
+        ("HassClimateSetTemperature", {"name": "heater", "temperature": "warm"}, []),
+        (
+            "HassSetVolume",
+            {"name": "radio", "volume_level": 30},
+            ["media_player.volume_set media_player.radio"],
+        ),
+        ("HassTurnOff", {"name": "front door"}, []),
+        ("HassTurnOn", {"domain": "light"}, []),
+        ("HassTurnOn", {"area": "kitchen"}, []),
+        ("HassTurnOn", {"name": "desk lamp", "area": "kitchen"}, []),
+        ("HassTurnOn", {"name": "shelf"}, []),
+        ("HassStartTimer", {"minutes": 5}, []),
+    ],
+)
+def test_commands_as_services(intent: str, slots: dict[str, Any], wanted: list[str]) -> None:
+    calls = plan(HOUSE, intent, slots)
+    told = [f"{one.domain}.{one.service} {' '.join(one.data['entity_id'])}" for one in calls]
+    assert told == wanted
+
+
+def test_services_get_their_numbers_in_their_units() -> None:
+    (volume,) = plan(HOUSE, "HassSetVolume", {"name": "radio", "volume_level": 30})
+    assert volume.data["volume_level"] == pytest.approx(0.3)
+    (light,) = plan(HOUSE, "HassLightSet", {"name": "desk lamp", "brightness": 20, "color": "red"})
+    assert light.data == {
+        "brightness_pct": 20,
+        "color_name": "red",
+        "entity_id": ["light.desk"],
+    }
+
+
+def test_which_commands_mean_the_room_they_are_said_in() -> None:
+    assert wants_room("HassTurnOn", {"domain": "light"})
+    assert not wants_room("HassTurnOn", {"domain": "light", "area": "kitchen"})
+    assert not wants_room("HassTurnOn", {"domain": "light", "everywhere": True})
+    assert not wants_room("HassMediaPause", {})
+
+
+@pytest.mark.parametrize("code", ["house_unreachable", "house_refused", "house_timeout"])
+def test_troubles_have_a_sentence_in_four_languages(code: str) -> None:
+    assert len({spoken(code, language) for language in ("en", "de-CH", "fr", "es")}) == 4
+    assert spoken(code, "nl") == spoken(code, "en")
+    assert spoken("brand_new", "en") == spoken("house_failed", "en")
+
+
+def test_addresses_of_a_house() -> None:
+    plain = HomeAssistantSettings(url="http://home:8123/", token="secret")
+    secure = HomeAssistantSettings(url="https://home", token="secret")
+    assert plain.websocket_url == "ws://home:8123/api/websocket"
+    assert secure.websocket_url == "wss://home/api/websocket"
+    assert "secret" not in repr(plain)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "what"),
+    [
+        ({"url": "home:8123"}, "http://"),
+        ({"url": "http://me:pw@home"}, "no user and password"),
+        ({"url": "http://h", "token": "a", "token_file": "b"}, "either"),
+        ({"url": "http://h", "agent_id": "conversation.earshot"}, "would ask itself"),
+    ],
+)
+def test_wrong_settings_are_named(wrong: dict[str, Any], what: str) -> None:
+    with pytest.raises(ConfigError, match=what):
+        HomeAssistantConfig(**wrong)
+
+
+def test_a_house_needs_a_token_from_the_settings_or_a_file(tmp_path: Any) -> None:
+    file = tmp_path / "token"
+    file.write_text("of-the-file\n")
+    config = HomeAssistantConfig(url="http://h:1/", token_file=str(file))
+    assert config.as_settings().token == "of-the-file"
+    assert config.as_mcp_server().url == "http://h:1/api/mcp"
+    assert "of-the-file" not in repr(config.as_mcp_server())
+    with pytest.raises(ConfigError, match="token is needed"):
+        HomeAssistantConfig(url="http://h").as_settings()
+    with pytest.raises(ConfigError, match="No such file"):
+        HomeAssistantConfig(url="http://h", token_file=str(tmp_path / "gone")).as_settings()
+    assert "secret" not in repr(HomeAssistantConfig(url="http://h", token="secret"))
