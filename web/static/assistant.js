@@ -35,12 +35,13 @@ export class Assistant {
     });
   }
 
-  /** off, connecting, ready, listening, hearing, thinking, speaking or reconnecting. */
+  /** off, connecting, ready, asleep (it waits for its wake word), listening, hearing, thinking, speaking or reconnecting. */
   get state() {
     const { state } = this.connection;
     if (state !== "open") return state === "idle" ? "off" : state;
     const doing = activity(this.conversation);
     if (doing) return doing;
+    if (this.microphone.isOpen && this.conversation.wake?.is_awake === false) return "asleep";
     return this.microphone.isOpen && (this.held || !this.choices.pushToTalk) ? "listening" : "ready";
   }
 

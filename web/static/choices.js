@@ -11,6 +11,7 @@ export class Choices {
     this.language = UI_LANGUAGES.find((one) => navigator.language.startsWith(one)) ?? "en";
     this.asr = DEFAULT;
     this.llm = DEFAULT;
+    this.wakeWord = DEFAULT; // or "off", or a name
     this.pushToTalk = false;
     this.theme = null; // null follows the system
     this.isLanguageChosen = false;
@@ -20,10 +21,10 @@ export class Choices {
   set(changes) {
     Object.assign(this, changes);
     this.isLanguageChosen ||= "language" in changes;
-    const { asr, llm, pushToTalk, theme, isLanguageChosen } = this;
+    const { asr, llm, wakeWord, pushToTalk, theme, isLanguageChosen } = this;
     const language = isLanguageChosen ? { language: this.language, isLanguageChosen } : {};
     try {
-      localStorage.setItem(STORED, JSON.stringify({ ...language, asr, llm, pushToTalk, theme }));
+      localStorage.setItem(STORED, JSON.stringify({ ...language, asr, llm, wakeWord, pushToTalk, theme }));
     } catch {
       // Storage may be full or forbidden; then choices last as long as the page.
     }
@@ -34,6 +35,7 @@ export class Choices {
     this.engines = engines;
     if (!this.usable("asr").some(({ name }) => name === this.asr)) this.asr = DEFAULT;
     if (!this.usable("llm").some(({ name }) => name === this.llm)) this.llm = DEFAULT;
+    if (this.wakeWord !== "off" && !this.wakeWords().some(({ name }) => name === this.wakeWord)) this.wakeWord = DEFAULT;
     if (!this.languages().includes(this.language)) this.language = this.languages()[0];
     // Nobody chose a language yet: then talking should work at the first click.
     if (!this.isLanguageChosen && !this.isHeard) {
@@ -44,6 +46,11 @@ export class Choices {
   /** What a session can ask for: engines that are loaded, which is when they tell their languages. */
   usable(kind) {
     return (this.engines?.[kind]?.available ?? []).filter((one) => one.installed && one.languages.length);
+  }
+
+  /** Words that a session can wait for: { name, phrase, languages }. */
+  wakeWords() {
+    return this.engines?.wake_words ?? [];
   }
 
   /** Languages to choose from: what the server converses in; first those that the page speaks. */
@@ -72,8 +79,11 @@ export class Choices {
       ...this.changeable(),
       model: this.llm,
       output_modalities: ["audio"],
-      include: ["earshot.hypothesis", "earshot.turn", "earshot.connection"],
-      earshot: conversationId ? { conversation_id: conversationId } : {},
+      include: ["earshot.hypothesis", "earshot.turn", "earshot.connection", "earshot.wake"],
+      earshot: {
+        ...(conversationId ? { conversation_id: conversationId } : {}),
+        ...(this.wakeWord === DEFAULT ? {} : { wake_word: this.wakeWord === "off" ? "" : this.wakeWord }),
+      },
     };
   }
 

@@ -9,7 +9,7 @@ export const MAX_TURNS = 200; // a day of talking; older turns leave the page, n
 export const STAGES = ["endpoint_wait", "asr", "llm", "tts", "playout"];
 
 export function emptyConversation(conversationId = null) {
-  return { conversationId, turns: [], hearing: null, speaking: null, made: 0 };
+  return { conversationId, turns: [], hearing: null, speaking: null, wake: null, made: 0 };
 }
 
 /** The state after one server event, or one of ours (`page.disconnected`). Unknown ones change nothing. */
@@ -208,10 +208,11 @@ const HANDLERS = {
     speaking: null,
   }),
   "earshot.turn": turnTraced,
+  "earshot.wake": (state, { wake }) => ({ ...state, wake }),
   "page.disconnected": (state) => ({
     ...change(state, (turn) => isPending(turn) || turn.status === "answering", (turn) => ({
       status: turn.said || turn.reply ? "lost" : "noise",
     })),
-    hearing: null, speaking: null,
+    hearing: null, speaking: null, wake: null,
   }),
 };

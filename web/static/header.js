@@ -6,7 +6,7 @@ import { languageName, nativeName, t } from "./i18n.js";
 const KINDS = ["asr", "llm", "tts", "vad"];
 
 export class Header {
-  /** `onChange(name)` after language, asr, llm, pushToTalk or theme changed. */
+  /** `onChange(name)` after language, asr, llm, wakeWord, pushToTalk or theme changed. */
   constructor(choices, onChange) {
     this.choices = choices;
     const bind = (id, name) =>
@@ -14,6 +14,7 @@ export class Header {
     bind("language", "language");
     bind("engine", "asr");
     bind("model", "llm");
+    bind("wake", "wakeWord");
     byId("ptt").addEventListener("change", ({ target }) => this.#choose(onChange, "pushToTalk", target.checked));
     byId("theme").addEventListener("click", () => {
       this.#choose(onChange, "theme", this.#isDark() ? "light" : "dark");
@@ -28,6 +29,8 @@ export class Header {
     fill(byId("engine"), this.#engineOptions("asr"), choices.asr);
     fill(byId("model"), this.#engineOptions("llm"), choices.llm);
     byId("model-choice").hidden = choices.usable("llm").length < 2;
+    fill(byId("wake"), this.#wakeOptions(), choices.wakeWord);
+    byId("wake-choice").hidden = choices.wakeWords().length === 0;
     byId("ptt").checked = choices.pushToTalk;
     this.showTheme();
     this.#showEngines();
@@ -61,6 +64,11 @@ export class Header {
     const chosen = this.choices.engines?.[kind]?.chosen;
     const automatic = chosen ? t("default_engine", { name: title(chosen) }) : t("automatic");
     return [["default", automatic], ...this.choices.usable(kind).map(({ name }) => [name, title(name)])];
+  }
+
+  #wakeOptions() {
+    const words = this.choices.wakeWords().map(({ name, phrase }) => [name, phrase]);
+    return [["default", t("automatic")], ["off", t("wake_off")], ...words];
   }
 
   #showEngines() {

@@ -72,7 +72,7 @@ class Page {
       this.home.watch(this.choices.language);
       this.#translate();
     }
-    if (name === "llm") this.assistant.followAnew();
+    if (name === "llm" || name === "wakeWord") this.assistant.followAnew();
     else if (name !== "theme") this.assistant.follow();
   }
 
@@ -107,7 +107,7 @@ class Page {
     const shown = state === "hearing" ? "listening" : state;
     document.documentElement.dataset.state = shown;
     document.documentElement.dataset.hearing = String(state === "hearing");
-    setText(byId("state"), t(`state_${state}`));
+    setText(byId("state"), t(`state_${state}`, { phrase: assistant.conversation.wake?.phrase }));
     setText(byId("hint"), this.header.unheard || t(this.#hint(state)));
     byId("hint").dataset.note = String(Boolean(this.header.unheard));
     setText(byId("connection-text"), t(`connection_${connectionWord(assistant.connection.state)}`));
@@ -150,6 +150,7 @@ class Page {
   #hint(state) {
     if (this.assistant.held) return "hint_held";
     if (state === "speaking") return "hint_speaking";
+    if (state === "asleep") return "hint_asleep";
     if (this.choices.pushToTalk) return "hint_ptt";
     if (state === "off") return "hint_off";
     return this.assistant.microphone.isOpen ? "hint_on" : "hint_ready";

@@ -4,6 +4,7 @@ export const WORDS = {
   en: {
     skip: "Skip to the microphone",
     language: "Language", engine: "Hears with", model: "Answers with",
+    wake: "Wake word", wake_off: "None", state_asleep: "Say “{phrase}”", hint_asleep: "Nothing you say is heard before",
     conversation: "Conversation",
     hello: "Just say it.",
     hello_more: "Click the microphone and speak, or try one of these.",
@@ -51,6 +52,7 @@ export const WORDS = {
   de: {
     skip: "Zum Mikrofon springen",
     language: "Sprache", engine: "Hört mit", model: "Antwortet mit",
+    wake: "Aktivierungswort", wake_off: "Keines", state_asleep: "Sage „{phrase}“", hint_asleep: "Vorher wird nichts gehört",
     conversation: "Gespräch",
     hello: "Einfach sagen.",
     hello_more: "Klicke auf das Mikrofon und sprich, oder versuche eines davon.",
@@ -98,6 +100,7 @@ export const WORDS = {
   fr: {
     skip: "Aller au microphone",
     language: "Langue", engine: "Écoute avec", model: "Répond avec",
+    wake: "Mot d’éveil", wake_off: "Aucun", state_asleep: "Dites « {phrase} »", hint_asleep: "Rien n’est entendu avant",
     conversation: "Conversation",
     hello: "Dites-le, tout simplement.",
     hello_more: "Cliquez sur le microphone et parlez, ou essayez ceci.",
@@ -145,6 +148,7 @@ export const WORDS = {
   es: {
     skip: "Ir al micrófono",
     language: "Idioma", engine: "Escucha con", model: "Responde con",
+    wake: "Palabra de activación", wake_off: "Ninguna", state_asleep: "Di «{phrase}»", hint_asleep: "Antes no se oye nada",
     conversation: "Conversación",
     hello: "Solo dilo.",
     hello_more: "Haz clic en el micrófono y habla, o prueba una de estas.",
