@@ -9,6 +9,7 @@ EarshotError
 │   ├── NotFound           no such call, model, conversation, ...
 │   ├── Conflict           right request, wrong moment
 │   └── TooLarge           above a named limit
+├── StorageFailed          the database of devices cannot be read or written now
 ├── Overloaded             no room now; carries when to come back
 │   └── Superseded         no room came before a newer request of the same utterance did
 └── EngineError            an engine failed; the turn is lost, the session lives
@@ -71,6 +72,7 @@ class StorageFailed(EarshotError):
     """The database cannot be read or written."""
 
     code = "storage_failed"
+    retryable = True
 
 
 class Overloaded(EarshotError):

@@ -48,7 +48,7 @@ STATUS: Mapping[type[EarshotError], tuple[HTTPStatus, int]] = {
     NotFound: (HTTPStatus.NOT_FOUND, WSCloseCode.POLICY_VIOLATION),
     Conflict: (HTTPStatus.CONFLICT, WSCloseCode.POLICY_VIOLATION),
     TooLarge: (HTTPStatus.REQUEST_ENTITY_TOO_LARGE, WSCloseCode.MESSAGE_TOO_BIG),
-    StorageFailed: (HTTPStatus.INTERNAL_SERVER_ERROR, WSCloseCode.INTERNAL_ERROR),
+    StorageFailed: (HTTPStatus.SERVICE_UNAVAILABLE, WSCloseCode.TRY_AGAIN_LATER),
     Overloaded: (HTTPStatus.SERVICE_UNAVAILABLE, WSCloseCode.TRY_AGAIN_LATER),
     EngineError: (HTTPStatus.BAD_GATEWAY, WSCloseCode.INTERNAL_ERROR),
     EngineMissing: (HTTPStatus.NOT_IMPLEMENTED, WSCloseCode.INTERNAL_ERROR),

@@ -406,6 +406,6 @@ def test_a_database_that_fails_is_said(tmp_path: Path) -> None:
     async def main() -> None:
         async with scene(tmp_path) as here:
             status, error = await here.ask("GET", "devices")
-            assert (status, error["code"]) == (500, "storage_failed")
+            assert (status, error["code"]) == (503, "storage_failed")
 
     asyncio.run(main())
