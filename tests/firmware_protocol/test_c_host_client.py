@@ -11,11 +11,12 @@ from threading import Thread
 import numpy as np
 import pytest
 
-from core.audio import ASR_RATE_HZ, Pcm
+from core.audio import Pcm
 from tests.conftest import require
 from tests.devices.willow.test_assistant import heard
 from tests.devices.willow.uploads import wav
 from tests.firmware_protocol.c_programs import C, compiler, link_with_library
+from tests.server.process import run as run_earshot
 from tests.server.process import serving
 from tests.speech import say
 
@@ -32,13 +33,6 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     require(run(probe, capture_output=True, check=False).returncode == 0, "needs libopus-dev")
     examples = sorted((C / "examples").glob("*.c"))
     return link_with_library("gcc", target, "-Wconversion", *examples, "-lopus")
-
-
-def _write_question(path: Path, text: str) -> Path:
-    with wave.open(str(path), "wb") as file:
-        file.setparams((1, 2, ASR_RATE_HZ, 0, "NONE", ""))
-        file.writeframes(say(text, lead_ms=300, tail_ms=300).tobytes())
-    return path
 
 
 def _talk(program: Path, check_in: str, answer: Path, *questions: Path) -> CompletedProcess[str]:
@@ -60,10 +54,9 @@ def _answers(path: Path) -> list[Pcm]:
 
 @pytest.mark.real
 def test_a_spoken_conversation(program: Path, tmp_path: Path) -> None:
-    questions = [
-        _write_question(tmp_path / "lamp.wav", "turn on the kitchen light"),
-        _write_question(tmp_path / "time.wav", "what time is it"),
-    ]
+    questions = [tmp_path / "lamp.wav", tmp_path / "time.wav"]
+    for path, text in zip(questions, ("turn on the kitchen light", "what time is it"), strict=True):
+        path.write_bytes(wav(say(text, lead_ms=300, tail_ms=300)))
     answer = tmp_path / "answer.wav"
     with serving(tmp_path) as server:
         done = _talk(program, f"{server.url}/xiaozhi/ota/", answer, *questions)
@@ -88,6 +81,24 @@ def test_a_spoken_conversation(program: Path, tmp_path: Path) -> None:
     assert np.abs(second.astype(np.int32)).max() > AUDIBLE
     assert "kitchen" in understood
     assert not [line for line in server.said if "Traceback" in line or "kitchen" in line]
+
+
+@pytest.mark.real
+def test_its_tool_is_called(program: Path, tmp_path: Path) -> None:
+    question, answer = tmp_path / "time.wav", tmp_path / "answer.wav"
+    question.write_bytes(wav(say("what time is it", lead_ms=1000)))
+    said, loudest = [], []
+    with serving(tmp_path) as server:
+        for _ in range(2):
+            done = _talk(program, f"{server.url}/xiaozhi/ota/", answer, question)
+            assert done.returncode == 0, done.stdout + done.stderr
+            said.append(done.stdout)
+            loudest.append(np.abs(_answers(answer)[0].astype(np.int32)).max())
+            chosen = ("devices", "profile", DEVICE, "volume=20", "--url", server.url)
+            assert run_earshot(tmp_path, *chosen).returncode == 0
+    assert "volume: " not in said[0]
+    assert "volume: 20\n" in said[1]
+    assert loudest[1] < loudest[0] / 3
 
 
 @contextmanager

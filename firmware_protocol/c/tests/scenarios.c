@@ -298,7 +298,9 @@ static void test_closes(void) {
   } cases[] = {
       {"", 0, XZ_EVENT_CLOSED, 1005},           {"\x03\xe8", 2, XZ_EVENT_CLOSED, 1000},
       {"\x0f\xa1why", 5, XZ_EVENT_CLOSED, 4001}, {"\x03", 1, XZ_EVENT_FAILED, 0},
-      {"\x03\xed", 2, XZ_EVENT_FAILED, 0}, /* 1005 must not be sent */
+      {"\x03\xed", 2, XZ_EVENT_FAILED, 0}, /* 1005 and 1006 must not be sent */
+      {"\x03\xee", 2, XZ_EVENT_FAILED, 0}, {"\x03\xec", 2, XZ_EVENT_FAILED, 0},
+      {"\x03\xf6", 2, XZ_EVENT_CLOSED, 1014}, {"\x03\xf7", 2, XZ_EVENT_FAILED, 0},
       {"\x00\x01", 2, XZ_EVENT_FAILED, 0},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
