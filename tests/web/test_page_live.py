@@ -13,7 +13,7 @@ from tests.web.test_conversation import Json, answer, created, done, said, spoke
 
 pytestmark = pytest.mark.browser
 
-OUR_EVENTS = ["earshot.hypothesis", "earshot.turn", "earshot.connection"]
+OUR_EVENTS = ["earshot.hypothesis", "earshot.turn", "earshot.connection", "earshot.wake"]
 
 STAGES = (
     ("endpoint_wait", 0, 400),
