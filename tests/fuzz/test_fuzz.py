@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from tests.fuzz import files, forms, realtime, speech, streams, wyoming
+from tests.fuzz import files, forms, realtime, speech, streams, willow, wyoming
 from tests.fuzz.inputs import Fuzz, fuzz
 
 pytestmark = pytest.mark.filterwarnings("ignore::aiohttp.multipart.BadContentDispositionHeader")
@@ -25,6 +25,9 @@ TARGETS = (
     Fuzz("buffering", streams.buffering, few=200, many=75_000),
     Fuzz("endpointing", streams.endpointing, few=100, many=60_000),
     Fuzz("chunking", streams.chunking, few=100, many=100_000),
+    Fuzz("willow_messages", willow.decoding, few=10_000, many=1_000_000),
+    Fuzz("willow_answers", willow.encoding, few=100, many=30_000),
+    Fuzz("willow_wakes", willow.waking, few=1_000, many=100_000),
     Fuzz("wyoming_events", wyoming.reading, few=9_500, many=900_000),
     Fuzz("wyoming_talks", wyoming.talking, few=500, many=100_000),
 )

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Literal
 
-from aiohttp import WSMsgType
+from aiohttp import WebSocketError, WSCloseCode, WSMsgType
 from aiohttp import web as aioweb
 
 from core.errors import (
@@ -50,6 +50,10 @@ Why = Literal["changed", "asked", "ordered"]
 
 AGAIN_S = 5.0
 "It asks for its configuration right after hello, where it was sent already: once is one reboot."
+
+
+def _is_too_big(error: object) -> bool:
+    return isinstance(error, WebSocketError) and error.code == WSCloseCode.MESSAGE_TOO_BIG
 
 
 class Attendance:
@@ -104,7 +108,7 @@ class Attendance:
                 return decode(message.data)
             case WSMsgType.BINARY:
                 raise RemoteProtocolError("a message is a text frame; this one is binary")
-            case WSMsgType.ERROR if self._ws.close_code == 1009:
+            case WSMsgType.ERROR if _is_too_big(message.data):
                 raise TooLarge("a message longer than any of Willow's")
             case WSMsgType.ERROR:
                 raise RemoteProtocolError("a frame that cannot be read")

@@ -20,6 +20,7 @@ from devices.willow.was.door import OTA_PATH, WasDoor
 from devices.willow.was.notices import MAX_REPEAT
 from devices.willow.was.store import StoredNvs, read_nvs
 from devices.willow.was.zones import posix_zones
+from firmware_protocol.willow.decode import MAX_ID
 from firmware_protocol.willow.encode import encode
 from firmware_protocol.willow.messages import Config, Identify, Notify, Restart
 
@@ -171,7 +172,7 @@ class WasRest:
         if not isinstance(data, Mapping):
             raise invalid("data", data, "an object")
         to = [self._named(body)] if text_of(body, "hostname") else self._door.roster.all()
-        number = whole_of(data, "id", range(2, 2**53))
+        number = _id(data)
         if switch_of(data, "cancel"):
             if number is None:
                 raise invalid("data.id", None, "the notification's id")
@@ -247,6 +248,14 @@ def _ha_url(values: Mapping[str, Any]) -> str:
     scheme = "https" if values.get("hass_tls") else "http"
     host, port = values.get("hass_host", "homeassistant.local"), values.get("hass_port", 8123)
     return f"{scheme}://{host}:{port}"
+
+
+def _id(data: Mapping[str, Any]) -> int | None:
+    """1 is the firmware's own."""
+    found = data.get("id")
+    if found is not None and not (type(found) is int and 1 < found < MAX_ID):
+        raise invalid("data.id", found, f"2 to {MAX_ID - 1}")
+    return found
 
 
 def _switch(data: Mapping[str, Any], name: str) -> bool | None:

@@ -1,0 +1,104 @@
+"""What a device's configuration is made of. Pure."""
+
+import pytest
+
+from core.errors import RequestError
+from devices.directory import Device, DeviceProfile
+from devices.willow.was.config import DEFAULTS, MASK, checked, effective, masked, merged, with_text
+from devices.willow.was.store import StoredNvs, read_nvs
+from devices.willow.was.zones import posix_zones
+from firmware_protocol.willow.encode import encode
+from firmware_protocol.willow.messages import Config
+
+BASE = "http://192.168.1.2:8502"
+
+
+def device(**profile: object) -> Device:
+    made = DeviceProfile(**profile)  # type: ignore[arg-type]
+    return Device(id="dev_1", kind="willow", hardware_id="a", name="a", profile=made)
+
+
+def test_the_defaults_are_was_s_and_fit_the_firmware() -> None:
+    values = effective(device(), {}, {}, BASE)
+    assert {key: values[key] for key in DEFAULTS} == DEFAULTS
+    assert values["wis_url"] == f"{BASE}/api/willow?device=dev_1"
+    assert values["wis_tts_url_v2"] == f"{BASE}/api/tts?text="
+    assert len(encode(Config(values))) < 1500
+
+
+def test_what_is_nearer_to_the_device_wins() -> None:
+    everywhere = {"speaker_volume": 50, "wake_word": "alexa", "vad_timeout": 200}
+    values = effective(device(volume=40, wake_word="hi-lexin"), everywhere, {}, BASE)
+    assert (values["speaker_volume"], values["wake_word"]) == (40, "hilexin")
+    own = {"speaker_volume": 30, "wis_url": "http://elsewhere/"}
+    values = effective(device(volume=40), everywhere, own, BASE)
+    assert [values[key] for key in ("speaker_volume", "vad_timeout")] == [30, 200]
+    assert values["wis_url"] == "http://elsewhere/"
+
+
+def test_a_wake_word_that_the_firmware_has_not_is_left_out() -> None:
+    assert effective(device(wake_word="Hey Jarvis"), {}, {}, BASE)["wake_word"] == "alexa"
+
+
+@pytest.mark.parametrize("was_mode", [True, False])
+def test_tokens_go_to_devices_that_run_commands_themselves(*, was_mode: bool) -> None:
+    everywhere = {"was_mode": was_mode, "hass_token": "secret", "mqtt_password": "secret"}
+    assert ("secret" in effective(device(), everywhere, {}, BASE).values()) is not was_mode
+
+
+def test_a_voice_is_asked_for_in_its_url() -> None:
+    values = effective(device(voice="a&b", language="de"), {}, {}, BASE)
+    assert values["wis_tts_url_v2"] == f"{BASE}/api/tts?speaker=a%26b&language=de&text="
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("http://a/api/tts", "http://a/api/tts?text="),
+        ("http://a/api/tts?text=", "http://a/api/tts?text="),
+        ("http://a/api/tts?speaker=x&text=y", "http://a/api/tts?speaker=x&text="),
+        ("http://a/api/tts?text=y&format=WAV", "http://a/api/tts?format=WAV&text="),
+    ],
+)
+def test_a_tts_url_ends_where_the_text_goes(url: str, expected: str) -> None:
+    assert with_text(url) == expected
+    assert checked({"wis_tts_url": url}) == {"wis_tts_url_v2": expected}
+
+
+def test_null_is_not_set_and_new_names_are_kept() -> None:
+    assert checked({"bss": None, "from_the_future": 7}) == {"from_the_future": 7}
+
+
+def test_a_wrong_secret_is_not_repeated() -> None:
+    with pytest.raises(RequestError) as error:
+        checked({"hass_token": "secret\n"})
+    assert "secret" not in str(error.value)
+
+
+def test_masks() -> None:
+    values = {"hass_token": "secret", "new_api_key": "secret", "wake_word": "alexa", "rest_url": ""}
+    shown = masked({"a": values, "mqtt_password": ""})
+    assert shown["a"] == {**values, "hass_token": MASK, "new_api_key": MASK}
+    assert shown["mqtt_password"] == ""
+    assert merged(shown["a"], values) == values
+    assert merged({"wake_word": MASK}, values) == {"wake_word": MASK}
+
+
+def test_nvs_is_changed_in_part() -> None:
+    old = StoredNvs("ws://a/ws", "home", "correct horse")
+    assert read_nvs({"WAS": {"URL": "wss://b/ws"}}, old, MASK) == StoredNvs(
+        "wss://b/ws", "home", "correct horse"
+    )
+    assert read_nvs({"WIFI": {"SSID": "new", "PSK": MASK}}, old, MASK).wifi_psk == "correct horse"
+    assert "horse" not in repr(old)
+    with pytest.raises(RequestError) as error:
+        read_nvs({"WIFI": {"PSK": "x" * 64}}, old, MASK)
+    assert "xxx" not in str(error.value)
+
+
+def test_time_zones_are_those_of_this_machine() -> None:
+    zones = posix_zones()
+    if not zones:
+        pytest.skip("this machine has no time zone database")
+    assert zones["Etc/UTC"] == "UTC0"
+    assert zones["Europe/Berlin"] == "CET-1CEST,M3.5.0,M10.5.0/3"

@@ -1,0 +1,124 @@
+"""Several devices hear the same wake word: over real sockets, one of each room answers."""
+
+import asyncio
+import random
+from collections import Counter
+from functools import partial
+
+from tests.devices.willow_was.servers import SPEECH, Scene, Server, against, mac_of
+from tests.devices.willow_was.simulated import SimulatedWillow, Turn
+
+
+async def all_of(*work: object) -> list[Turn]:
+    return list(await asyncio.gather(*work))  # type: ignore[call-overload]
+
+
+def decodes(server: Server) -> int:
+    return len(server.scene.inference.asr.options)
+
+
+def test_the_nearer_of_two_answers_and_the_other_is_not_even_heard() -> None:
+    async def act(server: Server) -> None:
+        near, far = await server.device(1), await server.device(2)
+        alone = await near.speak(SPEECH, wakes=False)
+        assert alone.ok is True
+        one = decodes(server)
+        turns = await all_of(near.speak(SPEECH, volume=-10.0), far.speak(SPEECH, volume=-30.0))
+        assert [turn.won for turn in turns] == [True, False]
+        assert [turn.status for turn in turns] == [200, 200]
+        assert (turns[0].ok, turns[1].ok) == (True, None)
+        assert decodes(server) == 2 * one
+        assert (near.wake_results(), far.wake_results()) == ([True], [False])
+        assert (len(near.results()), len(far.results())) == (2, 0)
+        assert (await far.speak(SPEECH, wakes=False)).ok is True
+
+    against(act)
+
+
+def test_who_comes_late_loses_however_loud() -> None:
+    async def act(server: Server) -> None:
+        first, second = await server.device(1), await server.device(2)
+        await first.wake(-40.0)
+        await first.until(first.wake_results)
+        turn = await second.speak(SPEECH, volume=0.0)
+        assert (turn.won, turn.heard, decodes(server)) == (False, {}, 0)
+        assert first.wake_results() == [True]
+
+    against(act)
+
+
+def test_who_hangs_up_is_not_waited_for() -> None:
+    async def act(server: Server) -> None:
+        first, second = await server.device(1), await server.device(2)
+        await first.wake(-10.0)
+        await server.until(lambda: server.door.wakes._latest)
+        await first.cut()
+        await server.until(lambda: len(server.door.roster.all()) == 1)
+        assert (await second.speak(SPEECH, volume=-40.0)).won is True
+
+    against(act)
+
+
+def test_a_device_that_does_not_say_how_loud_takes_part() -> None:
+    async def act(server: Server) -> None:
+        first, second = await server.device(1), await server.device(2)
+        turns = await all_of(first.speak(SPEECH, volume=None), second.speak(SPEECH, volume=-60.0))
+        assert [turn.won for turn in turns] == [False, True]
+
+    against(act)
+
+
+def test_rooms_that_hear_each_other_are_one_group() -> None:
+    async def act(server: Server) -> None:
+        kitchen = await server.device(1, room="Kitchen")
+        hall = await server.device(2, room="hall")
+        attic = await server.device(3, room="Attic")
+        turns = await all_of(*(one.speak(SPEECH) for one in (kitchen, hall, attic)))
+        assert sorted(turn.won is True for turn in turns[:2]) == [False, True]
+        assert turns[2].won is True
+        server.known.change(mac_of(hall), area="Cellar")
+        await server.until(lambda: server.door.roster.find("dev_1").device.area == "Cellar")  # type: ignore[union-attr]
+        turns = await all_of(kitchen.speak(SPEECH), hall.speak(SPEECH))
+        assert [turn.won for turn in turns] == [True, True]
+
+    against(act, Scene(groups=(("kitchen", "Hall"),)))
+
+
+def test_without_multiwake_nobody_is_told_and_everybody_heard() -> None:
+    async def act(server: Server) -> None:
+        await server.door.store.save_config({"multiwake": False})
+        devices = [await server.device(number) for number in (1, 2)]
+        turns = await all_of(*(one.speak(SPEECH, wakes=False) for one in devices))
+        assert [turn.ok for turn in turns] == [True, True]
+
+    against(act)
+
+
+def _is_told(device: SimulatedWillow, times: int) -> bool:
+    return len(device.wake_results()) == times
+
+
+async def _ten(server: Server, lottery: random.Random, turns: int) -> None:
+    rooms = {number: f"room {number % 2}" for number in range(1, 11)}
+    devices = {number: await server.device(number, room=room) for number, room in rooms.items()}
+
+    async def take_part(number: int, device: SimulatedWillow, wait_s: float) -> Turn:
+        await asyncio.sleep(wait_s)
+        return await device.speak(SPEECH, volume=lottery.choice((None, lottery.uniform(-60, 0))))
+
+    for turn in range(turns):
+        order = lottery.sample(sorted(devices), len(devices))
+        most_s = lottery.choice((0.0, 0.05, 0.15, 0.35))
+        waits = {number: most_s * lottery.random() for number in order}
+        tasks = (take_part(number, devices[number], waits[number]) for number in order)
+        told = dict(zip(order, await all_of(*tasks), strict=True))
+        # A wake word that is told after the POST was answered is still on its way.
+        for device in devices.values():
+            await device.until(partial(_is_told, device, turn + 1))
+        won = Counter(rooms[number] for number in devices if devices[number].wake_results()[-1])
+        answered = Counter(rooms[number] for number, one in told.items() if one.ok)
+        assert won == answered == Counter({"room 0": 1, "room 1": 1})
+
+
+def test_ten_devices_in_two_rooms_answer_once_each_room() -> None:
+    against(lambda server: _ten(server, random.Random("ten willows"), 4))
