@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from aiohttp import WSCloseCode, WSMsgType
 from aiohttp import web as aioweb
 
+from core.errors import RemoteProtocolError
 from core.events import TurnTraced
 from core.ports import Clock, Metrics
 from devices.directory import Device
@@ -134,7 +135,7 @@ class Connection:
     # One connection.
 
     async def run(self) -> End:
-        """Raises BadFrame, which ends it: nothing further could be understood."""
+        """Raises RemoteProtocolError, which ends it: nothing further could be understood."""
         async with asyncio.TaskGroup() as tasks:
             work = [
                 tasks.create_task(self._read(tasks), name="xiaozhi-read"),
@@ -167,6 +168,8 @@ class Connection:
                         await self._take(packet.payload, tasks)
                 case WSMsgType.TEXT:
                     await self._take(message.data, tasks)
+                case WSMsgType.ERROR:  # closed already, with the code of what was wrong
+                    raise RemoteProtocolError(f"the WebSocket broke: {message.data}")
                 case _:
                     break
         self._end(LEFT)

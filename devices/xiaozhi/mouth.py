@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from core.audio import Pcm
+from core.audio import Pcm, silence
 from devices.xiaozhi.ports import Session
 from media.opus import OpusEncoder, OpusSettings
 from media.resample import Resampler
@@ -16,6 +16,9 @@ PACKET_MS = 60
 BITRATE_BPS = 24_000
 "Speech in packets of 60 ms: 180 bytes each."
 
+CODEC_DELAY_MS = 8.0
+"6.5 ms that libopus looks ahead for voip, and 1 ms of resampling, rounded up."
+
 _EMPTY = np.zeros(0, np.int16)
 
 
@@ -28,21 +31,29 @@ class Mouth:
         self._encoder = OpusEncoder(RATE_HZ, settings)
         self._resampler = Resampler(PACED_RATE_HZ, RATE_HZ, live=True)
         self._held = _EMPTY
+        self._owes = False
+        "Some of what was pulled last is still in the encoder."
         self._said: tuple[str, int] | None = None
 
     def packet(self) -> bytes | None:
         """The next one; None: there is too little sound for it yet, or none."""
         missing = self._encoder.frame_samples - len(self._held)
         while missing > 0 and (frame := self._session.pull()) is not None:
+            self._owes = True
             self._hold(self._resampler.push(frame.pcm))
             missing = self._encoder.frame_samples - len(self._held)
         return self._take() if missing <= 0 else None
 
     def rest(self) -> bytes | None:
-        """The last one, filled with silence; None: nothing is left."""
+        """The last one, filled with silence; None: nothing is left. What the encoder holds back is
+        the end of the last word."""
+        if self._owes:
+            self._owes = False
+            self._hold(silence(CODEC_DELAY_MS, RATE_HZ))
         if not len(self._held):
             return None
-        self._hold(np.zeros(self._encoder.frame_samples - len(self._held), np.int16))
+        missing = max(0, self._encoder.frame_samples - len(self._held))
+        self._hold(np.zeros(missing, np.int16))
         return self._take()
 
     def new_clause(self) -> str:
@@ -55,7 +66,7 @@ class Mouth:
 
     def drop(self) -> None:
         """It is interrupted."""
-        self._held = _EMPTY
+        self._held, self._owes = _EMPTY, False
 
     def _hold(self, pcm: Pcm) -> None:
         self._held = np.concatenate([self._held, pcm])

@@ -51,7 +51,7 @@ class ToneAsr(LevelAsr):
         words: list[str] = []
         for at in range(0, len(item.pcm) - 960, 960):
             part = item.pcm[at : at + 960].astype(float)
-            if np.abs(part).max() < 3000:
+            if np.sqrt(np.mean(part**2)) < 3000:  # also of the end of a word
                 continue
             hz = np.abs(np.fft.rfft(part * np.hanning(960))).argmax() * 16_000 / 960
             word = min(WORDS, key=lambda one: abs(WORDS[one] - hz))
@@ -132,7 +132,7 @@ class MemoryDirectory:
 
 @dataclass
 class Scene:
-    asr: ToneAsr = field(default_factory=lambda: ToneAsr(0.01))
+    asr: ToneAsr = field(default_factory=lambda: ToneAsr(0.01, languages=("de", "en")))
     tts: SineTts = field(default_factory=lambda: SineTts(300))
     llm: EchoLlm = field(default_factory=lambda: EchoLlm(0.001))
     directory: MemoryDirectory = field(default_factory=MemoryDirectory)
@@ -180,7 +180,9 @@ class Server:
 
     async def left(self) -> None:
         """Wait, within the test's deadline, until no connection is open."""
-        while self.scene.sessions.count or self.scene.presence.ids():
+        while True:
+            if not (self.scene.sessions.count or self.scene.presence.ids()):
+                return
             await asyncio.sleep(0.01)
 
     async def ready(self, **values: Any) -> Board:

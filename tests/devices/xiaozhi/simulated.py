@@ -8,8 +8,10 @@ lasts 60 ms.
 import asyncio
 import json
 import math
+import random
 import struct
 from collections import deque
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -17,7 +19,7 @@ from typing import Any
 
 import numpy as np
 from aiohttp import ClientSession, ClientWebSocketResponse, WSMsgType
-from av import AudioFrame, CodecContext
+from av import AudioFrame, CodecContext, Packet
 
 WORDS = {"one": 400, "two": 700, "three": 1100, "four": 1600}
 "Hz."
@@ -81,8 +83,6 @@ def decoded(packets: list[bytes]) -> Any:
     """PCM at 48 kHz."""
     codec: Any = CodecContext.create("libopus", "r")
     codec.sample_rate, codec.layout, codec.format = 48_000, "mono", "s16"
-    from av import Packet
-
     frames = [frame for one in packets for frame in codec.decode(Packet(one))]
     return np.concatenate([frame.to_ndarray()[0] for frame in frames])
 
@@ -99,9 +99,14 @@ class Board:
     frame_duration: int = 60
     start_s: float = 0.05
     "How long `tts start` takes to be handled."
+    flash_of: "Board | None" = None
+    "It has been here before, as that one."
+
+    stalls: random.Random | None = None
+    "Whether its packets wait for the air now and then, and then come together."
 
     def __post_init__(self) -> None:
-        self.flash: dict[str, Any] = {}
+        self.flash: dict[str, Any] = dict(self.flash_of.flash) if self.flash_of else {}
         self.state = "idle"
         self.session_id = ""
         self.texts: list[dict[str, Any]] = []
@@ -122,7 +127,8 @@ class Board:
         self._changed = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._sound_before = 0
-        self._said_all_at = 0.0
+        self._has_said, self._has_played = asyncio.Event(), asyncio.Event()
+        self._has_played.set()
 
     # Booting.
 
@@ -184,12 +190,18 @@ class Board:
 
     # Connecting.
 
-    async def open(self, *, listens: bool = True, **replaced: str) -> None:
+    async def open(
+        self, *, listens: bool = True, replaced: Mapping[str, str] | None = None
+    ) -> None:
+        """`replaced`: headers that are not as they should be."""
         headers = self.headers() | {"Protocol-Version": str(self.framing)}
         if self.flash.get("token"):
             headers["Authorization"] = f"Bearer {self.flash['token']}"
         self.ws = await self.http.ws_connect(
-            self.flash["url"], headers=headers | replaced, autoclose=True, max_msg_size=2**20
+            self.flash["url"],
+            headers={**headers, **(replaced or {})},
+            autoclose=True,
+            max_msg_size=2**20,
         )
         self.closed.clear()
         self._begin(self._read(self.ws))
@@ -256,17 +268,28 @@ class Board:
 
     def say(self, *words: str) -> None:
         """Into the microphone, from the next packet on."""
-        self._to_say += speech(*words)
+        self.say_packets(speech(*words))
+
+    def say_packets(self, packets: list[bytes]) -> None:
+        self._to_say += packets
+        self._has_said.clear()
 
     async def text(self, kind: str, **fields: Any) -> dict[str, Any]:
         """The next message like this; those before it are skipped for good."""
         while True:
+            message = await self.text_of(kind)
+            if fields.items() <= message.items():
+                return message
+
+    async def text_of(self, *kinds: str) -> dict[str, Any]:
+        """The next of these kinds, also without a state."""
+        while True:
             while self.texts:
                 message = self.texts.pop(0)
-                if message["type"] == kind and fields.items() <= message.items():
+                if message["type"] in kinds:
                     return message
             if self.closed.is_set():
-                raise ConnectionError(f"closed while it waited for {kind}: {self.close_code}")
+                raise ConnectionError(f"closed while it waited for {kinds}: {self.close_code}")
             self._changed.clear()
             await self._changed.wait()
 
@@ -282,8 +305,7 @@ class Board:
         await self.until("listening")
         self.say(*words)
         if self.mode == "manual":
-            while self._to_say:
-                await asyncio.sleep(PACKET_S)
+            await self._has_said.wait()
             await self.tell({"type": "listen", "state": "stop"})
             self.state = "idle"
         stt = await self.text("stt")
@@ -355,6 +377,7 @@ class Board:
             self.first_sound_at.append(asyncio.get_running_loop().time())
         self._sound_before += 1
         self._queue.append(packet)
+        self._has_played.clear()
         self.queued_most = max(self.queued_most, len(self._queue))
 
     async def _to_speaking(self) -> None:
@@ -373,8 +396,7 @@ class Board:
         elif self.mode == "realtime":
             self.state = "listening"
         else:
-            while self._queue:
-                await asyncio.sleep(PACKET_S)
+            await self._has_played.wait()
             if self.state == "speaking":
                 with suppress(ConnectionError):
                     await self.listen()
@@ -386,21 +408,31 @@ class Board:
         while self.ws is not None and not self.ws.closed:
             if self.state == "listening" or (self.state == "speaking" and self.mode == "realtime"):
                 packet = self._to_say.popleft() if self._to_say else bytes(sent % 4)
+                if not self._to_say:
+                    self._has_said.set()
                 with suppress(ConnectionError):
                     await self.ws.send_bytes(self.framed(packet))
             sent += 1
-            await asyncio.sleep(began + sent * PACKET_S - loop.time())
+            stall_s = 0.0
+            if self.stalls is not None and self.stalls.random() < 0.05:
+                stall_s = self.stalls.uniform(0.05, 0.3)
+            await asyncio.sleep(began + sent * PACKET_S + stall_s - loop.time())
 
     async def _loudspeaker(self) -> None:
+        """By its own clock, which does not wait for ours."""
+        loop, over_at = asyncio.get_running_loop(), 0.0
         while True:
             if self.state == "speaking" and self._queue:
                 self.played.append(self._queue.popleft())
-                await asyncio.sleep(PACKET_S)
+                now = loop.time()
+                over_at = (now if now > over_at + 0.02 else over_at) + PACKET_S
+                await asyncio.sleep(over_at - now)
             else:
+                self._has_played.set()
                 await asyncio.sleep(0.005)
 
     async def _answer(self, request: dict[str, Any]) -> None:
-        """As the board's MCP server."""
+        """As the board's MCP server, which has one more tool on each page."""
         method, params = request["method"], request.get("params", {})
         if not isinstance(request.get("id"), int):
             return

@@ -72,14 +72,14 @@ def test_tools_come_page_by_page() -> None:
 
 
 def test_a_device_that_always_names_a_next_page_is_not_asked_for_ever() -> None:
-    client, pages, cursor = McpClient(), 0, ""
+    client, pages, cursor, count = McpClient(), 0, "", 0
     while pages == 0 or cursor:
         request = client.list_tools(cursor)
         tools = [{"name": f"self.t{pages}_{number}"} for number in range(10)]
         told = client.receive(answer(request["id"], result={"tools": tools, "nextCursor": "more"}))
         assert isinstance(told, ToolsListed)
-        pages, cursor = pages + 1, told.cursor
-    assert (pages, len(told.tools)) == (MAX_PAGES, MAX_TOOLS)
+        pages, cursor, count = pages + 1, told.cursor, len(told.tools)
+    assert (pages, count) == (MAX_PAGES, MAX_TOOLS)
 
 
 @pytest.mark.parametrize(

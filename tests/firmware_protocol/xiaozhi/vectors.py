@@ -33,7 +33,7 @@ def messages(sender: str, *, good: bool) -> list[Case]:
 
 def frame_of(case: Case) -> bytes:
     if "file" in case:
-        return (FOLDER / case["file"]).read_bytes()
+        return (FOLDER / str(case["file"])).read_bytes()
     return bytes.fromhex(case["hex"])
 
 

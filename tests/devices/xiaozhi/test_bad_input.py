@@ -1,0 +1,252 @@
+"""What goes wrong between a board and us has a documented end, one line in the log without
+secrets, and leaves the device's state as it was. docs/xiaozhi.md lists the codes."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from aiohttp import WSServerHandshakeError
+
+from core.audio import ASR_RATE_HZ
+from devices.xiaozhi.ear import Ear
+from tests.devices.xiaozhi.servers import Scene, Server, against
+from tests.devices.xiaozhi.simulated import Board, speech
+
+
+def spoilt(
+    act: Callable[[Server, Board], Awaitable[Any]],
+    caplog: pytest.LogCaptureFixture,
+    scene: Scene | None = None,
+    *,
+    lines: int = 1,
+    **values: Any,
+) -> None:
+    """Do it to a board that has checked in; afterwards the device is as it was and comes again."""
+    caplog.set_level(logging.INFO)
+
+    async def with_board(server: Server) -> None:
+        board = server.board(**values)
+        await board.boot()
+        known = dict(server.scene.directory.known)
+        caplog.clear()
+        await act(server, board)
+        await board.hang_up()
+        await server.left()
+        loud = [record for record in caplog.records if record.levelno >= logging.WARNING]
+        assert len(loud) == lines, [record.getMessage() for record in loud]
+        assert "dvt-secret" not in caplog.text
+        assert server.scene.directory.known == known
+        again = Board(server.client, flash_of=board)
+        await again.open()
+        assert again.session_id
+        await again.hang_up()
+
+    against(with_board, scene)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Authorization": ""},
+        {"Authorization": "Bearer dvt-secret-wrong"},
+        {"Authorization": "dvt-secret-0"},
+        {"Authorization": "Bearer"},
+        {"Device-Id": "00:00:00:00:00:01"},
+        {"Device-Id": ""},
+    ],
+)
+def test_a_wrong_key_or_another_device(
+    headers: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def act(server: Server, board: Board) -> None:
+        with pytest.raises(WSServerHandshakeError) as caught:
+            await board.open(replaced=headers)
+        assert caught.value.status == 401
+        assert server.scene.sessions.count == 0
+
+    spoilt(act, caplog)
+
+
+@pytest.mark.parametrize("standing", ["new", "blocked"])
+def test_a_key_of_who_is_not_approved_any_more(standing: str) -> None:
+    async def act(server: Server) -> None:
+        board = server.board()
+        await board.boot()
+        server.scene.directory.change(board.mac, standing=standing)
+        with pytest.raises(WSServerHandshakeError) as caught:
+            await board.open()
+        assert caught.value.status == 401
+
+    against(act)
+
+
+@pytest.mark.parametrize("version", ["0", "4", "x", "", "1e1", "٣"])
+def test_a_protocol_that_there_is_not(version: str, caplog: pytest.LogCaptureFixture) -> None:
+    async def act(_: Server, board: Board) -> None:
+        with pytest.raises(WSServerHandshakeError) as caught:
+            await board.open(replaced={"Protocol-Version": version})
+        assert caught.value.status == 400
+
+    spoilt(act, caplog, lines=0)
+
+
+def test_a_full_server(caplog: pytest.LogCaptureFixture) -> None:
+    async def act(_: Server, board: Board) -> None:
+        await board.open()
+        other = Board(board.http, flash_of=board)
+        with pytest.raises(WSServerHandshakeError) as caught:
+            await other.open()
+        assert caught.value.status == 503
+
+    spoilt(act, caplog, Scene(max_sessions=1), lines=0)
+
+
+def test_two_sockets_of_one_device(caplog: pytest.LogCaptureFixture) -> None:
+    """The newer one is the device."""
+
+    async def act(server: Server, board: Board) -> None:
+        await board.open()
+        other = Board(board.http, flash_of=board)
+        await other.open()
+        await board.closed.wait()
+        assert board.close_code == 1008
+        assert await other.turn("two") == ("two", ["you said two."])
+        assert len(server.scene.presence.ids()) == 1
+        await other.hang_up()
+
+    spoilt(act, caplog, lines=0)
+
+
+@pytest.mark.parametrize(("spoken", "announced"), [(2, 3), (3, 2)])
+def test_frames_of_another_version_than_was_announced(
+    spoken: int, announced: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def act(_: Server, board: Board) -> None:
+        await board.open(replaced={"Protocol-Version": str(announced)})
+        board.say("one")
+        await board.closed.wait()
+        assert board.close_code == 1002
+
+    spoilt(act, caplog, framing=spoken)
+    assert f"protocol {announced}" in caplog.text
+    assert "bad_frame" in caplog.text
+
+
+@pytest.mark.parametrize("size", [70_000, 10_000_000])
+def test_much_json(size: int, caplog: pytest.LogCaptureFixture) -> None:
+    async def act(_: Server, board: Board) -> None:
+        await board.open()
+        assert board.ws is not None
+        with suppress(ConnectionError):  # we do not wait for the rest
+            await board.ws.send_str('{"type":"' + "a" * size + '"}')
+        await board.closed.wait()
+        assert board.close_code in ((1009,) if size < 100_000 else (1009, 1006))
+
+    spoilt(act, caplog)
+    assert "exceeds limit" in caplog.text
+
+
+def test_opus_garbage_is_silence_and_the_session_lives(caplog: pytest.LogCaptureFixture) -> None:
+    async def act(server: Server, board: Board) -> None:
+        await board.open()
+        board.say_packets([b"\xff" * 40] * 10 + speech("one") + [b"\xff" * 40] * 20)
+        assert (await board.text("stt"))["text"] == "one"
+        await board.text("tts", state="stop")
+        assert server.scene.metrics.counts["earshot_xiaozhi_bad_input:packet"] >= 10
+
+    spoilt(act, caplog)
+    assert "are no Opus" in caplog.text
+
+
+def test_texts_that_are_no_messages_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    texts = (
+        '{"session_id":"","type":"listen","state":"detect","text":"say "hi""}',
+        "",
+        "[]",
+        '{"type":"listen","state":"start","mode":"always"}',
+        '{"type":"hello","audio_params":{"format":"pcm"}}',
+        "[" * 60_000,
+    )
+
+    async def act(server: Server, board: Board) -> None:
+        await board.open()
+        assert board.ws is not None
+        for text in texts:
+            await board.ws.send_str(text)
+        assert await board.turn("two") == ("two", ["you said two."])
+        assert server.scene.metrics.counts["earshot_xiaozhi_bad_input:text"] == len(texts)
+
+    spoilt(act, caplog)
+
+
+def test_who_never_says_hello(caplog: pytest.LogCaptureFixture) -> None:
+    async def act(server: Server, board: Board) -> None:
+        headers = board.headers() | {"Authorization": f"Bearer {board.flash['token']}"}
+        async with server.client.ws_connect(board.flash["url"], headers=headers) as ws:
+            await ws.send_bytes(b"early")
+            await ws.send_str('{"type":"listen","state":"start","mode":"auto"}')
+            await ws.receive()
+            assert ws.close_code == 1002
+
+    spoilt(act, caplog, Scene().with_dialogue(hello_timeout_s=0.3), lines=0)
+
+
+def test_a_board_that_vanishes_leaves_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    async def act(server: Server, board: Board) -> None:
+        await board.open()
+        board.say("one")
+        await board.text("tts", state="start")
+        await board.hang_up()
+        await server.left()
+        assert server.scene.presence.ids() == ()
+
+    spoilt(act, caplog, lines=0)
+
+
+def test_an_answer_that_fails_ends_speaking(caplog: pytest.LogCaptureFixture) -> None:
+    async def act(server: Server, board: Board) -> None:
+        server.scene.llm.fails = True
+        await board.open()
+        board.say("one")
+        await board.text("tts", state="start")
+        await board.text("tts", state="stop")
+        await board.until("listening")
+        server.scene.llm.fails = False
+
+    spoilt(act, caplog)
+
+
+def test_a_button_that_is_only_touched(caplog: pytest.LogCaptureFixture) -> None:
+    async def act(server: Server, board: Board) -> None:
+        await board.open()
+        await board.tell({"type": "listen", "state": "stop"})
+        await board.listen()
+        assert await board.turn("one") == ("one", ["you said one."])
+
+    spoilt(act, caplog, lines=0, mode="manual")
+
+
+@pytest.mark.parametrize("packet_ms", [20, 60, 120])
+def test_every_packet_keeps_its_time(packet_ms: int) -> None:
+    """Else a pause would be shorter than it was, and its end not found."""
+    ear, samples = Ear(), 0
+    for packet in (b"", b"\x58", b"\x58\x00", b"\x58\x00\x01", b"\xff" * 50) * 10:
+        samples += sum(len(frame.pcm) for frame in ear.hear(packet, packet_ms))
+    assert samples == 50 * packet_ms * ASR_RATE_HZ // 1000
+    assert ear.bad == 10
+
+
+def test_a_server_that_drains_says_so() -> None:
+    async def act(server: Server) -> None:
+        board = await server.ready()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(server.scene.sessions.drain(0.1))
+            await board.closed.wait()
+        assert board.close_code == 1012
+        await board.hang_up()
+
+    against(act, replace(Scene()))

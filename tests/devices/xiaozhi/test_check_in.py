@@ -1,0 +1,206 @@
+"""`/xiaozhi/ota/`: what a board is told when it starts."""
+
+import json
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from ipaddress import ip_network
+from typing import Any
+
+import msgspec
+import pytest
+
+from core.errors import RequestError
+from devices.directory import Device
+from devices.xiaozhi.check_in import answer_to, contact_of, hardware_id_of
+from devices.xiaozhi.door import XiaozhiSettings
+from firmware_protocol.xiaozhi.dialogue import DialogueSettings
+from server.auth import Gate
+from server.config_xiaozhi import XiaozhiConfig
+from tests.devices.xiaozhi.servers import LOOPBACK, MemoryDirectory, Scene, Server, against
+from tests.server.http import KEY, error_of
+
+MAC = "a1:b2:c3:d4:e5:f6"
+HEADERS = {"Device-Id": MAC}
+PATH = "/xiaozhi/ota/"
+DEVICE = Device(
+    id="dev_1", kind="xiaozhi", hardware_id=MAC, name="x", standing="new", pairing_code="123456"
+)
+
+
+async def refused(response: Any) -> tuple[int, str]:
+    return response.status, (await error_of(response))["code"]
+
+
+def told(device: Device, firmware: str = "2.4.2", token: str = "") -> dict[str, Any]:
+    now = datetime(2026, 11, 19, 12, tzinfo=timezone(timedelta(hours=1)))
+    answer = answer_to(device, firmware, now, "ws://h:8080/xiaozhi/v1/", token)
+    found: dict[str, Any] = json.loads(msgspec.json.encode(answer))
+    return found
+
+
+def test_an_approved_board_is_told_where_to_connect_and_nothing_else() -> None:
+    assert told(replace(DEVICE, standing="approved"), token="secret") == {
+        "server_time": {"timestamp": 1795086000000, "timezone_offset": 60},
+        "websocket": {"url": "ws://h:8080/xiaozhi/v1/", "token": "secret", "version": 1},
+        "firmware": {"version": "2.4.2", "url": ""},
+    }
+
+
+def test_a_new_board_shows_its_code_and_asks() -> None:
+    activation = told(DEVICE)
+    assert set(activation) == {"server_time", "firmware", "activation"}
+    shown = activation["activation"]
+    assert (shown["code"], len(shown["challenge"])) == ("123456", 32)
+    assert "123456" in shown["message"]
+
+
+@pytest.mark.parametrize("firmware", ["", "2.4.2-beta", "v2", "2..4", "9" * 20, "2.4.2\n"])
+def test_a_version_that_would_stop_a_board_is_not_repeated(firmware: str) -> None:
+    assert "firmware" not in told(DEVICE, firmware)
+
+
+@pytest.mark.parametrize("mac", ["A1:B2:C3:D4:E5:F6", f" {MAC} "])
+def test_a_mac_in_any_case(mac: str) -> None:
+    assert hardware_id_of({"Device-Id": mac}) == MAC
+
+
+@pytest.mark.parametrize("mac", ["", "a1b2c3d4e5f6", MAC[:-3], f"{MAC}:00", f"x{MAC[1:]}"])
+def test_what_is_no_mac_is_refused(mac: str) -> None:
+    with pytest.raises(RequestError, match="Device-Id"):
+        hardware_id_of({"Device-Id": mac})
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"[]", b"{", b"\xff", b'{"application":7,"board":[]}', b"[" * 30_000]
+)
+def test_a_body_that_says_nothing_is_none_the_worse(body: bytes) -> None:
+    headers = HEADERS | {"User-Agent": "lichuang/2.4.1", "Accept-Language": "zh-CN"}
+    contact = contact_of(headers, body, "10.0.0.7")
+    assert (contact.board, contact.firmware, contact.language) == ("lichuang", "2.4.1", "zh")
+    assert (contact.hardware_id, contact.address) == (MAC, "10.0.0.7")
+
+
+def test_what_a_board_says_is_kept_short_and_printable() -> None:
+    board = {"board": {"name": "\x1b[31m" + "x" * 999, "type": "a\nb"}}
+    contact = contact_of(HEADERS, json.dumps(board).encode(), "10.0.0.7")
+    assert (len(contact.name), contact.board) == (64, "ab")
+
+
+def test_new_boards_wait_until_they_are_approved() -> None:
+    async def act(server: Server) -> None:
+        directory = server.scene.directory
+        board = server.board()
+        status, answer = await board.check_in()
+        assert (status, answer["activation"]["code"]) == (200, "123456")
+        assert "websocket" not in answer
+        activate = f"{PATH}activate"
+        async with server.client.post(activate, data=b"{}", headers=HEADERS) as response:
+            assert response.status == 202
+        directory.approve(MAC)
+        await board.boot()
+        await board.open()
+        assert await board.turn("one") == ("one", ["you said one."])
+        await board.hang_up()
+
+    against(act, Scene(directory=MemoryDirectory(approves=False)))
+
+
+def test_a_code_is_no_key_and_replaying_an_activation_gives_none() -> None:
+    """It tells what is so, and nothing that a board could connect with."""
+
+    async def act(server: Server) -> None:
+        board = server.board()
+        await board.check_in()
+        code = server.scene.directory.known[MAC].pairing_code
+        headers = board.headers() | {"Authorization": f"Bearer {code}"}
+        async with server.client.get("/xiaozhi/v1/", headers=headers) as response:
+            assert response.status == 401
+        server.scene.directory.approve(MAC)
+        body = {"algorithm": "hmac-sha256", "challenge": "old", "hmac": "00", "code": code}
+        for _ in range(2):
+            async with server.client.post(
+                f"{PATH}activate", json=body, headers=HEADERS
+            ) as replayed:
+                assert (replayed.status, await replayed.text()) == (200, "{}")
+        assert server.scene.directory.tokens == {}
+
+    against(act, Scene(directory=MemoryDirectory(approves=False)))
+
+
+def test_who_is_told_what() -> None:
+    async def act(server: Server) -> None:
+        post = server.client.post
+        async with server.client.get(PATH) as response:
+            assert (response.status, "Earshot" in await response.text()) == (200, True)
+        async with post(PATH) as response:
+            assert (response.status, (await error_of(response))["param"]) == (400, "Device-Id")
+        async with post(f"{PATH}activate", headers=HEADERS) as response:
+            assert (response.status, (await error_of(response))["code"]) == (
+                404,
+                "device_not_found",
+            )
+        async with post(PATH, headers=HEADERS, data=b"x" * 40_000) as response:
+            assert await refused(response) == (413, "too_large")
+        async with post(PATH, headers=HEADERS | {"X-Forwarded-For": "10.0.0.9"}) as response:
+            assert (await error_of(response))["code"] == "forbidden_network"
+        assert server.scene.directory.known == {}
+        async with post(PATH, headers=HEADERS) as response:
+            url = (await response.json())["websocket"]["url"]
+        port = server.client._base_url.port if server.client._base_url else 0
+        assert url == f"ws://127.0.0.1:{port}/xiaozhi/v1/"
+        async with post(PATH, headers=HEADERS | {"Host": "localhost"}) as response:
+            assert (await response.json())["websocket"][
+                "url"
+            ] == f"ws://localhost:{port}/xiaozhi/v1/"
+        server.scene.directory.change(MAC, standing="blocked")
+        for path in (PATH, f"{PATH}activate"):
+            async with post(path, headers=HEADERS) as response:
+                assert (response.status, (await error_of(response))["code"]) == (
+                    403,
+                    "device_blocked",
+                )
+
+    against(act)
+
+
+def test_other_networks_are_not_answered() -> None:
+    async def act(server: Server) -> None:
+        for path in (PATH, f"{PATH}activate"):
+            async with server.client.post(path, headers=HEADERS) as response:
+                assert (response.status, (await error_of(response))["code"]) == (
+                    403,
+                    "forbidden_network",
+                )
+        assert server.scene.directory.known == {}
+
+    settings = XiaozhiSettings(networks=(ip_network("10.0.0.0/8"),))
+    against(act, Scene(settings=settings))
+
+
+def test_a_board_needs_no_key_of_the_server_and_its_key_opens_nothing_else() -> None:
+    async def act(server: Server) -> None:
+        board = await server.ready()
+        assert await board.turn("one") == ("one", ["you said one."])
+        await board.hang_up()
+        headers = {"Authorization": f"Bearer {board.flash['token']}"}
+        async with server.client.get("/v1/models", headers=headers) as response:
+            assert response.status == 401
+
+    against(act, Scene(gate=Gate(is_local=False, key=KEY)))
+
+
+def test_a_url_that_is_set_is_the_one_that_is_told() -> None:
+    async def act(server: Server) -> None:
+        _, answer = await server.board().check_in()
+        assert answer["websocket"]["url"] == "wss://earshot.example/xiaozhi/v1/"
+
+    settings = XiaozhiSettings(networks=LOOPBACK, url="wss://earshot.example/xiaozhi/v1/")
+    against(act, Scene(settings=settings))
+
+
+def test_settings_as_they_are_configured() -> None:
+    config = XiaozhiConfig(networks=("192.168.1.0/24",), max_silence_s=30, max_turn_s=15)
+    settings = config.as_settings(XiaozhiSettings(networks=()).fresh)
+    assert ip_network("192.168.1.0/24") in settings.networks
+    assert ip_network("127.0.0.0/8") in settings.networks
+    assert settings.dialogue == replace(DialogueSettings(), max_silence_s=30, max_turn_s=15)

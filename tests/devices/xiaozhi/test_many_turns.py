@@ -1,0 +1,64 @@
+"""Two hundred turns of ten boards on a bad Wi-Fi: nothing may hang, be lost or be left over."""
+
+import asyncio
+import random
+from dataclasses import replace
+
+import pytest
+
+from tests.devices.xiaozhi.servers import Scene, Server, SineTts, against
+
+BOARDS, TURNS = 10, 20
+MODES = ("auto", "realtime", "manual")
+TURN_S = 15
+"A turn takes some 2 s; the machine may be busy."
+
+
+@pytest.mark.real
+def test_two_hundred_turns_with_stalls_reboots_and_double_connects() -> None:
+    answered: list[str] = []
+
+    async def live(server: Server, number: int) -> None:
+        lottery = random.Random(number)
+        mac = f"00:00:00:00:00:{number:02x}"
+        values = {"mac": mac, "mode": MODES[number % 3], "framing": 1 + number % 3}
+        board = server.board(**values, stalls=lottery)
+        await board.boot()
+        await board.open()
+        for turn in range(TURNS):
+            word = lottery.choice(("one", "two", "three"))
+            async with asyncio.timeout(TURN_S):
+                said = await board.turn(word)
+            assert said == (word, [f"you said {word}."]), f"board {number}, turn {turn}"
+            answered.append(word)
+            if board.mode == "manual":
+                await board.until("idle")
+            match lottery.random():
+                case chance if chance < 0.1:  # the power fails: not even TCP says goodbye
+                    await board.hang_up()
+                    board = server.board(**values, stalls=lottery)
+                    await board.boot()
+                    await board.open()
+                case chance if chance < 0.2:  # it comes twice: the newer one stays
+                    other = server.board(**values, stalls=lottery, flash_of=board)
+                    await other.open()
+                    await board.closed.wait()
+                    assert board.close_code == 1008
+                    await board.hang_up()
+                    board = other
+                case _ if board.mode == "manual":
+                    await board.listen()
+            assert board.lost == 0
+        await board.hang_up()
+
+    async def act(server: Server) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(BOARDS):
+                tasks.create_task(live(server, number))
+        await server.left()
+        assert len(answered) == BOARDS * TURNS
+        counts = server.scene.metrics.counts
+        assert counts["earshot_sessions"] == counts["earshot_xiaozhi_connections"] == 0
+        assert len(asyncio.all_tasks()) < 10
+
+    against(act, replace(Scene(), tts=SineTts(300)), limit_s=300)
