@@ -44,15 +44,17 @@ class OwnServer:
 
 
 @asynccontextmanager
-async def own_server(arguments: Sequence[str] = ()) -> AsyncIterator[OwnServer]:
+async def own_server(
+    arguments: Sequence[str] = (), *, wyoming_port: int = 0
+) -> AsyncIterator[OwnServer]:
     """`earshot serve` on a free port while the body runs. Raises NotStarted.
 
     Its settings are the defaults: no file and no variable of this machine counts, but for those
-    in `arguments`.
+    in `arguments`. `wyoming_port`: 0 for none.
     """
     # Port 0: one found free beforehand may be another program's by the time it is bound.
     command = ["-m", "server", "serve", "--port", "0", "--log-level", "info"]
-    async with own_program([*command, *arguments]) as server:
+    async with own_program([*command, *arguments], wyoming_port=wyoming_port) as server:
         yield server
 
 
@@ -67,12 +69,12 @@ async def given_or_own(url: str | None, key: str | None) -> AsyncIterator[Addres
 
 
 @asynccontextmanager
-async def own_program(command: Sequence[str]) -> AsyncIterator[OwnServer]:
+async def own_program(command: Sequence[str], *, wyoming_port: int = 0) -> AsyncIterator[OwnServer]:
     """Python with these arguments, which says as `earshot serve` does that it is ready."""
     with TemporaryDirectory(prefix="earshot-bench-") as folder:
         environ = {key: text for key, text in os.environ.items() if not key.startswith("EARSHOT_")}
         environ["EARSHOT_PATHS__STATE_DIR"] = folder
-        environ["EARSHOT_WYOMING__PORT"] = "0"  # it may be the user's own server's
+        environ["EARSHOT_WYOMING__PORT"] = str(wyoming_port)  # not the user's own
         log = Path(folder) / "log"
         began = time.monotonic()
         with log.open("wb") as output:

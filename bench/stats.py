@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Sequence
+from statistics import median
 
 import numpy as np
 
@@ -24,6 +25,13 @@ def spread(values: Sequence[float]) -> list[str]:
         return ["-", "-", "-", "-", "0"]
     numbers = (percentile(values, 50), percentile(values, 95), min(values), max(values))
     return [*(f"{number:.0f}" for number in numbers), str(len(values))]
+
+
+def median_and_range(values: Sequence[float], digits: int = 0) -> str:
+    """`12 (10 to 15)`."""
+    if not values:
+        return "-"
+    return f"{median(values):.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f})"
 
 
 def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -55,8 +55,13 @@ async def ours(
 ) -> AsyncGenerator[Ours, None]:
     """With this model while the body runs. `options`: the recogniser's own, as TOML values."""
     file = folder / f"{name}.toml"
-    given = {"model": f'"{model}"', "compute_type": '"int8"', **options}
-    lines = ("[asr]", 'engine = "faster_whisper"', "[asr.options]")
-    file.write_text("\n".join((*lines, *(f"{key} = {text}" for key, text in given.items()))) + "\n")
+    file.write_text(recogniser_settings(model, options))
     async with own_server(["--config", str(file)]) as server:
         yield Ours(name, server)
+
+
+def recogniser_settings(model: Path, options: Mapping[str, str]) -> str:
+    """A configuration file's text. `options`: the recogniser's own, as TOML values."""
+    given = {"model": f'"{model}"', "compute_type": '"int8"', **options}
+    lines = ("[asr]", 'engine = "faster_whisper"', "[asr.options]")
+    return "\n".join((*lines, *(f"{key} = {text}" for key, text in given.items()))) + "\n"

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from bench.peers.rounds import Round
-from bench.stats import markdown
+from bench.stats import markdown, median_and_range
 
 HEAD = (
     "system",
@@ -48,22 +48,16 @@ def table(found: Mapping[str, Rounds], ours: str, talkers: int) -> str:
         rows.append(
             [
                 f"{name} ({rounds.problem})" if rounds.problem else name,
-                _spread([one.p50 for one in rounds.alone]),
+                median_and_range([one.p50 for one in rounds.alone]),
                 _ratio(rounds.alone, own.alone, lambda one: one.p50),
-                _spread([one.p95 for one in rounds.together]),
+                median_and_range([one.p95 for one in rounds.together]),
                 _ratio(rounds.together, own.together, lambda one: one.p95),
-                _spread([one.throughput for one in rounds.together], 2),
-                _spread([one.cpu_ms for one in rounds.together]),
+                median_and_range([one.throughput for one in rounds.together], 2),
+                median_and_range([one.cpu_ms for one in rounds.together]),
                 f"{sum(one.with_text for one in both)} of {rounds.said}",
             ]
         )
     return markdown(head, rows)
-
-
-def _spread(values: Sequence[float], digits: int = 0) -> str:
-    if not values:
-        return "-"
-    return f"{median(values):.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f})"
 
 
 def _ratio(theirs: Sequence[Round], own: Sequence[Round], of: Callable[[Round], float]) -> str:

@@ -1,0 +1,67 @@
+"""What the two Wyoming servers are compared by: times without the wait, and their words."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import numpy as np
+
+from bench.peers.rounds import Round
+from bench.peers.sound import WAIT_MS, Utterance
+from bench.peers.systems import Final, Talker
+from bench.wyoming import OURS, THEIRS, Noted, agreement, main, table
+
+
+def timed(*times_ms: float, lost: tuple[str, ...] = ()) -> Round:
+    return Round(times_ms, 1, 1, cpu_s=0.1 * len(times_ms), with_text=len(times_ms), lost=lost)
+
+
+def test_the_table_has_medians_over_rounds_without_the_wait() -> None:
+    found = {
+        (OURS, 1): [timed(WAIT_MS + 10), timed(WAIT_MS + 30), timed(WAIT_MS + 20)],
+        (THEIRS, 1): [timed(WAIT_MS + 200, WAIT_MS + 400), timed(lost=("gone",))],
+    }
+    lines = table(found, [1]).splitlines()
+    assert lines[2] == f"| {OURS} | 1 | 20 (10 to 30) | 20 (10 to 30) | 100 (100 to 100) | 3 of 3 |"
+    assert lines[3].startswith(f"| {THEIRS} | 1 | 300 (300 to 300) | 390 (390 to 390) |")
+    assert lines[3].endswith("| 2 of 3 |")
+    assert len(lines) == 4
+
+
+def test_words_are_compared_without_case_and_stops() -> None:
+    own = {"turn it on": ["Turn it on."], "what time is it": ["What time is it?", "what dime"]}
+    theirs = {"turn it on": [" turn it on"], "what time is it": ["what time is it"]}
+    first, *others = agreement(own, theirs).splitlines()
+    assert first.startswith("Same text in 1 of 2 clips.")
+    assert first.endswith(f"{OURS} 2 of 3, {THEIRS} 2 of 2.")
+    (other,) = others
+    assert "'what dime'" in other
+
+
+@dataclass
+class Parrot:
+    """A peer of which only the talker counts."""
+
+    @asynccontextmanager
+    async def talker(self) -> AsyncGenerator[Talker, None]:
+        yield self
+
+    async def say(self, utterance: Utterance) -> Final:
+        return Final(utterance.said.upper(), 1.0, 0.0)
+
+
+def test_answers_are_written_down_by_what_was_said() -> None:
+    noted = Noted("x", Parrot())  # type: ignore[arg-type]
+
+    async def scene() -> None:
+        async with noted.talker() as talker:
+            for said in ("a", "b", "a"):
+                await talker.say(Utterance(said, np.zeros(1, np.int16), 0, 1))
+
+    asyncio.run(scene())
+    assert noted.texts == {"a": ["A", "A"], "b": ["B"]}
+
+
+def test_an_unknown_model_is_one_line() -> None:
+    assert main(["--models", "nonsense"]) == 1
