@@ -8,7 +8,7 @@ from devices.willow.was.config import DEFAULTS, MASK, checked, effective, masked
 from devices.willow.was.store import StoredNvs, read_nvs
 from devices.willow.was.zones import posix_zones
 from firmware_protocol.willow.encode import encode
-from firmware_protocol.willow.messages import Config
+from firmware_protocol.willow.messages import Config, Scalar
 
 BASE = "http://192.168.1.2:8502"
 
@@ -27,10 +27,10 @@ def test_the_defaults_are_was_s_and_fit_the_firmware() -> None:
 
 
 def test_what_is_nearer_to_the_device_wins() -> None:
-    everywhere = {"speaker_volume": 50, "wake_word": "alexa", "vad_timeout": 200}
+    everywhere: dict[str, Scalar] = {"speaker_volume": 50, "wake_word": "alexa", "vad_timeout": 200}
     values = effective(device(volume=40, wake_word="hi-lexin"), everywhere, {}, BASE)
     assert (values["speaker_volume"], values["wake_word"]) == (40, "hilexin")
-    own = {"speaker_volume": 30, "wis_url": "http://elsewhere/"}
+    own: dict[str, Scalar] = {"speaker_volume": 30, "wis_url": "http://elsewhere/"}
     values = effective(device(volume=40), everywhere, own, BASE)
     assert [values[key] for key in ("speaker_volume", "vad_timeout")] == [30, 200]
     assert values["wis_url"] == "http://elsewhere/"
@@ -42,7 +42,7 @@ def test_a_wake_word_that_the_firmware_has_not_is_left_out() -> None:
 
 @pytest.mark.parametrize("was_mode", [True, False])
 def test_tokens_go_to_devices_that_run_commands_themselves(*, was_mode: bool) -> None:
-    everywhere = {"was_mode": was_mode, "hass_token": "secret", "mqtt_password": "secret"}
+    everywhere: dict[str, Scalar] = {"was_mode": was_mode, "hass_token": "secret"}
     assert ("secret" in effective(device(), everywhere, {}, BASE).values()) is not was_mode
 
 
@@ -76,7 +76,7 @@ def test_a_wrong_secret_is_not_repeated() -> None:
 
 
 def test_masks() -> None:
-    values = {"hass_token": "secret", "new_api_key": "secret", "wake_word": "alexa", "rest_url": ""}
+    values: dict[str, Scalar] = {"hass_token": "secret", "new_api_key": "secret", "rest_url": ""}
     shown = masked({"a": values, "mqtt_password": ""})
     assert shown["a"] == {**values, "hass_token": MASK, "new_api_key": MASK}
     assert shown["mqtt_password"] == ""
