@@ -212,8 +212,8 @@ bool xz_json_equals(xz_json value, const char *text) {
     uint32_t character;
     if (!take_character(&c, &character)) return false;
     size_t len = xz_utf8_encode(character, bytes);
-    for (size_t i = 0; i < len; i++) /* stops at the end of `text`, which no NUL of ours equals */
-      if (bytes[i] == 0 || bytes[i] != *wanted++) return false;
+    for (size_t i = 0; i < len; i++) /* stops at the end of `text`: no further byte is a NUL */
+      if (bytes[i] != *wanted++) return false;
   }
   return take(&c, '"') && c.at == c.end;
 }

@@ -481,6 +481,7 @@ static void test_json(void) {
       {"+1", false},      {"1e", false},     {"-", false},         {"nul", false},
       {"[1 2]", false},   {"[}", false},     {"\"\\x\"", false},   {"\"\xc0\x80\"", false},
       {"\"\xed\xa0\x80\"", false}, {"\"\xf4\x90\x80\x80\"", false}, {"\"\xe4\xbd\xa0\"", true},
+      {"\"\x1f\"", false}, {"\"\\ud83d\\ud83d\"", false}, {"\"\\ud83d\\ude00\"", true},
       {"{1:2}", false},   {"[]]", false},    {"\"\\udc00\\ud800\"", false},
   };
   xz_json value, found;
@@ -498,6 +499,8 @@ static void test_json(void) {
   CHECK(xz_json_check(object, sizeof object - 1, &value));
   CHECK(xz_json_get(value, "a", &found) && xz_json_to_int(found, &number) && number == 2);
   CHECK(xz_json_get(value, "b", &found) && !xz_json_to_int(found, &number));
+  xz_json huge = {"99999999999999999999999999", 26};
+  CHECK(!xz_json_to_int(huge, &number));
   CHECK(xz_json_get(value, "c", &found) && !xz_json_to_int(found, &number));
   CHECK(xz_json_get(value, "d", &found) && xz_json_to_bool(found, &truth) && truth);
   CHECK(!xz_json_get(value, "e", &found) && !xz_json_to_bool(value, &truth));
@@ -509,6 +512,23 @@ static void test_json(void) {
   xz_json word = {"\"\\u4f60\"", 8};
   CHECK(!xz_json_to_text(word, text, 3, &len) && text[3] == '?'); /* three bytes and a NUL */
   CHECK(xz_json_to_text(word, text, 4, &len) && len == 3 && strcmp(text, "\xe4\xbd\xa0") == 0);
+}
+
+static void test_controls(void) { /* every character that must be escaped, there and back */
+  char all[0x21], room[300];
+  xz_json value;
+  size_t len;
+  for (int i = 0; i < 0x20; i++) all[i] = (char)i;
+  all[0x20] = '"';
+  xz_writer out = xz_writer_to(room, sizeof room);
+  xz_put(&out, "\"");
+  xz_put_escaped_bytes(&out, all, sizeof all);
+  xz_put(&out, "\"");
+  CHECK(xz_json_check(room, out.len, &value));
+  CHECK(xz_json_to_text(value, room, sizeof room, &len));
+  CHECK(len == sizeof all && memcmp(room, all, len) == 0);
+  xz_json name = {"\"a\\u0000\"", 9}, longer = {"\"a\\u4f60\"", 9};
+  CHECK(!xz_json_equals(name, "a") && !xz_json_equals(longer, "a\xe4") && xz_json_equals(longer, "a\xe4\xbd\xa0"));
 }
 
 int main(void) {
@@ -531,6 +551,7 @@ int main(void) {
   test_time();
   test_tools();
   test_json();
+  test_controls();
   puts("ok");
   return 0;
 }
