@@ -92,7 +92,7 @@ async def assemble(
         devices = await stack.enter_async_context(known_devices(config, clock, conversations))
         timers = Timers(home, clock, devices.announcements)
         own = await stack.enter_async_context(own_tools(config.tools))
-        real = await stack.enter_async_context(house(config.home_assistant, clock, metrics))
+        real = await stack.enter_async_context(house(config.home_assistant, home, clock, metrics))
         of_house = (HomeTools(home),) if real is None else real.providers
         providers = (*of_house, *_tools(home, timers, clock), devices.tools, *own)
         toolbox = Toolbox(providers, metrics, timeout_s=config.tools.timeout_s)

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from core.ports import Clock, Metrics, ToolProvider
 from devices.home_assistant.client import HomeAssistant, State
+from devices.home_assistant.mirror import Mirror
 from devices.home_assistant.tools import HouseTools
+from pipeline.home import Home
 from pipeline.mcp import McpTools, mcp_tools
 from server.config_home_assistant import MCP_PATH, OLD_MCP_PATH, HomeAssistantConfig
 
@@ -28,16 +30,17 @@ class HouseParts:
 
 @asynccontextmanager
 async def house(
-    config: HomeAssistantConfig, clock: Clock, metrics: Metrics
+    config: HomeAssistantConfig, shown: Home, clock: Clock, metrics: Metrics
 ) -> AsyncIterator[HouseParts | None]:
-    """None where there is none. It connects in the background; leaving ends that.
+    """None where there is none. It connects in the background; leaving ends that. `shown`: what
+    the page shows, which becomes this house.
 
     Raises ConfigError; from the body on as an ExceptionGroup.
     """
     if not config.url:
         yield None
         return
-    home = HomeAssistant(config.as_settings(), clock, metrics)
+    home = HomeAssistant(config.as_settings(), clock, metrics, mirror=Mirror(shown))
     servers = _mcp(config)
     async with asyncio.TaskGroup() as tasks:
         running = [tasks.create_task(home.run(), name="home-assistant")]

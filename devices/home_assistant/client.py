@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
@@ -15,8 +14,9 @@ from devices.home_assistant.errors import Away, HouseError, Refused, Rejected, S
 from devices.home_assistant.fetch import CHANGES, fetch, subscribe
 from devices.home_assistant.frames import Event
 from devices.home_assistant.link import Link, connected
+from devices.home_assistant.mirror import Mirror
 from devices.home_assistant.names import House
-from devices.home_assistant.rest import process
+from devices.home_assistant.rest import has_path, process
 from devices.home_assistant.settings import HomeAssistantSettings
 
 logger = logging.getLogger(__name__)
@@ -30,8 +30,6 @@ LASTED_S = 10.0
 
 DEBOUNCE_S = 2.0
 "Adding an integration changes the registries a hundred times within a second."
-
-NOT_FOUND = 404
 
 FIRST_BYTE_S = 2.0
 "To be connected over REST: somebody waits to be told that there is nobody."
@@ -56,6 +54,7 @@ class HomeAssistant:
         clock: Clock,
         metrics: Metrics,
         *,
+        mirror: Mirror | None = None,
         first_wait_s: float = FIRST_WAIT_S,
         debounce_s: float = DEBOUNCE_S,
     ) -> None:
@@ -64,9 +63,7 @@ class HomeAssistant:
         self.state = State.CONNECTING
         self.reason = ""
         "Why it is not connected."
-        self.on_house: Callable[[House], None] = lambda house: None
-        "Told of every house that is called otherwise than the one before."
-        self._clock, self._metrics = clock, metrics
+        self._clock, self._metrics, self._mirror = clock, metrics, mirror
         self._first_wait_s, self._debounce_s = first_wait_s, debounce_s
         self._began_s = 0.0
         self._http: ClientSession | None = None
@@ -131,21 +128,7 @@ class HomeAssistant:
 
     async def has_path(self, path: str) -> bool:
         """Whether anything listens there, whatever it makes of a GET."""
-        if self._http is None:
-            return False
-        try:
-            async with (
-                asyncio.timeout(self.settings.timeout_s),
-                self._http.get(
-                    self.settings.url + path,
-                    headers=self.settings.headers,
-                    ssl=self.settings.verify_tls,
-                    allow_redirects=False,
-                ) as response,
-            ):
-                return response.status != NOT_FOUND
-        except (ClientError, OSError):
-            return False
+        return self._http is not None and await has_path(self._http, self.settings, path)
 
     async def run(self) -> None:
         """Be connected, until cancelled. Ends by itself when it is refused. Never raises."""
@@ -160,6 +143,8 @@ class HomeAssistant:
 
     async def _attempt(self, http: ClientSession) -> bool:
         """One connection from its beginning to its end; False when there shall be no other."""
+        if self._is_refused():  # over REST, meanwhile
+            return False
         self._began_s = self._clock.now()
         try:
             await self._connected(http)
@@ -170,7 +155,10 @@ class HomeAssistant:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise asyncio.CancelledError  # a TaskGroup that ends with errors forgets it
-        return self.state is not State.REFUSED
+        return not self._is_refused()
+
+    def _is_refused(self) -> bool:
+        return self.state is State.REFUSED
 
     async def _pause(self, seconds: float) -> None:
         """Or until somebody has reached it."""
@@ -201,6 +189,8 @@ class HomeAssistant:
         while True:
             self._changed.clear()
             self._has(await fetch(link))
+            if self._mirror is not None:
+                await self._show(self._mirror, link)
             try:
                 async with asyncio.timeout(self.settings.refresh_s):
                     await self._changed.wait()
@@ -208,9 +198,17 @@ class HomeAssistant:
             except TimeoutError:
                 pass
 
+    async def _show(self, mirror: Mirror, link: Link) -> None:
+        try:
+            await mirror.show(self.house, link)
+        except Rejected as error:  # an old version, or a user who may not: the page shows less
+            logger.warning("! home assistant: states are not told: %s", error)
+
     def _heard(self, event: Event) -> None:
         if event.event.get("event_type") in CHANGES:
             self._changed.set()
+        elif self._mirror is not None:
+            self._mirror.take(event)
 
     async def _process(self, wanted: dict[str, str]) -> Any:
         link = self._link
@@ -249,7 +247,6 @@ class HomeAssistant:
                 "home assistant: %d exposed entities are too many to be known by name",
                 house.left_out,
             )
-        self.on_house(house)
 
     def _is(self, state: State, reason: str = "") -> None:
         self.state, self.reason = state, reason

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -42,13 +42,20 @@ class Link:
     async def call(self, kind: str, **fields: Any) -> Any:
         """The result of one command. Raises Rejected with Home Assistant's own error; Away when the
         connection is lost meanwhile; Overloaded. Has no time limit of its own."""
+        return (await self._called(kind, fields))[1]
+
+    async def subscribe(self, kind: str, **fields: Any) -> int:
+        """The subscription's id, to end it with. Raises as `call` does."""
+        return (await self._called(kind, fields))[0]
+
+    async def _called(self, kind: str, fields: Mapping[str, Any]) -> tuple[int, Any]:
         if len(self._pending) >= MAX_PENDING:
             raise Overloaded(f"{MAX_PENDING} commands wait for Home Assistant", retry_after_s=1)
         number, frame = self._commands.encode(kind, fields)
         waiting = self._pending[number] = asyncio.get_running_loop().create_future()
         try:
             await self._ws.send_str(frame)
-            return await waiting
+            return number, await waiting
         except (ConnectionError, RuntimeError) as error:
             raise Away("the connection is lost") from error
         finally:

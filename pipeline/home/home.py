@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from core.errors import ConfigError
 from core.ids import new_id
@@ -143,6 +143,16 @@ class Home:
     def open_items(self) -> tuple[ListItem, ...]:
         """What is still to be bought."""
         return tuple(item for item in self._items.values() if not item.done)
+
+    def furnish(self, config: HomeConfig) -> None:
+        """Have other areas and devices from now on. Those that stay keep their state."""
+        kept = self._entities
+        self.config = config
+        self._entities = {
+            one.id: replace(kept[one.id], config=one) if one.id in kept else _at_start(one)
+            for one in config.entities
+        }
+        self.touch()
 
     def show_timers(self, timers: Callable[[], Iterable[TimerState]]) -> None:
         """Let snapshots include these timers; their owner calls `touch` when they change."""

@@ -57,6 +57,8 @@ class FakeHome:
     services: list[dict[str, Any]] = field(default_factory=list)
     ids: list[int] = field(default_factory=list)
     features: list[Any] = field(default_factory=list)
+    watched: dict[int, list[str]] = field(default_factory=dict)
+    "Subscription -> the entities whose states it wants."
     logins: int = 0
     "Tokens that were looked at, over either way."
     released: asyncio.Event = field(default_factory=asyncio.Event)
@@ -94,6 +96,11 @@ class FakeHome:
             for number in numbers:
                 event = {"event_type": kind, "data": {}}
                 await ws.send_json({"id": number, "type": "event", "event": event})
+
+    async def show(self, **event: Any) -> None:
+        """States to those who watch: `a` added ones, `c` changes."""
+        for number in self.watched:
+            await self.send(json.dumps({"id": number, "type": "event", "event": event}))
 
     async def send(self, frame: str) -> None:
         for ws in self._open:
@@ -154,6 +161,10 @@ class FakeHome:
                 self.features.append(asked["features"])
             case "subscribe_events":
                 self._listening[ws].append(number)
+            case "subscribe_entities":
+                self.watched[number] = asked["entity_ids"]
+            case "unsubscribe_events":
+                del self.watched[asked["subscription"]]
             case "conversation/process":
                 return await self._answer({**asked, "via": "websocket"})
             case "call_service":

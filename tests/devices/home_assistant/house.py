@@ -7,6 +7,7 @@ from typing import Any
 
 from core.ports import Place, ToolContext
 from devices.home_assistant.client import HomeAssistant, State
+from devices.home_assistant.mirror import Mirror
 from devices.home_assistant.settings import HomeAssistantSettings
 from devices.home_assistant.tools import HouseTools
 from tests.devices.home_assistant.fake import TOKEN, FakeHome
@@ -21,10 +22,14 @@ def spoken_in(area: str, language: str = "en") -> ToolContext:
 
 
 @asynccontextmanager
-async def client(home: FakeHome, **settings: Any) -> AsyncIterator[HomeAssistant]:
+async def client(
+    home: FakeHome, *, mirror: Mirror | None = None, **settings: Any
+) -> AsyncIterator[HomeAssistant]:
     """Running, whatever became of its first attempt."""
     wanted = HomeAssistantSettings(**{"url": home.url, "token": TOKEN, "timeout_s": 5, **settings})
-    house = HomeAssistant(wanted, HandClock(), Counts(), first_wait_s=0.01, debounce_s=0)
+    house = HomeAssistant(
+        wanted, HandClock(), Counts(), mirror=mirror, first_wait_s=0.01, debounce_s=0
+    )
     task = asyncio.create_task(house.run())
     try:
         await house.settled(5)

@@ -8,6 +8,8 @@ import pytest
 
 from devices.home_assistant.client import State
 from devices.home_assistant.errors import Away, Refused, Slow
+from devices.home_assistant.mirror import Mirror
+from pipeline.home import Home, HomeConfig
 from tests.devices.home_assistant.fake import answered, fake_home, light
 from tests.devices.home_assistant.house import client, reached, run, until
 
@@ -48,13 +50,10 @@ def test_a_user_who_is_no_admin_learns_the_same() -> None:
 def test_new_names_are_fetched_when_it_tells_of_them() -> None:
     async def main() -> None:
         async with fake_home() as home, client(home) as house:
-            told = asyncio.Event()
-            house.on_house = lambda _: told.set()
             home.entities.append(light("Porch Light"))
             for _ in range(50):
                 await home.tell("entity_registry_updated")
-            await asyncio.wait_for(told.wait(), 5)
-            assert "Porch Light" in house.house.keywords(10)
+            await until(lambda: "Porch Light" in house.house.keywords(10))
             lists = len(home.ids)
             assert lists < 50, "fifty events are one change"
 
@@ -107,7 +106,7 @@ def test_a_token_refused_over_rest_ends_it_too() -> None:
             assert house.state is State.AWAY
             with pytest.raises(Refused):
                 await house.converse("hello", "en", None)
-            assert house.state is State.REFUSED
+            await reached(house, State.REFUSED)
             with pytest.raises(Refused):
                 await house.converse("hello", "en", None)
             assert home.logins == 1
@@ -239,5 +238,37 @@ def test_an_answer_that_is_none_is_no_answer() -> None:
                 await house.converse("hello", "en", None)
             home.answer = lambda _: answered("Fine")
             assert (await house.converse("hello", "en", None)).speech == "Fine"
+
+    run(main())
+
+
+def test_the_page_shows_its_devices_as_they_are() -> None:
+    async def main() -> None:
+        shown = Home(HomeConfig())
+        areas = [{"area_id": "kitchen", "name": "Kitchen", "aliases": []}]
+        entities = [
+            light("Kitchen Lights", "kitchen"),
+            {"id": "cover.blind", "name": "Blind", "area": ""},
+            {"id": "vacuum.robot", "name": "Robot", "area": "kitchen"},
+        ]
+        async with (
+            fake_home(entities=entities, areas=areas) as home,
+            client(home, mirror=Mirror(shown)),
+        ):
+            await until(lambda: bool(home.watched))
+            assert list(home.watched.values()) == [["cover.blind", "light.kitchen_lights"]]
+            await home.show(a={"light.kitchen_lights": {"s": "on", "a": {"brightness": 127}}})
+            await home.show(c={"cover.blind": {"+": {"s": "opening", "a": {"odd": [1]}}}})
+            await home.show(a=7, c={"light.other": {"+": {"s": "on"}}, "cover.blind": 3})
+            blind = "cover.blind"
+            await until(lambda: shown.entity(blind).state == "open")
+            lamp = shown.entity("light.kitchen_lights")
+            assert (lamp.state, lamp.attributes["brightness"]) == ("on", 50)
+            told = {one.id: one.area for one in shown.snapshot("de").entities}
+            assert told == {"light.kitchen_lights": "kitchen", "cover.blind": "no_area"}
+            home.entities.append(light("Porch Light"))
+            await home.tell("entity_registry_updated")
+            await until(lambda: len(home.watched) == 1 and len(*home.watched.values()) == 3)
+            assert shown.entity(blind).state == "open", "what stays keeps its state"
 
     run(main())
