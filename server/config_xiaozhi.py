@@ -1,5 +1,6 @@
 """Settings of the door for xiaozhi boards, `[xiaozhi]`."""
 
+from dataclasses import replace
 from typing import Annotated
 
 from msgspec import Meta
@@ -59,6 +60,6 @@ class XiaozhiConfig(Section, frozen=True):
         return XiaozhiSettings(
             networks=networks_of(self.networks, "xiaozhi.networks"),
             url=self.url,
-            fresh=fresh,
+            fresh=replace(fresh, wake_word=""),  # the board has heard its own already
             dialogue=DialogueSettings(max_silence_s=self.max_silence_s, max_turn_s=self.max_turn_s),
         )
