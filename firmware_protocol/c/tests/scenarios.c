@@ -469,6 +469,52 @@ static void test_tools(void) {
   rig_free(&r);
 }
 
+/* Lists all tools; the longest page. Whatever the room, each comes once. */
+static size_t list_all(xz_tool *tools, size_t count, size_t tx_cap) {
+  size_t next = 0, longest = 0;
+  char request[200], cursor[20] = "";
+  xz_config config = rig_config(&r, 3, 512, tx_cap);
+  config.mcp.name = config.mcp.version = "x";
+  config.mcp.tools = tools;
+  config.mcp.tools_len = count;
+  CHECK(xz_client_init(&r.client, &config) == XZ_OK && xz_client_open(&r.client) == XZ_OK);
+  xz_client_sent(&r.client, tx_cap);
+  give(accepted, sizeof accepted - 1);
+  CHECK(take_sent() && say(server_hello).kind == XZ_EVENT_OPEN);
+  do {
+    snprintf(request, sizeof request,
+             "{\"type\":\"mcp\",\"payload\":{\"id\":1,\"method\":\"tools/list\",\"params\":{"
+             "\"cursor\":\"%s\"}}}", cursor);
+    say(request);
+    CHECK(take_sent());
+    longest = sent.len > longest ? sent.len : longest;
+    const char *at = (const char *)sent.payload;
+    while ((at = strstr(at, "{\"name\":\"")) != NULL)
+      CHECK(strncmp(at += 9, tools[next].name, strlen(tools[next].name)) == 0 && ++next <= count);
+    at = strstr((const char *)sent.payload, "\"nextCursor\":\"");
+    cursor[0] = '\0';
+    if (at != NULL) CHECK(sscanf(at + 14, "%19[^\"]", cursor) == 1);
+  } while (cursor[0] != '\0');
+  CHECK(next == count && r.client.replies_dropped == 0);
+  rig_free(&r);
+  return longest;
+}
+
+static void test_pages_of_tools(void) {
+  static char text[700];
+  xz_tool tools[20];
+  static const char *const names[] = {"a0", "a1", "a2", "a3", "a4", "a5", "a6", "a7", "a8", "a9",
+                                      "b0", "b1", "b2", "b3", "b4", "b5", "b6", "b7", "b8", "b9"};
+  memset(text, 'd', sizeof text - 1);
+  for (size_t i = 0; i < 20; i++) {
+    xz_tool tool = {names[i], text, NULL, false, talk_much, NULL};
+    tools[i] = tool;
+  }
+  for (size_t tx_cap = 1300; tx_cap < 2100; tx_cap++) CHECK(list_all(tools, 20, tx_cap) < tx_cap);
+  size_t longest = list_all(tools, 20, TX_BYTES);
+  CHECK(longest > XZ_MCP_PAGE_BYTES - 1000 && longest <= XZ_MCP_PAGE_BYTES + 100);
+}
+
 static void test_json(void) {
   static const struct {
     const char *text;
@@ -550,6 +596,7 @@ int main(void) {
   test_statuses_have_names();
   test_time();
   test_tools();
+  test_pages_of_tools();
   test_json();
   test_controls();
   puts("ok");
