@@ -82,6 +82,8 @@ class WakeGate:
         name = settings.wake_word if settings.turn_detection is not None else ""
         self._answers = settings.answers
         if name == (self._word.name if self._word else ""):
+            if self._word is not None:  # whoever asks for the event now knows how things are
+                self._tell(is_awake=self._attention.until is not None)
             return
         self._word = find_word(self._engine, name)
         self._stream = None

@@ -252,10 +252,21 @@ def test_it_may_be_set_changed_and_taken_back() -> None:
     assert told == [
         ("computer", "Computer", False),
         ("computer", "Computer", True),
+        ("computer", "Computer", True),
         ("robot", "Robot", False),
         ("", "", True),
     ]
     assert [event.transcript for event in of(Transcribed, events)] == ["one", "one"]
+
+
+def test_whoever_asks_later_is_told_how_things_are() -> None:
+    async def scene(session: Session) -> None:
+        await speak(session, (0, 200))
+        session.configure(ASKED)
+        await speak(session, (WORD_LEVEL, 20), (0, 200))
+        session.configure(ASKED)
+
+    assert awake(run_session(WakefulWorld(), scene, ASKED)) == [False, False, True, True]
 
 
 def test_a_session_refuses_a_word_that_nobody_knows() -> None:
