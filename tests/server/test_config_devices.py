@@ -1,0 +1,53 @@
+"""`[devices]`: who is approved unasked, and what is never shown."""
+
+from pathlib import Path
+
+import pytest
+
+from core.errors import ConfigError
+from server.config_load import load
+from server.config_show import show
+
+PASSWORD = "hunter2"
+
+
+@pytest.mark.parametrize(
+    ("settings", "approved"),
+    [
+        ({}, {"127.0.0.1", "::1"}),
+        ({"EARSHOT_DEVICES__NETWORKS": "10.0.0.0/8"}, {"127.0.0.1", "::1"}),
+        ({"EARSHOT_DEVICES__APPROVAL": "networks"}, {"127.0.0.1", "::1", "10.1.1.1", "fd00::1"}),
+        (
+            {"EARSHOT_DEVICES__APPROVAL": "networks", "EARSHOT_DEVICES__NETWORKS": "1.2.3.0/24"},
+            {"127.0.0.1", "::1", "1.2.3.4"},
+        ),
+    ],
+)
+def test_approval_unasked_is_this_machines_unless_networks_are_enough(
+    settings: dict[str, str], approved: set[str]
+) -> None:
+    rule = load(settings).config.devices.as_settings().rule
+    asked = ("127.0.0.1", "::1", "10.1.1.1", "fd00::1", "1.2.3.4", "")
+    assert {one for one in asked if rule.approves(one)} == approved
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("NETWORKS", "home", r"devices\.networks"),
+        ("APPROVAL", "never", "'ask', 'networks'"),
+        ("TOKEN_DAYS", "0", r"\[1, 3650\]"),
+    ],
+)
+def test_a_wrong_setting_is_named(name: str, value: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        load({f"EARSHOT_DEVICES__{name}": value})
+
+
+def test_the_password_of_a_database_is_not_shown(tmp_path: Path) -> None:
+    url = f"postgresql://me:{PASSWORD}@db.example/earshot"
+    effective = load({"EARSHOT_DEVICES__DATABASE": url})
+    assert effective.config.devices.database == url
+    for shown in (show(effective), repr(effective.config)):
+        assert PASSWORD not in shown
+        assert "postgresql://me:********@db.example/earshot" in shown
