@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from tests.fuzz import files, forms, realtime, speech, streams, willow, wyoming
+from tests.fuzz import files, forms, realtime, speech, streams, willow, wyoming, xiaozhi
 from tests.fuzz.inputs import Fuzz, fuzz
 
 pytestmark = pytest.mark.filterwarnings("ignore::aiohttp.multipart.BadContentDispositionHeader")
@@ -30,6 +30,10 @@ TARGETS = (
     Fuzz("willow_wakes", willow.waking, few=1_000, many=100_000),
     Fuzz("wyoming_events", wyoming.reading, few=9_500, many=900_000),
     Fuzz("wyoming_talks", wyoming.talking, few=500, many=100_000),
+    Fuzz("xiaozhi_decoding", xiaozhi.decoding, few=8_500, many=850_000),
+    Fuzz("xiaozhi_turns", xiaozhi.conversing, few=1_000, many=100_000),
+    Fuzz("xiaozhi_tools", xiaozhi.tools, few=500, many=50_000),
+    Fuzz("xiaozhi_sound", xiaozhi.hearing, few=20, many=20_000),
 )
 
 

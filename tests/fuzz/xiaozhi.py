@@ -1,0 +1,149 @@
+"""What comes from a xiaozhi board: frames and texts of any bytes, and tools of any shape."""
+
+import json
+import random
+from typing import Any, assert_never
+
+from devices.xiaozhi.ear import Ear
+from firmware_protocol.xiaozhi.dialogue import Dialogue, HangUp, Send
+from firmware_protocol.xiaozhi.errors import BadFrame, BadMessage
+from firmware_protocol.xiaozhi.framing import (
+    MAX_PAYLOAD_BYTES,
+    VERSIONS,
+    AudioPacket,
+    decode_frame,
+    encode_audio,
+)
+from firmware_protocol.xiaozhi.mcp import MAX_RESULT_CHARS, MAX_TOOLS, McpClient
+from firmware_protocol.xiaozhi.messages import McpAnswer, Tts
+from firmware_protocol.xiaozhi.texts import (
+    decode_device_message,
+    decode_server_message,
+    encode_message,
+)
+from tests.firmware_protocol.xiaozhi.vectors import frame_of, frames, messages, text_of
+from tests.fuzz.mutate import mutated_bytes, mutated_json, odd_json
+
+FRAMES = tuple((case["version"], frame_of(case)) for case in frames(good=True))
+TEXTS = tuple(
+    text_of(case) for sender in ("device", "server") for case in messages(sender, good=True)
+)
+OBJECTS = tuple(json.loads(text) for text in TEXTS)
+RESULTS: tuple[dict[str, Any], ...] = (
+    {"serverInfo": {"name": "bread", "version": "2.4.2"}},
+    {"tools": [{"name": "self.a.b", "description": "x", "inputSchema": {}}], "nextCursor": "c"},
+    {"content": [{"type": "text", "text": "true"}], "isError": False},
+    {"content": [{"type": "image", "image": "{}"}]},
+)
+
+
+def decoding(lottery: random.Random) -> None:
+    """One frame and one text: a value that is written again as it was read, or an error that can
+    be told."""
+    version, frame = lottery.choice(FRAMES)
+    version = version if lottery.random() < 0.7 else lottery.choice(VERSIONS)
+    try:
+        packet = decode_frame(version, mutated_bytes(lottery, frame))
+        assert len(packet.payload) <= MAX_PAYLOAD_BYTES
+        if isinstance(packet, AudioPacket):
+            again = encode_audio(version, packet.payload, packet.timestamp_ms)
+            assert decode_frame(version, again) == packet
+    except BadFrame as error:
+        assert len(str(error)) < 200
+    _text(lottery)
+
+
+def _text(lottery: random.Random) -> None:
+    if lottery.random() < 0.5:
+        text: str | bytes = mutated_bytes(lottery, lottery.choice(TEXTS).encode())
+    else:
+        text = json.dumps(mutated_json(lottery, lottery.choice(OBJECTS)))
+    for decode in (decode_device_message, decode_server_message):
+        try:
+            message = decode(text)
+            encode_message(message)
+        except BadMessage as error:
+            assert len(str(error)) < 300
+            assert str(error).isprintable()
+
+
+def conversing(lottery: random.Random) -> None:
+    """In any order of events: `tts start` and `tts stop` take turns, and a connection ends."""
+    dialogue, now, is_speaking, has_hung_up = Dialogue("s", 0.0), 0.0, False, False
+    for _ in range(lottery.randrange(1, 60)):
+        now += lottery.choice((0.0, 0.02, 0.5, 5.0))
+        for action in _event(lottery, dialogue, now):
+            if isinstance(action, HangUp):
+                has_hung_up = True
+            if isinstance(action, Send) and isinstance(action.message, Tts):
+                match action.message.state:
+                    case "start":
+                        assert not is_speaking
+                        is_speaking = True
+                    case "stop":
+                        is_speaking = False
+                    case "sentence_start" | "sentence_end":
+                        assert is_speaking
+                    case _:
+                        assert_never(action.message.state)
+        assert is_speaking == dialogue.is_speaking
+        assert not (dialogue.hears and dialogue.doing == "idle")
+    for _ in range(2000):  # whatever was said last, silence ends it
+        now += 1
+        actions = dialogue.tick(now, is_answering=False)
+        has_hung_up |= any(isinstance(action, HangUp) for action in actions)
+    assert has_hung_up
+    assert not dialogue.is_speaking
+
+
+def _event(lottery: random.Random, dialogue: Dialogue, now: float) -> Any:
+    match lottery.randrange(10):
+        case 0 | 1 | 2:
+            try:
+                message = decode_device_message(lottery.choice(TEXTS))
+            except BadMessage:
+                return ()
+            return () if isinstance(message, McpAnswer) else dialogue.receive(message, now)
+        case 3:
+            dialogue.speech_started(now)
+        case 4:
+            dialogue.speech_ended(now)
+        case 5:
+            return dialogue.understood(lottery.choice(("", "one")), now)
+        case 6:
+            return dialogue.answer_begun(now)
+        case 7:
+            return [*dialogue.clause("Yes."), *dialogue.words("on")]
+        case 8:
+            return dialogue.interrupted()
+        case _:
+            dialogue.pacer.sent(now)
+            return dialogue.tick(now, is_answering=lottery.random() < 0.5)
+    return ()
+
+
+def tools(lottery: random.Random) -> None:
+    """What a board's tool server says, within bounds."""
+    client = McpClient()
+    for _ in range(lottery.randrange(1, 20)):
+        asked = lottery.choice((client.initialize, client.list_tools))()
+        if lottery.random() < 0.5:
+            _, asked = client.call("self.a", {})
+        payload = {"jsonrpc": "2.0", "id": asked["id"], "result": lottery.choice(RESULTS)}
+        if lottery.random() < 0.7:
+            payload = mutated_json(lottery, payload)
+        if lottery.random() < 0.1:
+            payload = {"id": asked["id"], "error": odd_json(lottery)}
+        if isinstance(payload, dict):
+            told = client.receive(payload)
+            assert len(getattr(told, "text", "")) <= MAX_RESULT_CHARS
+            assert len(getattr(told, "tools", ())) <= MAX_TOOLS
+
+
+def hearing(lottery: random.Random) -> None:
+    """Packets of any bytes: each is sound or silence, and never longer than Opus can be."""
+    ear, samples = Ear(), 0
+    for _ in range(5):
+        packet = lottery.randbytes(lottery.choice((0, 1, 3, 4, 60, 200, 2000)))
+        samples += sum(len(frame.pcm) for frame in ear.hear(packet, 60))
+    assert samples <= 5 * 120 * 16
