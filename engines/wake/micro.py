@@ -1,7 +1,7 @@
 """microWakeWord: networks of 60 kB that were made for microcontrollers, one for each word.
 
 The library's wheel carries TensorFlow Lite and four words. One word costs 2 ms of CPU per second
-of audio, and is told 100 to 250 ms after it was said.
+of audio, and is told some 200 ms after it was said.
 """
 
 import json

@@ -133,7 +133,7 @@ def recorded(folder: str) -> Iterator[tuple[str, Pcm]]:
 
 
 def test_it_hears_recorded_voices(engine: MicroWakeEngine) -> None:
-    """Real voices, each word as three people say it; other words wake nobody."""
+    """Recorded voices, each word three times; other words wake nobody."""
     for name, pcm in recorded("wakeword-clips"):
         stream = engine.open([word.name for word in engine.words])
         found = {one.name for one in stream.push(np.concatenate([pcm, np.zeros(9600, np.int16)]))}
