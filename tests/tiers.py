@@ -150,6 +150,7 @@ MUCH_SOUND = (
     "media/test_resample.py",
     "media/test_tracks.py",
     "pipeline/test_recording.py",
+    "pipeline/test_wake.py",
 )
 "Seconds to minutes of sound through codecs: as shut in as unit tests, not as quick."
 

@@ -169,8 +169,9 @@ def test_wake_waits_only_for_the_words_that_it_is_asked_for(wake: WakeEngine) ->
 
 def test_wake_streams_at_once_hear_only_themselves(wake: WakeEngine) -> None:
     (_, clip), *_ = said_words(wake)
-    talking, quiet, heard_quiet = waiting(wake), waiting(wake), []
-    found = []
+    talking, quiet = waiting(wake), waiting(wake)
+    found: list[Detection] = []
+    heard_quiet: list[Detection] = []
     for at in range(0, len(clip), 320):
         found += talking.push(clip[at : at + 320])
         heard_quiet += quiet.push(np.zeros(320, np.int16))
