@@ -135,18 +135,11 @@ class Announcements:
     async def _bring_to(self, target: tuple[str, str]) -> None:
         for one in [one for one in self._waiting if _target(one) == target]:
             is_over = one.until <= self._clock.now()
-            if is_over or await self._try(one):
+            if is_over or await self._say(one.device_id, one.area, one.notice):
                 self._waiting = [other for other in self._waiting if other is not one]
                 self._note_change()
                 what = "was not heard in time" if is_over else "was brought"
                 logger.info("= a notice for %s %s", one.device_id or "an area", what)
-
-    async def _try(self, one: Waiting) -> bool:
-        try:
-            return await self._say(one.device_id, one.area, one.notice)
-        except EarshotError as error:
-            logger.warning("! a notice goes on waiting: %s", error.code)
-            return False
 
     async def _say(self, device_id: str, area: str, notice: Notice) -> bool:
         """On the device, or on another one in the area."""
@@ -154,7 +147,11 @@ class Announcements:
             return True
         if not area or not self._presence.ids():
             return False
-        others = [one.id for one in await self._rooms.in_area(area) if one.id != device_id]
+        try:
+            others = [one.id for one in await self._rooms.in_area(area) if one.id != device_id]
+        except EarshotError as error:
+            logger.warning("! who else is in the room is not known: %s", error.code)
+            return False
         for other in others:
             if await self._tell(other, notice):
                 return True

@@ -10,7 +10,7 @@ from devices.presence import What
 
 MAX_PER_DEVICE = 100
 
-MAX_DEVICES = 1000
+MAX_DEVICES = 200
 "A full journal is some 20 MB; the devices longest without an entry go first."
 
 

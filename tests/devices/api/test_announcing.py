@@ -16,6 +16,9 @@ from devices.announcing import (
     Announcements,
 )
 from devices.presence import Notice, Presence
+from pipeline.conversation import Conversations
+from pipeline.home import Home, default_home
+from pipeline.skills import Timers
 from tests.devices.api.fakes import FakeLive, FakeRooms, FakeTalks, device
 from tests.loop import run_virtual
 from tests.pipeline.fakes import LoopClock
@@ -208,10 +211,10 @@ def test_a_stuck_device_holds_up_nobody_else() -> None:
 def test_a_database_that_fails_keeps_what_waits() -> None:
     async def main() -> None:
         scene, live = Scene(), FakeLive()
-        await scene.said.announce("conv", "ready")
         scene.rooms.fails = StorageFailed("x")
         async with scene.running():
             with scene.here(dev_2=live):
+                assert await scene.said.announce("conv", "ready")
                 await asyncio.sleep(2 * SETTLE_S)
                 assert scene.said.counts() == {"dev_1": 1}
                 scene.rooms.fails = None
@@ -231,5 +234,30 @@ def test_what_waits_for_a_forgotten_device_is_forgotten() -> None:
             with scene.here(dev_1=live):
                 await asyncio.sleep(2 * SETTLE_S)
         assert live.heard == []
+
+    run_virtual(main())
+
+
+def test_a_timer_of_a_board_that_went_idle_rings_beside_it_or_when_it_is_back() -> None:
+    async def main() -> None:
+        scene, clock, talks = Scene(), LoopClock(), Conversations()
+        said = Announcements(talks, scene.rooms, scene.presence, clock)
+        timers = Timers(Home(default_home()), clock, said)
+        board, other = FakeLive(), FakeLive()
+        talks.get("conv").place = KITCHEN
+        async with asyncio.TaskGroup() as tasks:
+            work = [tasks.create_task(said.run()), tasks.create_task(timers.run())]
+            timers.start("conv", "en", 5, "tea")
+            with scene.here(dev_2=other):
+                await asyncio.sleep(6)
+            assert other.heard == ["Your tea timer is done."]
+            timers.start("conv", "en", 5, "egg")
+            await asyncio.sleep(120)
+            with scene.here(dev_1=board):
+                await asyncio.sleep(2 * SETTLE_S)
+            assert board.heard == ["Your egg timer is done."]
+            assert timers.of("conv") == ()
+            for task in work:
+                task.cancel()
 
     run_virtual(main())

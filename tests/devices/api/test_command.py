@@ -10,6 +10,7 @@ import pytest
 
 from core.errors import ConfigError, NotFound, RequestError
 from devices.directory import Device
+from server.__main__ import main
 from server.auth import Gate
 from server.config import Config
 from server.config_load import load
@@ -178,6 +179,14 @@ def test_the_usual_server_is_the_configured_one(
 def test_any_free_port_is_no_address() -> None:
     with pytest.raises(ConfigError, match="--url"):
         address_of(parsed("list"), load({"EARSHOT_PORT": "0"}).config, {})
+
+
+def test_the_command_is_one_of_earshots(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["devices", "list", "--url", "ftp://x"]) == Exit.USAGE
+    assert "'ftp://x' is no address" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as ended:
+        main(["devices", "dance"])
+    assert ended.value.code == Exit.USAGE
 
 
 def test_every_action_is_documented() -> None:
