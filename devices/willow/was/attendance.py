@@ -152,6 +152,7 @@ class Attendance:
             while True:
                 if device is None:
                     self._unwelcome()
+                    self._forget()
                     raise NotFound(f"{hello.hostname} was forgotten", code="device_forgotten")
                 await self._follow(device, hello, stack, tasks)
                 self._known.set()
@@ -187,6 +188,7 @@ class Attendance:
             self._arrival,
             services.presence,
             Notices(services.numbers),
+            services.audio_urls,
             services.update,
         )
         former = stack.enter_context(services.presence.here(device.id, connection))
@@ -267,6 +269,11 @@ class Attendance:
     def _unwelcome(self) -> None:
         if self._connection is not None:
             self._connection.is_welcome = False
+
+    def _forget(self) -> None:
+        if self._connection is not None:
+            self._with.wakes.forget(self._connection.device.id)
+            self._with.commands.forget(self._connection.device.id)
 
     def _say_once(self, device: Device) -> None:
         if self._told.is_new(device.hardware_id, device.standing):

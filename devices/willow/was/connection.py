@@ -1,16 +1,21 @@
 """One connected device, as the rest of the server has it: what it is, and how it is told things."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from urllib.parse import quote
 
+from core.errors import RequestError
 from core.queues import Outbox
 from devices.directory import Device
+from devices.notify import AudioUrls
 from devices.presence import Doing, Notice, Presence
 from devices.willow.was.notices import Notices
 from firmware_protocol.willow.encode import one_line
 from firmware_protocol.willow.messages import Notify, Restart, Scalar, ToDevice
+
+logger = logging.getLogger(__name__)
 
 MAX_UNSENT = 64
 "Messages. A device that takes none for so long is cut off; it comes back by itself."
@@ -48,6 +53,7 @@ class Connection:
         arrival: Arrival,
         presence: Presence,
         notices: Notices,
+        audio_urls: AudioUrls,
         update: Update,
     ) -> None:
         self.device, self.hostname, self.arrival = device, hostname, arrival
@@ -61,7 +67,7 @@ class Connection:
         "Somebody else ends it."
         self.configure: Callable[[], Awaitable[None]] = nothing
         "Send it its configuration, with which it reboots."
-        self._presence, self._update = presence, update
+        self._presence, self._update, self._audio_urls = presence, update, audio_urls
         self._doing: Doing = "idle"
         self._timing: Mapping[str, float] | None = None
 
@@ -115,6 +121,17 @@ class Connection:
         return self._announce(Notice(text=text))
 
     async def notify(self, notice: Notice) -> bool:
+        """A sound that may not be fetched is refused (RequestError); where there is a text, that is
+        spoken in its place."""
+        if notice.audio_url:
+            try:
+                await self._audio_urls.check(notice.audio_url, self.arrival.base_url)
+            except RequestError as error:
+                if not notice.text:
+                    raise
+                logger.warning("! willow: %s is told the text only: %s", self.device.id, error)
+                self.note_error(error.code)
+                notice = Notice(text=notice.text)
         return self._announce(notice)
 
     async def restart(self) -> bool:

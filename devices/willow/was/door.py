@@ -103,6 +103,7 @@ class WasDoor:
             commands=self.commands,
             exchanges=exchanges,
             numbers=self.numbers,
+            audio_urls=self.audio_urls,
             clock=clock,
             metrics=metrics,
             update=self.update,

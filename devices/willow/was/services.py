@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from core.ports import Clock, Metrics
 from devices.directory import Directory
+from devices.notify import AudioUrls
 from devices.presence import Presence
 from devices.willow.was.commands import Commands
 from devices.willow.was.connection import Update
@@ -30,6 +31,7 @@ class Services:
     commands: Commands
     exchanges: Exchanges
     numbers: Numbers
+    audio_urls: AudioUrls
     clock: Clock
     metrics: Metrics
     update: Update

@@ -82,6 +82,10 @@ class Wakes:
         if wake is not None and not wake.decided.done():
             wake.decided.set_result(False)
 
+    def forget(self, device_id: str) -> None:
+        """What was learnt of a device that is no longer known."""
+        self._arbitration.forget(device_id)
+
     async def may_speak(self, device_id: str) -> bool:
         """Whether what this device sends now is to be heard. Waits for the decision, 200 ms at
         most. A device without a wake word (a button, multiwake off) may always."""

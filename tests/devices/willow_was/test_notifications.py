@@ -1,5 +1,9 @@
 """What devices are told unasked: shown, spoken, one after the other."""
 
+import pytest
+
+from core.errors import RequestError
+from devices.presence import Notice
 from tests.devices.willow_was.servers import Server, against, mac_of
 from tests.devices.willow_was.test_rest import post
 
@@ -70,5 +74,23 @@ def test_more_notices_than_anybody_wants_are_refused() -> None:
         await device.until(lambda: device.notified)
         assert device.notified[0]["text"] == "The timer rings."
         assert [conversation.speakers[0].say("again") for _ in range(9)] == [*8 * [True], False]
+
+    against(act)
+
+
+def test_a_sound_from_anywhere_is_not_fetched_and_the_text_is_spoken() -> None:
+    async def act(server: Server) -> None:
+        device = await server.device()
+        live = server.presence.find("dev_0")
+        assert live is not None
+        assert await live.notify(Notice(text="Tea", audio_url="http://192.168.1.1/reboot"))
+        own = f"{server.url}/api/tts?text=own"
+        assert await live.notify(Notice(text="", audio_url=own))
+        await device.until(lambda: len(device.notified) == 2)
+        assert device.notified[0]["audio_url"] == f"{server.url}/api/tts?text=Tea"
+        assert device.notified[1]["audio_url"] == own
+        with pytest.raises(RequestError) as error:
+            await live.notify(Notice(text="", audio_url="http://169.254.169.254/"))
+        assert error.value.code == "audio_url_refused"
 
     against(act)

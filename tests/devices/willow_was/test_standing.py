@@ -81,9 +81,16 @@ def test_a_blocked_device_is_sent_away_and_then_left_alone() -> None:
 def test_a_forgotten_device_has_to_come_anew() -> None:
     async def act(server: Server) -> None:
         device = await server.device()
+        assert (await device.speak(SPEECH)).ok is True
         server.known.forget(mac_of(device))
         await device.until(lambda: device.close_code)
         assert (device.close_code, server.presence.ids()) == (1008, ())
+        door = server.door
+        assert (door.commands._lines, door.wakes._latest, door.wakes._arbitration._usual) == (
+            {},
+            {},
+            {},
+        )
 
     against(act)
 
