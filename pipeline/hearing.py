@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from core.audio import ASR_RATE_HZ, AudioFrame, Pcm, ms_to_samples, samples_to_ms
+from core.audio import ASR_RATE_HZ, AudioFrame, Pcm, ms_to_samples
 from core.errors import RequestError
 from engines.base import Vad
 from pipeline.audible import Audible
@@ -42,6 +42,8 @@ class Hearing:
         "semantic_vad: the wait may change within a pause."
         self._rest: Pcm = np.zeros(0, np.int16)
         self._recent: deque[Pcm] = deque()
+        self._kept = 0
+        "Samples of it."
         self._padding_ms = 300.0
         self.samples = 0
         "Heard so far; the position of the next sample."
@@ -76,7 +78,7 @@ class Hearing:
     def reset(self) -> None:
         """Forget a running utterance and what was heard before it."""
         self._endpointer.reset()
-        self._recent.clear()
+        self._forget()
 
     def push(self, frame: AudioFrame) -> Iterator[Heard]:
         """Raises RequestError on audio of another rate. Consume all of it."""
@@ -85,7 +87,7 @@ class Hearing:
                 f"audio of {frame.rate_hz} Hz; the session listens at {ASR_RATE_HZ} Hz",
                 code="invalid_audio_rate",
             )
-        pcm = np.concatenate([self._rest, frame.pcm])
+        pcm = np.concatenate([self._rest, frame.pcm]) if len(self._rest) else frame.pcm
         size = self._vad.frame_samples
         whole = len(pcm) - len(pcm) % size
         self._rest = pcm[whole:]
@@ -105,7 +107,7 @@ class Hearing:
             self._remember(pcm)
             begin = edge.at - ms_to_samples(self._padding_ms, ASR_RATE_HZ)
             recent = self.recent()
-            self._recent.clear()
+            self._forget()
             self._audible.begin(edge.at, recent[edge.at - self.samples :])
             wanted = self.samples - begin
             return Heard(recent[-wanted:], edge, True, probability)
@@ -124,8 +126,11 @@ class Hearing:
 
     def _remember(self, pcm: Pcm) -> None:
         self._recent.append(pcm)
-        kept = sum(len(chunk) for chunk in self._recent)
-        while samples_to_ms(kept - len(self._recent[0]), ASR_RATE_HZ) > (
-            self._padding_ms + 2 * INTERRUPT_MS
-        ):
-            kept -= len(self._recent.popleft())
+        self._kept += len(pcm)
+        wanted = ms_to_samples(self._padding_ms + 2 * INTERRUPT_MS, ASR_RATE_HZ)
+        while self._kept - len(self._recent[0]) > wanted:
+            self._kept -= len(self._recent.popleft())
+
+    def _forget(self) -> None:
+        self._recent.clear()
+        self._kept = 0

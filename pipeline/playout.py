@@ -16,8 +16,8 @@ from media.framer import Framer
 from media.resample import Resampler
 from pipeline.client_clock import ClientClock
 
-PACED_RATE_HZ = 48_000
-"Opus's own rate: what a WebRTC track takes."
+PACED_RATE_HZ = 24_000
+"Opus takes it as it is, and no voice has more: for 48 kHz each would have to be resampled."
 CLIENT_RATE_HZ = 24_000
 "The rate that OpenAI Realtime clients expect."
 MAX_QUEUED_MS = 4000

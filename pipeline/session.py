@@ -231,7 +231,7 @@ class Session:
         self._sounding.truncated(item_id, audio_end_ms)
 
     def pull(self) -> AudioFrame | None:
-        """The next 20 ms at 48 kHz for a server-paced session; None: silence."""
+        """The next 20 ms at PACED_RATE_HZ for a server-paced session; None: silence."""
         return self._echo.pulled(self._playout.pull())
 
     @property

@@ -3,12 +3,14 @@
 import asyncio
 import logging
 from contextlib import AsyncExitStack, aclosing
+from dataclasses import replace
 
 from core.errors import Conflict, EarshotError, NotFound, Overloaded
 from core.ids import new_id
 from core.ports import Metrics
 from core.queues import Outbox
 from media.peer import CloseReason, Peer, PeerCallbacks, PeerSettings
+from pipeline.playout import PACED_RATE_HZ
 from signaling.quality import measured
 from signaling.realtime.connection import Connection, End
 from signaling.realtime.fields import params_below
@@ -167,7 +169,7 @@ class Call:
                 on_message=self._unread.put,
                 on_open=self._opened.set,
             ),
-            self._peer_settings,
+            replace(self._peer_settings, playout_rate_hz=PACED_RATE_HZ),
         )
         try:
             answer = await peer.answer(offer_sdp)

@@ -15,7 +15,7 @@ from pipeline.client_clock import ClientClock
 from pipeline.endpointer import INTERRUPT_MS, MAX_UTTERANCE_MS, START_MS, Edge, Endpointer
 from pipeline.hearing import Hearing
 from pipeline.history import MAX_ITEMS, History
-from pipeline.playout import MAX_QUEUED_MS, Playout, PlayoutWriter
+from pipeline.playout import MAX_QUEUED_MS, PACED_RATE_HZ, Playout, PlayoutWriter
 from pipeline.settings import TurnDetection
 from pipeline.spoken import SpokenText
 from pipeline.stable_prefix import StablePrefix
@@ -254,10 +254,10 @@ def test_playout_is_exact_paced_and_bounded() -> None:
 
     async def main() -> None:
         playout = paced(told)
-        writer = playout.open("resp_1", 48_000)
+        writer = playout.open("resp_1", PACED_RATE_HZ)
         assert playout.pull() is None
         async with asyncio.TaskGroup() as tasks:
-            long = np.ones(48_000 * 10 + 100, np.int16)
+            long = np.ones(PACED_RATE_HZ * 10 + 100, np.int16)
             writing = tasks.create_task(writer.write(long))
             await asyncio.sleep(0.01)
             assert not writing.done()  # 10 s do not fit
@@ -267,7 +267,7 @@ def test_playout_is_exact_paced_and_bounded() -> None:
                 frame = playout.pull()
                 frames += frame is not None
                 if frame is not None:
-                    assert len(frame.pcm) == 960
+                    assert len(frame.pcm) == PACED_RATE_HZ // 50
                 if writing.done() and not writer.is_finished:
                     await writer.finish()
                 await asyncio.sleep(0)
@@ -284,17 +284,17 @@ def test_a_cleared_writer_is_dead_and_wakes_up() -> None:
 
     async def main() -> None:
         playout = paced(told)
-        writer = playout.open("resp_1", 48_000)
+        writer = playout.open("resp_1", PACED_RATE_HZ)
         async with asyncio.TaskGroup() as tasks:
-            writing = tasks.create_task(writer.write(np.ones(48_000 * 10, np.int16)))
+            writing = tasks.create_task(writer.write(np.ones(PACED_RATE_HZ * 10, np.int16)))
             await asyncio.sleep(0)
             playout.pull()
             assert playout.clear() is writer
             await writing
         assert writer.heard_ms == 20
-        await writer.write(np.ones(4800, np.int16))
+        await writer.write(np.ones(PACED_RATE_HZ // 10, np.int16))
         assert playout.pull() is None
-        assert playout.open("resp_2", 48_000) is not writer
+        assert playout.open("resp_2", PACED_RATE_HZ) is not writer
 
     run_virtual(main())
     assert told.events == ["started", "cleared"]
