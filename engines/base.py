@@ -212,6 +212,8 @@ class AsrInfo:
     "Longest audio of one item; None: any. Longer recordings are cut by `pipeline/`."
     supports: tuple[str, ...] = ()
     "Fields of `AsrOptions` that it honours beside `language`."
+    expects_names: bool = False
+    "Hotwords help it even when they are not said: its training had prompts."
 
 
 class AsrModel(Protocol):

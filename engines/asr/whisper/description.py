@@ -15,6 +15,9 @@ FILES = ("model.bin", "config.json", "tokenizer.json")
 _ENGLISH_END = 50_256
 "The end token of OpenAI's English-only models, whose table lists all languages nevertheless."
 
+_OPENAIS_ENDS = (_ENGLISH_END, 50_257)
+"The end tokens of OpenAI's tokenizers: weights with another were not trained by OpenAI."
+
 _ENGLISH = (
     *("prompt", "hotwords", "prefix", "beam_size", "temperatures", "timestamps", "padding"),
     *("no_speech_threshold", "token_logprobs"),
@@ -46,6 +49,7 @@ def describe(settings: Settings) -> AsrInfo:
         is_incremental=False,
         window_ms=MAX_ITEM_MS,
         supports=supported(languages),
+        expects_names=expects_names(folder),
     )
 
 
@@ -57,10 +61,7 @@ def supported(languages: tuple[str, ...]) -> tuple[str, ...]:
 def languages_of(folder: Path) -> tuple[str, ...]:
     """Between the start of a transcript and the tasks, in the model's own order; English: none."""
     file = folder / "tokenizer.json"
-    try:
-        added = decode_json(file.read_bytes(), type=_TokenizerFile).added_tokens
-    except DecodeError as exc:
-        raise ConfigError(f"{file}: {exc}") from exc
+    added = _special_tokens(file)
     ids = {token.content: token.id for token in added}
     try:
         if ids["<|endoftext|>"] == _ENGLISH_END:
@@ -71,3 +72,17 @@ def languages_of(folder: Path) -> tuple[str, ...]:
         raise ConfigError(f"{file}: no token {exc}; is this a Whisper model?") from exc
     names = {token.id: token.content.strip("<|>") for token in added}
     return tuple(names[number] for number in range(first, end) if number in names)
+
+
+def expects_names(folder: Path) -> bool:
+    """Whether these are OpenAI's weights, or fine-tuned ones: theirs were trained with earlier text
+    before the transcript. Others may go deaf when there is some."""
+    tokens = _special_tokens(folder / "tokenizer.json")
+    return any(one.content == "<|endoftext|>" and one.id in _OPENAIS_ENDS for one in tokens)
+
+
+def _special_tokens(file: Path) -> list[_Token]:
+    try:
+        return decode_json(file.read_bytes(), type=_TokenizerFile).added_tokens
+    except DecodeError as exc:
+        raise ConfigError(f"{file}: {exc}") from exc

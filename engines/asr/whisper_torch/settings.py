@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from core.errors import ConfigError, EngineMissing
 from engines.asr.whisper import settings as shared
-from engines.asr.whisper.description import languages_of, supported
+from engines.asr.whisper.description import expects_names, languages_of, supported
 from engines.asr.whisper.windows import MAX_ITEM_MS
 from engines.asr.whisper_torch.shape import CONFIG, read_shape
 from engines.base import AsrInfo
@@ -69,4 +69,5 @@ def describe(settings: Settings) -> AsrInfo:
         is_incremental=False,
         window_ms=MAX_ITEM_MS,
         supports=supported(languages),
+        expects_names=expects_names(folder),
     )

@@ -1,6 +1,7 @@
 """Frames, answers, conversations, services, words: what needs no connection."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +15,8 @@ from devices.home_assistant.services import plan
 from devices.home_assistant.settings import HomeAssistantSettings
 from devices.home_assistant.threads import Threads
 from devices.home_assistant.words import spoken
+from engines.base import AsrInfo
+from pipeline.settings import SessionSettings
 from server.config_home_assistant import HomeAssistantConfig
 from tests.devices.home_assistant.fake import answered
 
@@ -183,3 +186,14 @@ def test_a_house_needs_a_token_from_the_settings_or_a_file(tmp_path: Any) -> Non
     with pytest.raises(ConfigError, match="No such file"):
         HomeAssistantConfig(url="http://h", token_file=str(tmp_path / "gone")).as_settings()
     assert "secret" not in repr(HomeAssistantConfig(url="http://h", token="secret"))
+
+
+def test_names_are_expected_by_recognisers_that_they_help() -> None:
+    able = AsrInfo("w", "m", ("en",), 1, is_incremental=False, supports=("hotwords",))
+    names, settings = ("Kitchen", "Lamp"), SessionSettings(keywords=("Ada", "Lamp"))
+    for info, wanted in (
+        (replace(able, expects_names=True), "Ada, Lamp, Kitchen"),
+        (able, "Ada, Lamp"),
+        (replace(able, supports=(), expects_names=True), "Ada, Lamp"),
+    ):
+        assert settings.recognition(info, names).hotwords == wanted
