@@ -93,9 +93,9 @@ class SessionSettings:
     speed: float = 1.0
 
     def recognition(self, info: AsrInfo, expected: Sequence[str] = ()) -> AsrOptions:
-        """How this recogniser is to decode what is said. `expected`: names beside the keywords,
-        where it can be told any."""
-        also = expected if "hotwords" in info.supports else ()
+        """How this recogniser is to decode what is said. `expected`: names beside the keywords, for
+        a recogniser that they help."""
+        also = expected if info.expects_names and "hotwords" in info.supports else ()
         only = info.languages[0] if len(info.languages) == 1 else None
         return AsrOptions(
             language=self.language or only,
