@@ -2,6 +2,7 @@
 
 import asyncio
 import stat
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from sqlalchemy import Connection, insert, inspect, text
 from sqlalchemy.exc import IntegrityError
 
 from core.errors import ConfigError, StorageFailed
+from devices.registry import database as database_file
 from devices.registry.database import Database, engine_of, opened
 from devices.registry.migrate import migrate
 from devices.registry.tables import devices, metadata
@@ -134,6 +136,24 @@ def test_work_against_a_constraint_is_tried_again_and_then_fails(url: str) -> No
 
     asyncio.run(main())
     assert tries == 3
+
+
+def test_a_database_that_hangs_fails_who_waits_and_serves_who_comes_later(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    goes_on = threading.Event()
+
+    async def main() -> None:
+        async with opened(url) as database:
+            monkeypatch.setattr(database_file, "CALL_TIMEOUT_S", 0.05)
+            for work in (lambda _: goes_on.wait(), lambda _: None):
+                with pytest.raises(StorageFailed, match="does not answer"):
+                    await database.run(work)
+            goes_on.set()
+            monkeypatch.setattr(database_file, "CALL_TIMEOUT_S", 10)
+            assert await database.run(_differences) == []
+
+    asyncio.run(main())
 
 
 def test_the_file_is_its_owners_alone(tmp_path: Path) -> None:
