@@ -11,6 +11,9 @@ Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
 JSON = "application/json"
 
+FORWARDED = ("Forwarded", "X-Forwarded-For", "X-Real-IP")
+"Headers by which a proxy says that somebody else is asking."
+
 Handler = Callable[[Any], Awaitable[Any]]
 "Takes the web library's request and gives its response; core knows no web library."
 

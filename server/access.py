@@ -8,12 +8,10 @@ from aiohttp import web as aioweb
 from aiohttp.typedefs import Handler, Middleware
 
 from core.errors import Forbidden
+from core.http import FORWARDED
 from server.auth import Access, Caller, Gate, password_of, token_of
 
 ACCESS = aioweb.RequestKey("access", Access)
-
-FORWARDED = ("Forwarded", "X-Forwarded-For", "X-Real-IP")
-"Headers by which a proxy says that somebody else is asking."
 
 PREFLIGHT: Mapping[str, str] = {
     "Access-Control-Allow-Methods": "GET, POST, PUT, PATCH, DELETE",

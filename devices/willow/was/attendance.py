@@ -172,11 +172,14 @@ class Attendance:
             return  # it would come back every few seconds: here it costs a socket
         if connection is None:
             connection = await self._enter(device, hello, stack, tasks)
-        elif device.area != connection.device.area:
+            await self._configure(connection, "asked" if self._asks else "changed")
+            return
+        if device.area != connection.device.area:
             self._with.wakes.left(connection)
+        is_other = device.profile != connection.device.profile
         connection.device = device
-        await self._configure(connection, "asked" if self._asks else "changed")
-        self._asks = False
+        if is_other:
+            await self._configure(connection, "changed")
 
     async def _enter(
         self, device: Device, hello: Hello, stack: ExitStack, tasks: asyncio.TaskGroup

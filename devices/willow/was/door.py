@@ -11,6 +11,7 @@ from urllib.parse import quote
 from aiohttp import web as aioweb
 
 from core.errors import NotFound, Overloaded, RequestError
+from core.http import FORWARDED
 from core.ports import Clock, Metrics
 from core.threads import in_thread
 from devices.directory import Directory, Settings
@@ -43,9 +44,6 @@ MAX_OPEN = 256
 "Sockets, with those of devices that wait."
 
 RETRY_AFTER_S = 5
-
-FORWARDED = ("Forwarded", "X-Forwarded-For", "X-Real-IP")
-"Headers by which a proxy says that somebody else is asking."
 
 OTA_PATH = "/api/ota"
 

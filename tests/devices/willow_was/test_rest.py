@@ -158,6 +158,21 @@ def test_each_device_may_differ_and_gets_a_configuration_only_when_it_changes() 
     against(act)
 
 
+def test_what_is_not_applied_waits_until_the_device_comes_again() -> None:
+    async def act(server: Server) -> None:
+        device = await server.device()
+        await post(server, "/api/config?type=config&apply=false", {"speaker_volume": 7})
+        server.known.change(mac_of(device), name="Renamed")
+        await post(server, "/api/client?action=identify", {"hostname": device.hostname})
+        await device.until(lambda: device.identified)
+        assert device.config is not None
+        assert device.config["speaker_volume"] == 60
+        await device.reboot()
+        await device.until(lambda: device.config and device.config["speaker_volume"] == 7)
+
+    against(act)
+
+
 @pytest.mark.parametrize(
     ("path", "body", "param"),
     [
