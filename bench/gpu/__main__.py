@@ -1,0 +1,201 @@
+"""`python -m bench.gpu [--device cuda|cpu] [--only NAME ...] [--tiny] [--skip-transformers]`.
+
+Random weights of the real shapes, forced token counts, times by events after warm-up, ours and
+transformers' in turn. Beside each figure the floor: what copies and matrix products measured here
+and now allow. Needs torch, safetensors and numpy; transformers to compare with.
+"""
+
+import argparse
+import random
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import torch
+
+from bench.gpu.arrivals import at_random, latencies_ms, percentile, streams
+from bench.gpu.checks import with_eager, with_transformers
+from bench.gpu.clock import Floors, alternating, floors
+from bench.gpu.floor import floor_ms
+from bench.gpu.models import write
+from bench.gpu.ours import answers, opened
+from bench.gpu.theirs import generator, loaded
+from engines.asr.whisper_torch.device import Device
+
+PARTS = ("check", "single", "batch", "beam", "sizes", "arrivals", "streams")
+CAPTURE_S = 60.0
+
+
+class Bench:
+    """One run's settings and the models that it has opened."""
+
+    def __init__(self, options: argparse.Namespace, folder: Path) -> None:
+        self.options, self.folder = options, folder
+        self.device = torch.device(options.device)
+        self.dtype = torch.float32 if self.device.type == "cpu" else torch.float16
+        self.kind = str(self.dtype).removeprefix("torch.")
+        self.rounds = 2 if options.tiny else 7
+        self.floors: Floors = floors(self.device, self.dtype)
+        self._name, self._model = "", None
+
+    def model(self, name: str, rows: int = 128) -> Device:
+        """One at a time: the others' memory is given back."""
+        name = "tiny" if self.options.tiny else name
+        rows = 8 if self.options.tiny else rows
+        if self._model is None or (name, rows) != (self._name, self._model.capacity):
+            self._model = None
+            if self.device.type == "cuda":
+                torch.cuda.empty_cache()
+            folder = write(self.folder, name, self.options.device, self.dtype)
+            self._model = opened(folder, self.kind, self.options.device, rows, CAPTURE_S)
+            self._name = name
+        return self._model
+
+    def reference(self) -> object:
+        """transformers' model of the one that is open."""
+        folder = self.folder / f"{self._name}-{self.kind}"
+        return loaded(folder, self.dtype, self.options.device)
+
+    def windows(self, model: Device, frames: Sequence[int], seed: int = 0) -> list[torch.Tensor]:
+        source = torch.Generator("cpu").manual_seed(seed)
+        made = [torch.randn(model.shape.mels, length, generator=source) for length in frames]
+        return [one.to(self.device, self.dtype) for one in made]
+
+    def floor(self, model: Device, windows: int, frames: int, tokens: int, beams: int = 1) -> float:
+        return floor_ms(
+            model.shape,
+            self.floors,
+            windows=windows,
+            beams=beams,
+            frames=frames,
+            tokens=tokens,
+            bytes_=self.dtype.itemsize,
+        )
+
+
+def check(bench: Bench) -> None:
+    """Tokens equal to transformers', and graphs to kernels."""
+    print("\n| check | beam | share of equal tokens |\n|---|---|---|")
+    model = bench.model("turbo")
+    windows = bench.windows(model, [3000] * (2 if bench.options.tiny else 16))
+    tokens = 8 if bench.options.tiny else 50
+    for beams in (1, 5):
+        print(f"| graphs, eager | {beams} | {with_eager(model, windows, tokens, beams):.4f} |")
+    if not bench.options.skip_transformers:
+        reference = bench.reference()
+        for beams in (1, 5):
+            share = with_transformers(model, reference, windows, tokens, beams)
+            print(f"| ours, transformers | {beams} | {share:.4f} |", flush=True)
+
+
+def single(bench: Bench) -> None:
+    """One window of turbo."""
+    print("\n| turbo, batch 1 | floor, ms | ours, ms | transformers sdpa | compiled |")
+    print("|---|---|---|---|---|")
+    model = bench.model("turbo")
+    for frames, tokens in ((3000, 50), (500, 20)):
+        tokens = 4 if bench.options.tiny else tokens
+        (window,) = bench.windows(model, [frames])
+        calls: list[Callable[[], object]] = [lambda w=window, t=tokens: answers(model, [w], t)]
+        if frames == 3000 and not bench.options.skip_transformers:  # it takes no shorter ones
+            calls.append(generator(bench.reference(), window[None], tokens))
+            if bench.device.type == "cuda":
+                calls.append(generator(bench.reference(), window[None], tokens, compiled=True))
+        times = [str(time) for time in alternating(calls, bench.device, bench.rounds)]
+        row = [f"{bench.floor(model, 1, frames, tokens):.2f}", *times, *["-"] * (3 - len(times))]
+        print(f"| {frames // 100} s, {tokens} tokens | {' | '.join(row)} |", flush=True)
+
+
+def batch(bench: Bench) -> None:
+    """Many utterances of 2 to 30 s at once, windows in steps of 5 s."""
+    print("\n| turbo, mixed 2-30 s | floor, x real time | ours, x real time | transformers |")
+    print("|---|---|---|---|")
+    model, chance = bench.model("turbo"), random.Random(0)
+    for count in (2,) if bench.options.tiny else (8, 32, 128):
+        seconds = [chance.uniform(2, 30) for _ in range(count)]
+        frames = [500 * -(-int(length + 0.5) // 5) for length in seconds]
+        windows = bench.windows(model, frames)
+        tokens = 4 if bench.options.tiny else 50
+        calls: list[Callable[[], object]] = [lambda w=windows, t=tokens: answers(model, w, t)]
+        if not bench.options.skip_transformers:
+            padded = torch.zeros(count, model.shape.mels, 3000, device=bench.device)
+            calls.append(generator(bench.reference(), padded.to(bench.dtype), tokens))
+        times = alternating(calls, bench.device, min(bench.rounds, 5))
+        least = sum(bench.floor(model, 1, length, 0) for length in frames)
+        least += bench.floor(model, count, max(frames), tokens)
+        least -= bench.floor(model, count, max(frames), 0)
+        speeds = [f"{1000 * sum(seconds) / ms:.0f}" for ms in (least, *(t.median for t in times))]
+        print(f"| {count} | {' | '.join(speeds)} |", flush=True)
+
+
+def beam(bench: Bench) -> None:
+    """WIS's own case: large-v2, beam 5, 3.84 s."""
+    print("\n| large-v2, beam 5 | floor, ms | ours, ms |\n|---|---|---|")
+    model = bench.model("large-v2", 16)
+    for frames, label in ((500, "3.84 s in 5 s"), (3000, "3.84 s in 30 s")):
+        tokens = 4 if bench.options.tiny else 15
+        windows = bench.windows(model, [frames])
+        (times,) = alternating(
+            [lambda w=windows, t=tokens: answers(model, w, t, 5)], bench.device, bench.rounds
+        )
+        least = bench.floor(model, 1, frames, tokens, 5)
+        print(f"| {label}, {tokens} tokens | {least:.2f} | {times} |", flush=True)
+
+
+def sizes(bench: Bench) -> None:
+    """The other shapes, one window of 30 s."""
+    print("\n| 30 s, 50 tokens | floor, ms | ours, ms |\n|---|---|---|")
+    for name in ("tiny",) if bench.options.tiny else ("large-v3", "medium", "base"):
+        model = bench.model(name, 8)
+        windows, tokens = bench.windows(model, [3000]), 4 if bench.options.tiny else 50
+        (times,) = alternating(
+            [lambda m=model, w=windows, t=tokens: answers(m, w, t)], bench.device, bench.rounds
+        )
+        print(f"| {name} | {bench.floor(model, 1, 3000, tokens):.2f} | {times} |", flush=True)
+
+
+def arrivals(bench: Bench) -> None:
+    """Utterances at random times."""
+    print("\n| turbo, arrivals/s | p50, ms | p95, ms | p99, ms |\n|---|---|---|---|")
+    model = bench.model("turbo")
+    for per_s in (2,) if bench.options.tiny else (50, 100, 200, 400):
+        times = latencies_ms(model, at_random(per_s, 1 if bench.options.tiny else 20))
+        row = " | ".join(f"{percentile(times, share):.1f}" for share in (0.5, 0.95, 0.99))
+        print(f"| {per_s} | {row} |", flush=True)
+
+
+def live(bench: Bench) -> None:
+    """Speakers with partials every 500 ms."""
+    print("\n| turbo, live streams | finals: p50, ms | p95, ms |\n|---|---|---|")
+    model = bench.model("turbo")
+    for count in (1,) if bench.options.tiny else (100, 200, 400, 600, 800):
+        times = latencies_ms(model, streams(count, 1 if bench.options.tiny else 20))
+        row = " | ".join(f"{percentile(times, share):.1f}" for share in (0.5, 0.95))
+        print(f"| {count} | {row} |", flush=True)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.gpu", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--tiny", action="store_true", help="tiny's shape, to see that all runs")
+    parser.add_argument("--skip-transformers", action="store_true")
+    parser.add_argument("--folder", type=Path, help="where the checkpoints are kept")
+    options = parser.parse_args(arguments)
+    run = {"check": check, "single": single, "batch": batch, "beam": beam, "sizes": sizes}
+    run |= {"arrivals": arrivals, "streams": live}
+    with tempfile.TemporaryDirectory() as scratch, torch.inference_mode():
+        bench = Bench(options, options.folder or Path(scratch))
+        speed = bench.floors
+        name = torch.cuda.get_device_name() if bench.device.type == "cuda" else "cpu"
+        print(f"{name}, torch {torch.__version__}, {bench.kind}")
+        print(f"copies {speed.bytes_per_s / 1e12:.2f} TB/s (read and written)")
+        print(f"matrix products {speed.flop_per_s / 1e12:.1f} TFLOP/s")
+        for part in options.only:
+            run[part](bench)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

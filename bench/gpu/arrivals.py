@@ -1,0 +1,106 @@
+"""Utterances that arrive while others are decoded: how long each takes, waiting included."""
+
+import math
+import random
+import time
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from threading import Event, Lock
+from typing import Any
+
+import torch
+
+from bench.gpu.models import START
+from engines.asr.whisper_torch.device import Device
+from engines.asr.whisper_torch.loop import Ask, Encode, Loop, Write
+from engines.asr.whisper_torch.state import NewRow
+
+TOKENS_PER_S = 4
+"Of speech: what is said in a second is about three words."
+PARTIAL_S = 0.5
+PATIENCE_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    due_s: float
+    "Since the beginning."
+    audio_s: float
+    is_counted: bool = True
+
+
+def at_random(per_s: float, duration_s: float, seed: int = 0) -> list[Arrival]:
+    """Whole utterances of 2 to 8 s, as independent speakers send them."""
+    chance, now_s, found = random.Random(seed), 0.0, list[Arrival]()
+    while now_s < duration_s:
+        now_s += chance.expovariate(per_s)
+        found.append(Arrival(now_s, chance.uniform(2, 8)))
+    return found
+
+
+def streams(count: int, duration_s: float, seed: int = 0) -> list[Arrival]:
+    """Speakers who talk all the time, in utterances of 2 to 8 s: a partial of all so far every
+    500 ms, and the final. Finals count."""
+    chance, found = random.Random(seed), list[Arrival]()
+    for _ in range(count):
+        begin_s = chance.uniform(0, 8)
+        while begin_s < duration_s:
+            audio_s = chance.uniform(2, 8)
+            partials = range(1, int(audio_s / PARTIAL_S))
+            found += [Arrival(begin_s + PARTIAL_S * n, PARTIAL_S * n, False) for n in partials]
+            begin_s += audio_s
+            found.append(Arrival(begin_s, audio_s))
+    return sorted(found, key=lambda arrival: arrival.due_s)
+
+
+def latencies_ms(model: Device, arrivals: Sequence[Arrival]) -> list[float]:
+    """Of those that count, from when each is due to its last token. Raises RuntimeError when some
+    are never answered."""
+    loop = Loop(model.rows, model.launcher)
+    loop.start()
+    notes = _Notes(len(arrivals))
+    began_s = time.perf_counter()
+    for arrival in arrivals:
+        due_s = began_s + arrival.due_s
+        time.sleep(max(0.0, due_s - time.perf_counter()))
+        loop.submit(_course(model, arrival.audio_s), notes.of(due_s, arrival.is_counted))
+    is_over = notes.over.wait(PATIENCE_S + time.perf_counter() - began_s)
+    loop.close()
+    if not is_over or notes.failed:
+        raise RuntimeError(f"{notes.left} of {len(arrivals)} have no answer")
+    return notes.times_ms
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, math.ceil(share * len(ordered)) - 1)]
+
+
+class _Notes:
+    """Written by the loop's thread."""
+
+    def __init__(self, count: int) -> None:
+        self.left, self.failed, self.times_ms = count, False, list[float]()
+        self.over = Event()
+        self._lock = Lock()
+
+    def of(self, since_s: float, is_counted: bool) -> Any:
+        def done(_: Any, error: Exception | None) -> None:
+            with self._lock:
+                self.left -= 1
+                self.failed = self.failed or error is not None
+                if is_counted and error is None:
+                    self.times_ms.append(1000 * (time.perf_counter() - since_s))
+                if not self.left or self.failed:
+                    self.over.set()
+
+        return done
+
+
+def _course(model: Device, audio_s: float) -> Generator[Ask, Any, None]:
+    frames = 500 if audio_s < 4.5 else 1000
+    window = torch.zeros(model.shape.mels, frames, dtype=model.dtype, device=model.weights.device)
+    encoded = yield Encode(window)
+    special, prompt = model.special, (START, model.special.no_timestamps)
+    limit = len(prompt) + max(4, round(TOKENS_PER_S * audio_s))
+    yield Write(encoded, [NewRow(prompt, limit, suppressed=(special.end,))])

@@ -1,0 +1,76 @@
+"""Times by the device's own events, after warm-up; and what the device can do at most."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+import torch
+
+WARM_UP = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Milliseconds of each run."""
+
+    each: Sequence[float]
+
+    @property
+    def median(self) -> float:
+        return median(self.each)
+
+    def __str__(self) -> str:
+        return f"{self.median:.2f} ({min(self.each):.2f}-{max(self.each):.2f})"
+
+
+def timed(call: Callable[[], Any], device: torch.device, runs: int) -> float:
+    """Milliseconds of one call, of `runs` together."""
+    if device.type != "cuda":
+        began_s = time.perf_counter()
+        for _ in range(runs):
+            call()
+        return 1000 * (time.perf_counter() - began_s) / runs
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    begin.record()
+    for _ in range(runs):
+        call()
+    end.record()
+    torch.cuda.synchronize()
+    return float(begin.elapsed_time(end)) / runs
+
+
+def alternating(
+    calls: Sequence[Callable[[], Any]], device: torch.device, rounds: int
+) -> list[Times]:
+    """Each call once per round, in turn, so that all meet the same clock speeds and neighbours."""
+    for call in calls:
+        for _ in range(WARM_UP):
+            call()
+    found: list[list[float]] = [[] for _ in calls]
+    for _ in range(rounds):
+        for times, call in zip(found, calls, strict=True):
+            times.append(timed(call, device, 1))
+    return [Times(times) for times in found]
+
+
+@dataclass(frozen=True, slots=True)
+class Floors:
+    """Measured on this device."""
+
+    bytes_per_s: float
+    "Read and written, by a copy."
+    flop_per_s: float
+    "Of a large matrix product."
+
+
+def floors(device: torch.device, dtype: torch.dtype) -> Floors:
+    size = 2**30 if device.type == "cuda" else 2**24
+    source = torch.ones(size, dtype=torch.uint8, device=device)
+    target = torch.empty_like(source)
+    (copy,) = alternating([lambda: target.copy_(source)], device, 7)
+    edge = 8192 if device.type == "cuda" else 512
+    left = torch.randn(edge, edge, device=device, dtype=dtype)
+    (product,) = alternating([lambda: left @ left], device, 7)
+    return Floors(2 * size / min(copy.each) * 1000, 2 * edge**3 / min(product.each) * 1000)

@@ -1,0 +1,82 @@
+"""Rows of a model on the CPU, driven by hand."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from core.audio import Pcm
+from engines.asr.whisper_torch.device import Device, open_device
+from engines.asr.whisper_torch.features import normalised
+from engines.asr.whisper_torch.rows import Seat, Written
+from engines.asr.whisper_torch.state import NewRow
+from tests.speech import say
+
+SENTENCES = (
+    ("turn on the kitchen lights", "en-us"),
+    ("what time is it", "en-gb"),
+    ("add milk and bread to the shopping list", "en-gb"),
+    ("set a timer for ten minutes", "en-us"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """One answer wanted: to which clip, from what start, and after how many steps it joins."""
+
+    clip: int
+    new: NewRow
+    after: int = 0
+
+
+def clips() -> list[Pcm]:
+    return [say(text, voice) for text, voice in SENTENCES]
+
+
+def opened(folder: Path, capacity: int = 8, compute_type: str = "float32") -> Device:
+    with torch.inference_mode():
+        return open_device(folder, compute_type, "cpu", capacity)
+
+
+def mel(device: Device, pcm: Pcm, frames: int = 3000) -> torch.Tensor:
+    return normalised(device.features.powers(pcm), frames)
+
+
+def heard(device: Device, mels: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Encoder outputs; each window alone, for their lengths differ."""
+    with torch.inference_mode():
+        return [device.launcher.encode(one[None].to(device.dtype))[0] for one in mels]
+
+
+def answers(
+    device: Device,
+    encoded: Sequence[torch.Tensor],
+    wishes: Sequence[Wish],
+    leaves: Mapping[int, int] | None = None,
+) -> dict[int, Written]:
+    """Of all wishes, by index; each joins when its steps have gone by and there is room. `leaves`:
+    index -> how many steps it stays."""
+    waiting, seated = list(range(len(wishes))), dict[int, Seat]()
+    stays, found, step = dict(leaves or {}), dict[int, Written](), 0
+    with torch.inference_mode():
+        while waiting or seated:
+            for index in [i for i in waiting if wishes[i].after <= step]:
+                wish = wishes[index]
+                first = device.rows.room(wish.new.beam_size)
+                if first is not None:
+                    waiting.remove(index)
+                    seated[index] = device.rows.join(first, wish.new, encoded[wish.clip])
+            if seated:
+                device.rows.step()
+            step += 1
+            ended = device.rows.ended()
+            for index, seat in list(seated.items()):
+                if seat in ended:
+                    found[index] = device.rows.answer(seat)
+                elif index in stays:
+                    stays[index] -= 1
+                if seat in ended or stays.get(index) == 0:
+                    device.rows.leave(seat)
+                    del seated[index]
+    return found

@@ -1,0 +1,70 @@
+"""Who was measured to be faster is chosen, while what was measured is still there."""
+
+from pathlib import Path
+
+import pytest
+
+from core.errors import ConfigError
+from engines.registry import Available
+from serving.choose import WHISPER_FILES, Wanted, choose, find_whisper
+from serving.hardware import Hardware
+from serving.measured import FILE, Measured, note_measured, read_measured
+
+MACHINE = Hardware(cores=8, memory_gb=32)
+BOTH = [Available("faster_whisper", True, ""), Available("whisper_torch", True, "")]
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> Path:
+    (tmp_path / "small").mkdir()
+    for file in WHISPER_FILES:
+        (tmp_path / "small" / file).touch()
+    (tmp_path / "whisper-small").mkdir()
+    return tmp_path
+
+
+def note(models: Path, torch_ms: float) -> None:
+    checkpoint = str(models / "whisper-small")
+    note_measured(models, "small", Measured(checkpoint, 40.0, torch_ms))
+
+
+def chosen(models: Path, known: list[Available], wanted: Wanted | None = None) -> str:
+    weights = find_whisper(models)
+    return choose("asr", wanted or Wanted(), known, weights, MACHINE).name
+
+
+def test_the_faster_one_is_chosen(models: Path) -> None:
+    assert chosen(models, BOTH) == "faster_whisper"
+    note(models, 60.0)
+    assert chosen(models, BOTH) == "faster_whisper"
+    note(models, 20.0)
+    assert chosen(models, BOTH) == "whisper_torch"
+    choice = choose("asr", Wanted(), BOTH, find_whisper(models), MACHINE)
+    assert choice.options == {"model": str(models / "whisper-small")}
+    assert "whisper_torch was measured to be faster" in choice.why
+
+
+def test_what_is_gone_or_configured_otherwise_is_not(models: Path) -> None:
+    note(models, 20.0)
+    assert chosen(models, BOTH[:1]) == "faster_whisper"
+    assert chosen(models, BOTH, Wanted("faster_whisper")) == "faster_whisper"
+    assert chosen(models, BOTH, Wanted(options={"beam_size": 5})) == "faster_whisper"
+    (models / "whisper-small").rmdir()
+    assert chosen(models, BOTH) == "faster_whisper"
+
+
+def test_a_damaged_note_is_none(models: Path) -> None:
+    (models / FILE).write_text("{")
+    assert read_measured(models) == {}
+    assert chosen(models, BOTH) == "faster_whisper"
+
+
+def test_a_folder_is_taken_by_name_of_the_engine(models: Path) -> None:
+    wanted = Wanted("whisper_torch", model=str(models / "whisper-small"))
+    choice = choose("asr", wanted, BOTH, (), MACHINE)
+    assert (choice.name, choice.options) == (
+        "whisper_torch",
+        {"model": str(models / "whisper-small")},
+    )
+    with pytest.raises(ConfigError, match="takes a folder with a checkpoint"):
+        choose("asr", Wanted("whisper_torch", model="small"), BOTH, (), MACHINE)
