@@ -4,6 +4,8 @@ import asyncio
 import json
 from pathlib import Path
 
+from openapi_spec_validator import OpenAPIV31SpecValidator
+
 from tests.devices.willow_was.servers import SPEECH
 from tests.devices.willow_was.simulated import SimulatedWillow, fetch
 from tests.ports import reserved_port
@@ -22,6 +24,9 @@ async def _turn(was_url: str) -> tuple[SimulatedWillow, bytes]:
         await device.until(lambda: device.results() and "kitchen" in device.results()[-1]["speech"])
         status, _, body = await fetch(f"{was_url}/api/client", device.address)
         assert status == 200
+        status, _, described = await fetch(f"{was_url}/openapi.json", device.address)
+        assert status == 200
+        OpenAPIV31SpecValidator(json.loads(described)).validate()
         await device.off()
     return device, body
 

@@ -5,6 +5,8 @@ import random
 from collections import Counter
 from functools import partial
 
+import pytest
+
 from tests.devices.willow_was.servers import SPEECH, Scene, Server, against, mac_of
 from tests.devices.willow_was.simulated import SimulatedWillow, Turn
 
@@ -122,3 +124,9 @@ async def _ten(server: Server, lottery: random.Random, turns: int) -> None:
 
 def test_ten_devices_in_two_rooms_answer_once_each_room() -> None:
     against(lambda server: _ten(server, random.Random("ten willows"), 4))
+
+
+@pytest.mark.real
+def test_ten_devices_answer_a_hundred_wake_words_once_each_room() -> None:
+    lottery = random.Random("a hundred wake words")
+    against(lambda server: _ten(server, lottery, 100), deadline_s=300)
