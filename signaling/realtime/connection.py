@@ -170,6 +170,7 @@ class Connection:
         session = self._session
         if not isinstance(event, InputAppend):
             await self._feed(self._upload.rest())
+            await session.caught_up()  # what was said before it comes before it
         match event:
             case SessionUpdate():
                 await self._update(event)
@@ -225,8 +226,8 @@ class Connection:
 
     async def _feed(self, frames: Iterable[AudioFrame]) -> None:
         for frame in frames:
+            await self._session.caught_up()  # live, it has long: then nobody has to be woken
             self._session.feed(frame)
-            await self._session.caught_up()
 
     def _needs(self, transport: Transport, name: str) -> None:
         if self._transport != transport:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from core.audio import AudioFrame
 from core.errors import Conflict, EngineMissing, RequestError
 from core.events import InputCleared, ResponseCreated
 from core.items import FunctionOutputItem, MessageItem, TextPart
@@ -289,3 +290,30 @@ def test_without_turn_detection_short_audio_is_heard_together_and_before_what_fo
     terms = Terms(SessionSettings(turn_detection=detection))
     assert converse(Client(Noting()), *events, terms=terms) == []
     assert heard == frames
+
+
+class BehindSession(NotedSession):
+    """Hears what it is fed when it is waited for, and notes how much waits at most."""
+
+    unheard = 0
+    most_unheard = 0
+
+    async def caught_up(self) -> None:
+        self.unheard = 0
+
+    def feed(self, frame: AudioFrame) -> None:
+        self.unheard += 1
+        self.most_unheard = max(self.most_unheard, self.unheard)
+        super().feed(frame)
+
+    def commit_input(self) -> None:
+        self._ask("commit_input", self.unheard)
+
+
+def test_at_most_one_frame_waits_and_none_when_something_else_is_asked() -> None:
+    session = BehindSession()
+    long = append(bytes(2 * 24_000))
+    converse(Client(session), long, append(bytes(960)), {"type": "input_audio_buffer.commit"})
+    assert len(session.frames) == 11
+    assert session.most_unheard == 1
+    assert session.asked == [("commit_input", 0)]
