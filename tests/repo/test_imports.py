@@ -19,6 +19,8 @@ MODEL_LIBRARIES = (
     "huggingface_hub",
     "onnxruntime",
     "pocketsphinx",
+    "pymicro_features",
+    "pymicro_wakeword",
     "ray",
     "sounddevice",
     "tokenizers",
