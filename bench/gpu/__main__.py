@@ -9,6 +9,7 @@ import argparse
 import random
 import tempfile
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -36,7 +37,8 @@ class Bench:
         self.kind = str(self.dtype).removeprefix("torch.")
         self.rounds = 2 if options.tiny else 7
         self.floors: Floors = floors(self.device, self.dtype)
-        self._name, self._model = "", None
+        self._name = ""
+        self._model: Device | None = None
 
     def model(self, name: str, rows: int = 128) -> Device:
         """One at a time: the others' memory is given back."""
@@ -96,7 +98,7 @@ def single(bench: Bench) -> None:
     for frames, tokens in ((3000, 50), (500, 20)):
         tokens = 4 if bench.options.tiny else tokens
         (window,) = bench.windows(model, [frames])
-        calls: list[Callable[[], object]] = [lambda w=window, t=tokens: answers(model, [w], t)]
+        calls: list[Callable[[], object]] = [partial(answers, model, [window], tokens)]
         if frames == 3000 and not bench.options.skip_transformers:  # it takes no shorter ones
             calls.append(generator(bench.reference(), window[None], tokens))
             if bench.device.type == "cuda":
@@ -116,7 +118,7 @@ def batch(bench: Bench) -> None:
         frames = [500 * -(-int(length + 0.5) // 5) for length in seconds]
         windows = bench.windows(model, frames)
         tokens = 4 if bench.options.tiny else 50
-        calls: list[Callable[[], object]] = [lambda w=windows, t=tokens: answers(model, w, t)]
+        calls: list[Callable[[], object]] = [partial(answers, model, windows, tokens)]
         if not bench.options.skip_transformers:
             padded = torch.zeros(count, model.shape.mels, 3000, device=bench.device)
             calls.append(generator(bench.reference(), padded.to(bench.dtype), tokens))
@@ -136,7 +138,7 @@ def beam(bench: Bench) -> None:
         tokens = 4 if bench.options.tiny else 15
         windows = bench.windows(model, [frames])
         (times,) = alternating(
-            [lambda w=windows, t=tokens: answers(model, w, t, 5)], bench.device, bench.rounds
+            [partial(answers, model, windows, tokens, 5)], bench.device, bench.rounds
         )
         least = bench.floor(model, 1, frames, tokens, 5)
         print(f"| {label}, {tokens} tokens | {least:.2f} | {times} |", flush=True)
@@ -149,7 +151,7 @@ def sizes(bench: Bench) -> None:
         model = bench.model(name, 8)
         windows, tokens = bench.windows(model, [3000]), 4 if bench.options.tiny else 50
         (times,) = alternating(
-            [lambda m=model, w=windows, t=tokens: answers(m, w, t)], bench.device, bench.rounds
+            [partial(answers, model, windows, tokens)], bench.device, bench.rounds
         )
         print(f"| {name} | {bench.floor(model, 1, 3000, tokens):.2f} | {times} |", flush=True)
 

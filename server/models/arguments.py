@@ -14,6 +14,13 @@ def add_actions(parser: argparse.ArgumentParser) -> None:
     remove = _action(actions, "rm", "remove a model from the models folder")
     remove.add_argument("name", metavar="NAME")
     remove.add_argument("--yes", action="store_true", help="do not ask")
+    bench = _action(
+        actions, "bench", "time both Whisper engines with a model; auto takes the faster"
+    )
+    bench.add_argument("name", metavar="NAME")
+    bench.add_argument(
+        "checkpoint", metavar="CHECKPOINT", nargs="?", default="", help="the same for whisper_torch"
+    )
     doctor = _action(actions, "doctor", "say whether models are whole, load and decode")
     doctor.add_argument("name", metavar="NAME", nargs="?", help="default: every one")
 

@@ -44,6 +44,8 @@ def run(options: argparse.Namespace, effective: Callable[[], Config]) -> Exit:
                 return _tell(_pull(options, _chosen(options, models_dir), models_dir), options)
             case "convert":
                 return _convert(options, _models_dir(options, effective))
+            case "bench":
+                return _bench(options, _models_dir(options, effective))
             case "rm":
                 return _remove(options, _models_dir(options, effective))
             case _:
@@ -181,6 +183,14 @@ def _remove(options: argparse.Namespace, models_dir: Path) -> Exit:
         one.path.rename(going)  # a model that is half gone must not be loaded
         shutil.rmtree(going)
     print(f"removed {one.path}")
+    return Exit.OK
+
+
+def _bench(options: argparse.Namespace, models_dir: Path) -> Exit:
+    from server.models.measure import measure
+
+    for line in measure(models_dir, options.name, options.checkpoint):
+        print(line, flush=True)
     return Exit.OK
 
 

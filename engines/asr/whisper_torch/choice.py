@@ -30,9 +30,11 @@ class _Next:
     parent: torch.Tensor
 
 
-def choose(state: State, scores: torch.Tensor, allowed: torch.Tensor, *, is_plain: bool) -> None:
-    """Write the next step's state. `scores`: before the rules, `allowed` after them. `is_plain`: no
-    row has a beam or a temperature."""
+def choose(
+    state: State, scores: torch.Tensor, allowed: torch.Tensor, *, said: int, is_plain: bool
+) -> None:
+    """Write the next step's state. `scores`: before the rules, `allowed` after them. `said`: no row
+    is longer. `is_plain`: none has a beam or a temperature."""
     rows = len(scores)
     now = state.position[:rows].clone()
     is_given = now + 1 < state.prompt[:rows]
@@ -50,7 +52,8 @@ def choose(state: State, scores: torch.Tensor, allowed: torch.Tensor, *, is_plai
         parent = torch.where(frozen, own, following.parent)
         state.tokens[:rows] = state.tokens[:rows][parent]
         state.last_time[:rows] = state.last_time[:rows][parent]
-        state.said[:, :, :rows] = state.said[:, :, :rows].index_select(2, parent)
+        past = state.said[:, :, :rows, :, :said]
+        past.copy_(past.index_select(2, parent))
         state.score[:rows] = torch.where(frozen, state.score[:rows], following.score)
     state.logprob[:rows] = torch.where(frozen, state.logprob[:rows], following.logprob)
     here = state.tokens[:rows].gather(1, now[:, None] + 1)[:, 0]

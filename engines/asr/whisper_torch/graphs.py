@@ -65,7 +65,8 @@ class Eager:
         """See `Launcher`."""
         decoder = self._weights.decoder
         scores = step(decoder, self._state, shape.rows, shape.said, shape.heard)
-        choose(self._state, scores, allowed(self._state, scores), is_plain=shape.is_plain)
+        may = allowed(self._state, scores)
+        choose(self._state, scores, may, said=shape.said, is_plain=shape.is_plain)
 
     def encode(self, mel: torch.Tensor) -> torch.Tensor:
         """See `Launcher`."""
