@@ -11,7 +11,7 @@ from aiohttp import hdrs
 from aiohttp import web as aioweb
 
 from core.errors import Forbidden, NotFound, RequestError, Unauthorized
-from core.http import JSON
+from core.http import FORWARDED, JSON
 from core.ports import Clock, Metrics, Place
 from devices.directory import Device, Directory
 from devices.networks import Network, address_of, is_among
@@ -37,9 +37,6 @@ CLOSE_TIMEOUT_S = 2.0
 
 PENDING = 202
 "The device asks again in 3 s."
-
-FORWARDED = ("Forwarded", "X-Forwarded-For", "X-Real-IP")
-"By these a proxy says that somebody else is asking: the address is not the device's then."
 
 BEARER = "Bearer "
 

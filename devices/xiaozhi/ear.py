@@ -2,8 +2,7 @@
 
 from core.audio import ASR_RATE_HZ, AudioFrame, Pcm, silence
 from media.framer import Framer
-from media.opus import OPUS_RATE_HZ, BadAudioPacket, OpusDecoder
-from media.resample import Resampler
+from media.opus import BadAudioPacket, OpusDecoder
 
 MAX_DTX_BYTES = 3
 """A packet of so few holds no sound: the encoder's way to say silence (RFC 6716 section 2.1.9).
@@ -16,13 +15,12 @@ class Ear:
     def __init__(self) -> None:
         self.bad = 0
         "Packets that were no Opus; silence took their place."
-        self._decoder = OpusDecoder()
-        self._resampler = Resampler(OPUS_RATE_HZ, ASR_RATE_HZ, live=True)
+        self._decoder = OpusDecoder(ASR_RATE_HZ)
         self._framer = Framer(ASR_RATE_HZ)
 
     def hear(self, packet: bytes, packet_ms: int) -> list[AudioFrame]:
         """`packet_ms`: how long it is, where it does not say so itself."""
-        return self._framer.push(self._resampler.push(self._decoded(packet, packet_ms)))
+        return self._framer.push(self._decoded(packet, packet_ms))
 
     def _decoded(self, packet: bytes, packet_ms: int) -> Pcm:
         if len(packet) > MAX_DTX_BYTES:
@@ -30,4 +28,4 @@ class Ear:
                 return self._decoder.decode(packet)
             except BadAudioPacket:
                 self.bad += 1
-        return silence(packet_ms, OPUS_RATE_HZ)
+        return silence(packet_ms, ASR_RATE_HZ)

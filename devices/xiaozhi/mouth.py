@@ -5,19 +5,18 @@ import numpy as np
 from core.audio import Pcm, silence
 from devices.xiaozhi.ports import Session
 from media.opus import OpusEncoder, OpusSettings
-from media.resample import Resampler
 from pipeline.playout import PACED_RATE_HZ
 
-RATE_HZ = 24_000
-"What stock firmware decodes to unless told otherwise; its loudspeaker has no more."
+RATE_HZ = PACED_RATE_HZ
+"24 kHz, what stock firmware decodes to unless told otherwise."
 
 PACKET_MS = 60
 
 BITRATE_BPS = 24_000
 "Speech in packets of 60 ms: 180 bytes each."
 
-CODEC_DELAY_MS = 8.0
-"6.5 ms that libopus looks ahead for voip, and 1 ms of resampling, rounded up."
+CODEC_DELAY_MS = 6.5
+"What libopus looks ahead for voip (RFC 6716 section 2)."
 
 _EMPTY = np.zeros(0, np.int16)
 
@@ -29,7 +28,6 @@ class Mouth:
         self._session = session
         settings = OpusSettings(BITRATE_BPS, "voip", PACKET_MS)
         self._encoder = OpusEncoder(RATE_HZ, settings)
-        self._resampler = Resampler(PACED_RATE_HZ, RATE_HZ, live=True)
         self._held = _EMPTY
         self._owes = False
         "Some of what was pulled last is still in the encoder."
@@ -40,7 +38,7 @@ class Mouth:
         missing = self._encoder.frame_samples - len(self._held)
         while missing > 0 and (frame := self._session.pull()) is not None:
             self._owes = True
-            self._hold(self._resampler.push(frame.pcm))
+            self._hold(frame.pcm)
             missing = self._encoder.frame_samples - len(self._held)
         return self._take() if missing <= 0 else None
 

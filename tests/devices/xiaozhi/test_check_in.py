@@ -13,6 +13,7 @@ from core.errors import RequestError
 from devices.directory import Device
 from devices.xiaozhi.check_in import answer_to, contact_of, hardware_id_of
 from devices.xiaozhi.door import XiaozhiSettings
+from devices.xiaozhi.mouth import PACKET_MS, RATE_HZ
 from firmware_protocol.xiaozhi.dialogue import DialogueSettings
 from server.auth import Gate
 from server.config_xiaozhi import XiaozhiConfig
@@ -205,3 +206,9 @@ def test_settings_as_they_are_configured() -> None:
     assert ip_network("192.168.1.0/24") in settings.networks
     assert ip_network("127.0.0.0/8") in settings.networks
     assert settings.dialogue == replace(DialogueSettings(), max_silence_s=30, max_turn_s=15)
+
+
+def test_what_is_sent_is_what_our_hello_says() -> None:
+    """Also that of who says nothing of it: firmware's own defaults."""
+    downlink = DialogueSettings().downlink
+    assert (downlink.sample_rate, downlink.frame_duration) == (RATE_HZ, PACKET_MS) == (24_000, 60)
