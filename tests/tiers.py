@@ -52,6 +52,7 @@ NOT_UNIT = (
     "engines/test_hybrid.py",
     "engines/test_intents.py",
     "engines/test_intents_threads.py",
+    "engines/test_joining.py",
     "engines/test_intents_languages.py",
     "engines/test_intents_phrases.py",
     "engines/test_intents_sounds.py",

@@ -1,0 +1,55 @@
+"""How many rows a GPU has room for, from a checkpoint's sizes."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from serving.hardware import Gpu, Hardware
+from serving.placement import room_of
+from serving.torch_seat import row_mb, seat_of, weights_mb
+
+TURBO = {
+    "model_type": "whisper",
+    "num_mel_bins": 128,
+    "d_model": 1280,
+    "encoder_layers": 32,
+    "encoder_attention_heads": 20,
+    "decoder_layers": 4,
+    "decoder_attention_heads": 20,
+    "vocab_size": 51866,
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "config.json").write_text(json.dumps(TURBO))
+    return tmp_path
+
+
+def machine(gpu_gb: float) -> Hardware:
+    gpus = (Gpu("card", gpu_gb, gpu_gb, "9.0", "580.1"),) if gpu_gb else ()
+    return Hardware(cores=16, memory_gb=64, gpus=gpus)
+
+
+@pytest.mark.parametrize(("gpu_gb", "rows"), [(0, 8), (141, 128), (12, 32), (4, 8)])
+def test_rows_are_what_fits(folder: Path, gpu_gb: float, rows: int) -> None:
+    hardware = machine(gpu_gb)
+    seat = seat_of(folder, hardware, room_of(hardware), {"model": str(folder)})
+    assert seat.rows == seat.options["max_batch"] == rows
+    assert seat.device == ("cuda:0" if gpu_gb else "cpu")
+
+
+def test_what_is_configured_wins(folder: Path) -> None:
+    hardware = machine(141)
+    said = {"model": str(folder), "max_batch": 3, "device": "cpu"}
+    seat = seat_of(folder, hardware, room_of(hardware), said)
+    assert (seat.rows, seat.device, seat.options) == (3, "cpu", said)
+
+
+def test_sizes_are_turbo_s(folder: Path) -> None:
+    from engines.asr.whisper_torch.shape import read_shape
+
+    shape = read_shape(folder)
+    assert weights_mb(shape, 2) == pytest.approx(1600, rel=0.03)
+    assert row_mb(shape, 2) == pytest.approx(40, rel=0.02)
