@@ -198,4 +198,7 @@ def _wyoming(core: Core) -> WyomingDoor:
         product_version(),
     )
     settings = core.config.wyoming.as_settings()
-    return WyomingDoor(services, metrics, Contained(metrics), settings, core.devices.registry)
+    devices = core.devices
+    return WyomingDoor(
+        services, metrics, Contained(metrics), settings, devices.registry, devices.presence
+    )

@@ -1,7 +1,7 @@
 """One Wyoming connection: its events in, one piece of work at a time. Sheet section 5."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +9,7 @@ from wyoming.event import Event
 from wyoming.info import Info
 from wyoming.ping import Pong
 
+from devices.presence import Doing
 from devices.wyoming.answer import answer
 from devices.wyoming.asked import read_format, read_text, read_transcribe, read_voicing
 from devices.wyoming.hear import SoundQueue, hear
@@ -22,6 +23,9 @@ from pipeline.recording import Transcriber
 
 IDLE_S = 300.0
 "Without an event, theirs or ours. Home Assistant makes a connection for each request."
+
+DOING: Mapping[str, Doing] = {"hear": "listening", "answer": "thinking", "speak": "speaking"}
+"By the name of the work."
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +50,17 @@ class Connection:
     of a text in pieces, ends that: it could not go on while the client's sending waits.
     """
 
-    def __init__(self, wire: Wire, services: Services, tasks: asyncio.TaskGroup) -> None:
+    def __init__(
+        self,
+        wire: Wire,
+        services: Services,
+        tasks: asyncio.TaskGroup,
+        changed: Callable[[], None],
+    ) -> None:
+        """`changed` is called when it does something else."""
         self._wire, self._services, self._tasks = wire, services, tasks
+        self._changed = changed
+        self.doing: Doing = "idle"
         self._work: asyncio.Task[None] | None = None
         self._transcribe: Event | None = None
         "What the sound that comes is wanted for; None: for nothing."
@@ -140,6 +153,12 @@ class Connection:
             work.close()
             raise
         self._work = self._tasks.create_task(work, name=f"wyoming-{name}")
+        self._note(DOING[name])
+        self._work.add_done_callback(lambda _: self._note("idle"))
+
+    def _note(self, doing: Doing) -> None:
+        self.doing = doing
+        self._changed()
 
     async def _drop(self) -> None:
         assert self._work is not None

@@ -4,14 +4,17 @@ import asyncio
 import logging
 import socket
 from collections.abc import Awaitable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Protocol
 
 from core.errors import EarshotError, Forbidden, Overloaded, first_error
 from core.ports import Metrics
-from devices.directory import Contact, Directory
+from devices.directory import Contact, Device, Directory
 from devices.networks import Address, Network, address_of, is_among
+from devices.presence import Presence
 from devices.wyoming.connection import Connection, Services
+from devices.wyoming.guests import Guests
 from devices.wyoming.wire import MAX_HEADER_BYTES, Wire
 
 logger = logging.getLogger(__name__)
@@ -42,9 +45,11 @@ class WyomingDoor:
         guard: Guard,
         settings: WyomingSettings,
         directory: Directory,
+        presence: Presence,
     ) -> None:
         self._services, self._metrics, self._guard = services, metrics, guard
-        self._settings, self._directory = settings, directory
+        self._settings, self._directory, self._presence = settings, directory, presence
+        self._guests = Guests(presence)
         self._open: set[Wire] = set()
 
     async def run(self, sockets: Sequence[socket.socket]) -> None:
@@ -92,10 +97,12 @@ class WyomingDoor:
             raise Overloaded(why, retry_after_s=RETRY_AFTER_S)
         self._open.add(wire)
         self._metrics.gauge("earshot_wyoming_connections", len(self._open))
-        await self._check_approved(address)
+        device = await self._checked_in(address)
         try:
             async with asyncio.TaskGroup() as tasks:
-                await Connection(wire, self._services, tasks).run()
+                connection = Connection(wire, self._services, tasks, self._presence.note_change)
+                with self._guests.here(device.id, connection) if device else nullcontext():
+                    await connection.run()
         except ExceptionGroup as group:
             expected, bugs = group.split((EarshotError, ConnectionError))
             if bugs is not None or expected is None:
@@ -105,11 +112,11 @@ class WyomingDoor:
                 raise first_error(errors) from None
             logger.debug("a wyoming client left: %s", group.exceptions[0])
 
-    async def _check_approved(self, address: Address) -> None:
+    async def _checked_in(self, address: Address) -> Device | None:
         """Who comes from elsewhere is a device, known by its address: the protocol says no more.
-        Raises Forbidden not_approved or blocked, StorageFailed."""
+        None: this machine's own. Raises Forbidden not_approved or blocked, StorageFailed."""
         if address.is_loopback:
-            return
+            return None
         name = str(address)
         device = await self._directory.check_in(
             Contact(kind="wyoming", hardware_id=name, address=name)
@@ -122,6 +129,7 @@ class WyomingDoor:
                 f" `earshot devices approve {name}`",
                 code="not_approved",
             )
+        return device
 
     def _let_in(self, writer: asyncio.StreamWriter) -> Address | None:
         """Its address; None: it is not to be answered."""

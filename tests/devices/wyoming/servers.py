@@ -14,6 +14,7 @@ from wyoming.event import Event, Eventable
 
 from core.errors import EarshotError
 from devices.directory import Contact, Device, Directory, Standing
+from devices.presence import Presence
 from devices.wyoming.connection import Services
 from devices.wyoming.door import WyomingDoor, WyomingSettings
 from devices.wyoming.speak import Speaking
@@ -64,6 +65,7 @@ class Scene:
         default_factory=lambda: WyomingSettings(networks=LOOPBACK, max_connections=4)
     )
     directory: Standings = field(default_factory=Standings)
+    presence: Presence = field(default_factory=Presence)
     ended: list[EarshotError] = field(default_factory=list)
 
     _open: int = 0
@@ -105,7 +107,9 @@ class Scene:
             "1.2.3",
         )
         directory = cast("Directory", self.directory)
-        return WyomingDoor(self.services, self.metrics, self.guard, self.settings, directory)
+        return WyomingDoor(
+            self.services, self.metrics, self.guard, self.settings, directory, self.presence
+        )
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[int]:

@@ -4,17 +4,41 @@ import asyncio
 from ipaddress import ip_address, ip_network
 
 import pytest
+from wyoming.asr import Transcribe
+from wyoming.audio import AudioStop
+from wyoming.client import AsyncTcpClient
 from wyoming.info import Describe
 
 from devices.directory import Standing
 from devices.wyoming import door
-from tests.devices.wyoming.servers import Scene, Standings, client, limited, send, until
+from tests.devices.wyoming.servers import (
+    SPEECH,
+    Scene,
+    Standings,
+    client,
+    limited,
+    send,
+    sound,
+    until,
+)
 
 
 @pytest.fixture
 def _from_the_lan(monkeypatch: pytest.MonkeyPatch) -> None:
     """Connections seem to come from there; a test has no second machine."""
     monkeypatch.setattr(door, "address_of", lambda _: ip_address("192.168.1.7"))
+
+
+async def asked(one: AsyncTcpClient) -> None:
+    await send(one, Describe())
+    assert (await until(one, "info"))[-1].type == "info"
+
+
+async def one_left(here: Scene) -> None:
+    while True:
+        if here.metrics.counts["earshot_wyoming_connections"] == 1:
+            return
+        await asyncio.sleep(0.005)
 
 
 def scene(standing: Standing) -> Scene:
@@ -50,6 +74,59 @@ def test_an_approved_one_is_served() -> None:
         async with scene("approved").serving() as port, client(port) as one:
             await send(one, Describe())
             assert (await until(one, "info"))[-1].type == "info"
+
+    asyncio.run(main())
+
+
+@pytest.mark.usefixtures("_from_the_lan")
+def test_a_device_is_here_while_any_of_its_connections_is() -> None:
+    async def main() -> None:
+        here = scene("approved")
+        async with here.serving() as port, client(port) as one:
+            await asked(one)
+            async with client(port) as two:
+                await asked(two)
+                assert here.presence.ids() == ("dev_1",)
+            await one_left(here)
+            await asked(one)
+            assert here.presence.ids() == ("dev_1",)
+        assert here.presence.ids() == ()
+
+    asyncio.run(main())
+
+
+@pytest.mark.usefixtures("_from_the_lan")
+def test_what_it_does_is_seen() -> None:
+    async def main() -> None:
+        here = scene("approved")
+        async with here.serving() as port, client(port) as one:
+            await asked(one)
+            live = here.presence.find("dev_1")
+            assert live is not None
+            assert live.doing == "idle"
+            await send(one, Transcribe(), *sound((SPEECH, 300))[:-1])
+            while live.doing != "listening":
+                await here.presence.changed().wait()
+            await send(one, AudioStop())
+            await until(one, "transcript")
+            while live.doing != "idle":
+                await here.presence.changed().wait()
+
+    asyncio.run(main())
+
+
+@pytest.mark.usefixtures("_from_the_lan")
+def test_every_connection_of_a_device_ends_when_it_is_blocked() -> None:
+    async def main() -> None:
+        here = scene("approved")
+        async with here.serving() as port, client(port) as one, client(port) as two:
+            await asked(one)
+            await asked(two)
+            live = here.presence.find("dev_1")
+            assert live is not None
+            await live.close()
+            assert (await until(one, "info"), await until(two, "info")) == ([], [])
+        assert here.presence.ids() == ()
 
     asyncio.run(main())
 
