@@ -3,6 +3,7 @@ import pytest
 
 from core.audio import Pcm
 from core.errors import RemoteProtocolError
+from media.libopus import library
 from media.opus import (
     MAX_PACKET_BYTES,
     OPUS_RATES_HZ,
@@ -33,6 +34,11 @@ def test_packet_has_its_bitrate() -> None:
     encoder = OpusEncoder(48000, OpusSettings(bitrate_bps=32_000))
     noise = np.random.default_rng(1).normal(0, 3000, (50, 960)).astype(np.int16)
     assert sum(len(encoder.encode(pcm)) for pcm in noise) == pytest.approx(4000, rel=0.15)
+
+
+def test_what_is_variadic_is_declared_so_far_as_it_is_not() -> None:
+    """Else it is called as if it were not, which Apple's ARM tells apart (ctypes' manual)."""
+    assert len(library().opus_encoder_ctl.argtypes or ()) == 2
 
 
 @pytest.mark.parametrize("samples", [0, 959, 961, 1920])

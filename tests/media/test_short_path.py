@@ -1,6 +1,7 @@
 """The way past aiortc: packets are the same, counts go on, and what is not ours is aiortc's."""
 
 import asyncio
+import socket
 from collections.abc import Callable, Coroutine
 from itertools import pairwise
 from typing import Any
@@ -163,6 +164,28 @@ def test_a_packet_that_is_forged_or_comes_twice_is_nothing() -> None:
     run(in_call(scene))
 
 
+@pytest.mark.parametrize(
+    "stray", [b"", b"\x80" * 1501, b"\x80\xc8" * 800], ids=["empty", "long RTP", "long RTCP"]
+)
+def test_a_strangers_datagram_ends_no_call(stray: bytes) -> None:
+    """aiortc's task would end by an exception, and with it the call."""
+
+    async def scene(pair: Pair) -> None:
+        await pair.hears(10)
+        ice: Any = pair.receiver.transport.transport._connection
+        ours = ice._nominated[1].protocol.local_candidate
+        family = socket.AF_INET6 if ":" in ours.host else socket.AF_INET
+        with socket.socket(family, socket.SOCK_DGRAM) as one:
+            one.sendto(stray, (ours.host, ours.port))
+        await pair.hears(60)
+        assert pair.receiver.transport.state == "connected"
+
+    async def on_and_on(send: Send) -> None:
+        await numbered(send, 100_000)
+
+    run(in_call(scene, on_and_on))
+
+
 def test_another_stream_goes_the_long_way_once_and_is_heard() -> None:
     async def scene(pair: Pair) -> None:
         await pair.hears(10)
@@ -270,7 +293,7 @@ def test_only_audio_passes_by_stun() -> None:
         assert isinstance(protocol, StunProtocol)
         for data in (b"\x80rtp", b"\xbf", b"\x16dtls", b""):
             protocol.datagram_received(data, ("127.0.0.1", 9))
-        assert got == [b"\x80rtp", b"\xbf", b"\x16dtls", b""]
+        assert got == [b"\x80rtp", b"\xbf", b"\x16dtls"]
         await peer.close()
 
     run(main())
