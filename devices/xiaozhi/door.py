@@ -137,6 +137,7 @@ class XiaozhiDoor:
             ):
                 if former is not None:
                     await former.close()
+                await self._authenticated(request)  # who blocked it meanwhile found nothing to end
                 end = await connection.run()
             logger.info("= xiaozhi device %s: %s", device.id, end.why)
         return ws

@@ -12,8 +12,9 @@ import pytest
 from aiohttp import WSServerHandshakeError
 
 from core.audio import ASR_RATE_HZ
+from devices.directory import Device
 from devices.xiaozhi.ear import Ear
-from tests.devices.xiaozhi.servers import Scene, Server, against
+from tests.devices.xiaozhi.servers import MemoryDirectory, Scene, Server, against
 from tests.devices.xiaozhi.simulated import Board, speech
 
 
@@ -82,6 +83,30 @@ def test_a_key_of_who_is_not_approved_any_more(standing: str) -> None:
         assert caught.value.status == 401
 
     against(act)
+
+
+class BlockedMeanwhile(MemoryDirectory):
+    """The device is blocked just after its key was looked up."""
+
+    async def bearer(self, token: str) -> Device | None:
+        found = await super().bearer(token)
+        if found is not None:
+            self.change(found.hardware_id, standing="blocked")
+        return found
+
+
+def test_who_is_blocked_while_it_connects(caplog: pytest.LogCaptureFixture) -> None:
+    async def act(server: Server) -> None:
+        board = server.board()
+        await board.boot()
+        headers = board.headers() | {"Authorization": f"Bearer {board.flash['token']}"}
+        async with server.client.ws_connect(board.flash["url"], headers=headers) as ws:
+            await ws.receive()
+            assert ws.close_code == 1008
+        await server.left()
+        assert "dvt-secret" not in caplog.text
+
+    against(act, Scene(directory=BlockedMeanwhile()))
 
 
 @pytest.mark.parametrize("version", ["0", "4", "x", "", "1e1", "٣"])
