@@ -34,6 +34,9 @@ would keep the peer's other sockets open meanwhile. The server frees it after 10
 
 RETRY_AFTER_S = 5
 
+MAX_SRTP_BYTES = 1500
+"pylibsrtp's buffer; of a longer packet it says so by an exception that aiortc does not expect."
+
 _METHOD = "get_component_candidates"
 
 _UNREACHABLE = (OSError, TransactionError, TimeoutError)
@@ -58,11 +61,17 @@ def has_ended(gatherer: RTCIceGatherer) -> bool:
 
 
 class _Socket(StunProtocol):
-    """Audio is no STUN: aioice would find that out by reading each packet as such."""
+    """Audio is no STUN: aioice would find that out by reading each packet as such.
+
+    Anybody can send to it. Datagrams that aiortc's task does not survive are dropped here.
+    """
 
     def datagram_received(self, data: bytes | str, addr: tuple[Any, ...]) -> None:
-        if isinstance(data, bytes) and data and 128 <= data[0] < 192:  # RTP, RTCP (RFC 7983)
-            self.receiver.data_received(data, self.local_candidate.component)
+        if not data:
+            return
+        if isinstance(data, bytes) and 128 <= data[0] < 192:  # RTP, RTCP (RFC 7983)
+            if len(data) <= MAX_SRTP_BYTES:
+                self.receiver.data_received(data, self.local_candidate.component)
         else:
             super().datagram_received(data, addr)
 

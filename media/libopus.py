@@ -97,6 +97,8 @@ def library() -> ctypes.CDLL:
     lib.opus_decoder_init.argtypes = (c_void_p, c_int32, c_int)
     lib.opus_encoder_init.argtypes = (c_void_p, c_int32, c_int, c_int)
     lib.opus_decode.argtypes = (c_void_p, c_char_p, c_int32, c_void_p, c_int, c_int)
+    # Of what comes behind these two, C says nothing: Apple's ARM passes it in another way.
+    lib.opus_encoder_ctl.argtypes = (c_void_p, c_int)
     lib.opus_encode.argtypes = (c_void_p, c_void_p, c_int, POINTER(c_char), c_int32)
     return lib
 
