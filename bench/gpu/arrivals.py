@@ -56,7 +56,7 @@ def streams(count: int, duration_s: float, seed: int = 0) -> list[Arrival]:
 def latencies_ms(model: Device, arrivals: Sequence[Arrival]) -> list[float]:
     """Of those that count, from when each is due to its last token. Raises RuntimeError when some
     are never answered."""
-    loop = Loop(model.rows, model.launcher)
+    loop = Loop(model.rows, model.launcher, model.weights.device)
     loop.start()
     notes = _Notes(len(arrivals))
     began_s = time.perf_counter()

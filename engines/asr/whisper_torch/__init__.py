@@ -52,6 +52,8 @@ def create(settings: Settings) -> "WhisperTorch":
     where, kind = _place(settings)
     if where == "cpu" and settings.cpu_threads:
         torch.set_num_threads(settings.cpu_threads)
+    if where != "cpu":
+        torch.cuda.set_device(where)
     with torch.inference_mode():
         device = open_device(folder, kind, where, settings.max_batch)
         if where != "cpu" and settings.graphs:
@@ -62,7 +64,7 @@ def create(settings: Settings) -> "WhisperTorch":
     aligner = Aligner(WordTimer(device, table), is_multilingual)
     notes = read_notes(folder, settings, NAME)
     listening = Listening(tokenizer, aligner, info, notes, settings)
-    loop = Loop(device.rows, device.launcher)
+    loop = Loop(device.rows, device.launcher, device.weights.device)
     loop.start()
     return WhisperTorch(info, Courses(device, listening, tokenizer, suppressed), loop)
 

@@ -64,8 +64,8 @@ class Job:
 class Loop:
     """`start` it, `close` it. `submit` and `cancel` may be called from any thread."""
 
-    def __init__(self, rows: Rows, launcher: Launcher) -> None:
-        self._rows, self._launcher = rows, launcher
+    def __init__(self, rows: Rows, launcher: Launcher, device: torch.device) -> None:
+        self._rows, self._launcher, self._device = rows, launcher, device
         self._changed = Condition()
         self._new: deque[Job] = deque()
         self._jobs: list[Job] = []
@@ -99,6 +99,8 @@ class Loop:
             self._changed.notify()
 
     def _run(self) -> None:
+        if self._device.type == "cuda":
+            torch.cuda.set_device(self._device)  # events and streams are this thread's own
         with torch.inference_mode():
             while self._wait():
                 self.turn()
