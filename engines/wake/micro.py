@@ -4,14 +4,15 @@ The library's wheel carries TensorFlow Lite and four words. One word costs 2 ms 
 of audio, and is told some 200 ms after it was said.
 """
 
-import json
-from collections.abc import Mapping, Sequence
+import ctypes
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
-from msgspec import Meta, Struct
+import msgspec
+from msgspec import Meta, MsgspecError, Struct
 
 from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples
 from core.errors import ConfigError, EngineMissing
@@ -33,10 +34,25 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     "Probability above which a word was said; None: what each word was trained for, 0.85 to 0.97."
 
 
+class _Trained(Struct, frozen=True):
+    probability_cutoff: Annotated[float, Meta(gt=0, lt=1)]
+    sliding_window_size: Annotated[int, Meta(ge=1, le=1000)]
+
+
+class _Config(Struct, frozen=True):
+    """As microWakeWord's training writes it; the library reads it once more."""
+
+    wake_word: str
+    model: str
+    micro: _Trained
+    trained_languages: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class _Model:
     word: WakeWord
     config: Path
+    network: Path
     threshold: float
 
 
@@ -97,7 +113,7 @@ class MicroWakeEngine:
 def create(settings: Settings) -> MicroWakeEngine:
     """Raises ConfigError for a folder or model that cannot be read, EngineMissing when the
     library's own one does not run here."""
-    folders = [_bundled()]
+    folders = [_installed() / "models"]
     if settings.folder is not None:
         folders.append(Path(settings.folder).expanduser())
         if not folders[-1].is_dir():
@@ -106,6 +122,7 @@ def create(settings: Settings) -> MicroWakeEngine:
     models = {file.stem: _read(file, settings.threshold) for file in files}
     engine = MicroWakeEngine(models)
     try:
+        _check(models.values())
         engine.open(tuple(models))
     except (OSError, RuntimeError, ValueError) as error:
         raise EngineMissing("wake", "micro", f"it does not run here: {error}") from error
@@ -114,22 +131,38 @@ def create(settings: Settings) -> MicroWakeEngine:
 
 def _read(file: Path, threshold: float | None) -> _Model:
     try:
-        told = json.loads(file.read_bytes())
-        micro = told["micro"]
-        word = WakeWord(file.stem, str(told["wake_word"]), tuple(told.get("trained_languages", ())))
-        network = file.parent / told["model"]
-        is_whole = network.is_file() and int(micro["sliding_window_size"]) > 0
-        model = _Model(word, file, threshold or float(micro["probability_cutoff"]))
-    except (OSError, ValueError, LookupError, TypeError) as error:
+        told = msgspec.json.decode(file.read_bytes(), type=_Config)
+    except (OSError, MsgspecError) as error:
         raise ConfigError(f"wake.micro: {file} is not a microWakeWord model: {error}") from error
-    if not is_whole:
+    network = file.parent / told.model
+    if not network.is_file():
         raise ConfigError(f"wake.micro: {file} names the network {network}, which is not there")
-    return model
+    word = WakeWord(file.stem, told.wake_word, told.trained_languages)
+    return _Model(word, file, network, threshold or told.micro.probability_cutoff)
 
 
-def _bundled() -> Path:
+def _check(models: Iterable[_Model]) -> None:
+    """Raises ConfigError for a network that TensorFlow Lite does not take, OSError when that does
+    not run here. The library goes on with the null pointer that it is given, and crashes."""
+    lite = ctypes.CDLL(str(next((_installed() / "lib").glob("*tensorflowlite_c.*"), "")))
+    load, make = lite.TfLiteModelCreateFromFile, lite.TfLiteInterpreterCreate
+    load.argtypes, load.restype = [ctypes.c_char_p], ctypes.c_void_p
+    make.argtypes, make.restype = [ctypes.c_void_p] * 2, ctypes.c_void_p
+    lite.TfLiteModelDelete.argtypes = lite.TfLiteInterpreterDelete.argtypes = [ctypes.c_void_p]
+    for model in models:
+        loaded = load(bytes(model.network.resolve()))
+        made = make(loaded, None) if loaded else None
+        if made:
+            lite.TfLiteInterpreterDelete(made)
+        if loaded:
+            lite.TfLiteModelDelete(loaded)
+        if not made:
+            raise ConfigError(f"wake.micro: the network {model.network} is damaged, or is none")
+
+
+def _installed() -> Path:
     """Found without loading TensorFlow Lite."""
     spec = find_spec("pymicro_wakeword")
     if spec is None or spec.origin is None:
         raise ImportError("No module named 'pymicro_wakeword'", name="pymicro_wakeword")
-    return Path(spec.origin).parent / "models"
+    return Path(spec.origin).parent

@@ -92,7 +92,17 @@ def test_a_folder_adds_words(engine: MicroWakeEngine, tmp_path: Path) -> None:
     [
         ("{", "is not a microWakeWord model"),
         ("[]", "is not a microWakeWord model"),
-        ('{"wake_word": "X", "model": "x.tflite"}', "'micro'"),
+        ('{"wake_word": "X", "model": "x.tflite"}', "`micro`"),
+        (
+            json.dumps(
+                {
+                    "wake_word": "X",
+                    "model": "x.tflite",
+                    "micro": {"sliding_window_size": 5.5, "probability_cutoff": 0.9},
+                }
+            ),
+            "sliding_window_size",
+        ),
         (
             json.dumps(
                 {
@@ -110,6 +120,19 @@ def test_a_broken_model_is_named(content: str, complaint: str, tmp_path: Path) -
     with pytest.raises(ConfigError, match=r"x\.json") as caught:
         load("wake", "micro", {"folder": str(tmp_path)})
     assert complaint in str(caught.value)
+
+
+@pytest.mark.parametrize("share", [0, 0.5])
+def test_a_damaged_network_is_named(
+    engine: MicroWakeEngine, tmp_path: Path, share: float, capfd: pytest.CaptureFixture[str]
+) -> None:
+    bundled = engine._models["alexa"].config
+    network = bundled.with_suffix(".tflite").read_bytes()
+    (tmp_path / "alexa.tflite").write_bytes(network[: round(share * len(network))])
+    shutil.copy(bundled, tmp_path / "alexa.json")
+    with pytest.raises(ConfigError, match=r"network .*alexa\.tflite.* is damaged"):
+        load("wake", "micro", {"folder": str(tmp_path)})
+    capfd.readouterr()  # TensorFlow Lite complains by itself, too
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
