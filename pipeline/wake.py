@@ -8,7 +8,14 @@ import numpy as np
 
 from core.audio import AudioFrame
 from core.errors import RequestError
-from core.events import PlayoutStopped, ResponseDone, SessionEvent, Transcribed, WakeChanged
+from core.events import (
+    PlayoutCleared,
+    PlayoutStopped,
+    ResponseDone,
+    SessionEvent,
+    Transcribed,
+    WakeChanged,
+)
 from core.ports import Clock
 from engines.base import Wake, WakeEngine, WakeWord
 from pipeline.settings import SessionSettings
@@ -47,16 +54,18 @@ class Attention:
     def wake(self, now: float) -> None:
         self.until = now + FOLLOW_UP_S
 
-    def answered(self, until: float) -> None:
-        """What was said came to something, which is heard until then. Noise and a television keep
-        it awake while they last, but only this begins the time anew; it wakes nobody."""
+    def answered(self, now: float) -> None:
+        """What was said came to something. Noise and a television keep it awake while they last,
+        but only this begins the time anew; it wakes nobody."""
         if self.until is not None:
-            self.until = max(self.until, until + FOLLOW_UP_S)
+            self.until = max(self.until, now + FOLLOW_UP_S)
 
-    def sleeps(self, now: float, *, is_busy: bool) -> bool:
-        """Whether it sleeps now. Whoever speaks or is answered is not left in the middle."""
-        if self.until is not None and now >= self.until and not is_busy:
-            self.until = None
+    def sleeps(self, now: float, *, is_busy: bool, answered_until: float = 0.0) -> bool:
+        """Whether it sleeps now. Whoever speaks or is answered is not left in the middle.
+        `answered_until`: as it is now, for a client may stop what it plays."""
+        if self.until is not None and not is_busy:
+            is_over = now >= max(self.until, answered_until + FOLLOW_UP_S)
+            self.until = None if is_over else self.until
         return self.until is None
 
 
@@ -99,7 +108,8 @@ class WakeGate:
         was_awake = self._attention.until is not None
         now = self._clock.now()
         is_busy = self._doing.is_hearing or self._doing.is_answering
-        if not self._attention.sleeps(now, is_busy=is_busy):
+        until = self._doing.answered_until
+        if not self._attention.sleeps(now, is_busy=is_busy, answered_until=until):
             return frame
         if was_awake:
             self._stream.reset()
@@ -112,8 +122,8 @@ class WakeGate:
     def noted(self, event: SessionEvent) -> None:
         """Something was told to the client."""
         match event:
-            case ResponseDone() | PlayoutStopped():
-                self._attention.answered(max(self._clock.now(), self._doing.answered_until))
+            case ResponseDone() | PlayoutStopped() | PlayoutCleared():
+                self._attention.answered(self._clock.now())
             case Transcribed(transcript=words) if words and not self._answers:
                 self._attention.answered(self._clock.now())
             case _:

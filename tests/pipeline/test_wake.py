@@ -18,7 +18,7 @@ from pipeline.session import Session
 from pipeline.settings import ResponseRequest, SessionSettings
 from pipeline.surroundings import Surroundings
 from pipeline.wake import FOLLOW_UP_S, Attention, find_word
-from tests.pipeline.fakes import World, speak
+from tests.pipeline.fakes import ToneTts, World, speak
 from tests.pipeline.test_session import of, run_session
 from tests.pipeline.test_trace_sound import Kept
 
@@ -104,6 +104,15 @@ def test_an_answer_begins_the_time_anew_when_it_was_heard() -> None:
     assert attention.sleeps(30 + FOLLOW_UP_S, is_busy=False)
 
 
+def test_an_answer_that_still_plays_is_waited_for_as_long_as_it_does() -> None:
+    attention = Attention()
+    attention.wake(0)
+    attention.answered(5)
+    assert not attention.sleeps(60, is_busy=False, answered_until=60)
+    assert not attention.sleeps(14, is_busy=False, answered_until=7)
+    assert attention.sleeps(15, is_busy=False, answered_until=7)
+
+
 def test_an_answer_wakes_nobody_and_takes_no_time_away() -> None:
     attention = Attention()
     attention.answered(5)
@@ -177,6 +186,32 @@ def test_after_an_answer_it_listens_on_for_a_while(paced_by: PacedBy) -> None:
     assert [event.transcript for event in of(Transcribed, events)] == ["one", "two"]
     assert awake(events) == [False, True, False]
     assert world.loudest() == 2000
+
+
+def test_an_answer_that_its_client_stopped_buys_no_time_for_its_rest() -> None:
+    world = WakefulWorld(tts=ToneTts(clause_ms=30_000))
+
+    async def scene(session: Session) -> None:
+        await speak(session, (WORD_LEVEL, 20), (0, 200), (1000, 600), (0, 6000))
+        session.truncate(session._conversation.history.items[-1].id, 500)
+        await speak(session, (0, FOLLOW_UP_MS + 500), (2000, 600), (0, 1000))
+
+    events = run_session(world, scene, ASKED, "client")
+    assert world.loudest() == 1000
+    assert awake(events) == [False, True, False]
+
+
+def test_an_answer_that_was_cut_off_is_followed_by_the_same_time() -> None:
+    world = WakefulWorld(tts=ToneTts(clause_ms=10_000))
+
+    async def scene(session: Session) -> None:
+        await speak(session, (WORD_LEVEL, 20), (0, 200), (1000, 600), (0, 9500))
+        session.clear_output()
+        await speak(session, (0, FOLLOW_UP_MS - 500), (2000, 600), (0, ANSWER_MS))
+
+    events = run_session(world, scene, ASKED, "server")
+    assert [event.transcript for event in of(Transcribed, events)] == ["one", "two"]
+    assert awake(events) == [False, True]
 
 
 def test_what_is_only_written_down_is_listened_to_for_a_while_after_its_words() -> None:
