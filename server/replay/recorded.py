@@ -2,7 +2,7 @@
 
 from base64 import b64decode
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
 from typing import Any, Literal
@@ -172,7 +172,8 @@ def _pcm(record: Record, name: str) -> Pcm:
 
 
 def _settings(record: Record, name: str) -> SessionSettings:
+    """Without a wake word: what a trace holds was heard behind it, and the word is not in it."""
     try:
-        return msgspec.convert(record["settings"], SessionSettings)
+        return replace(msgspec.convert(record["settings"], SessionSettings), wake_word="")
     except (KeyError, msgspec.ValidationError) as error:
         raise RequestError(f"session {name}: settings that cannot be: {error}") from error

@@ -62,6 +62,14 @@ def test_turns_are_put_together_from_events_in_any_order() -> None:
     assert unplayable(found) == ""
 
 
+def test_sound_behind_a_wake_word_needs_none_to_be_heard_again() -> None:
+    """The word itself is silence in a trace."""
+    asked = SessionSettings(wake_word="okay_nabu", language="en")
+    found = recorded("s", [configured(asked), sound(320), configured(asked)])
+    assert found.settings == SessionSettings(language="en")
+    assert found.steps == [Step(320, SessionSettings(language="en"))]
+
+
 def test_an_answer_that_was_told_after_the_next_turn_keeps_its_place() -> None:
     def told(item_id: str | None, response_id: str | None) -> dict[str, Any]:
         how: dict[str, Any] = {"status": "answered", "stages": [], "response_latency_ms": None}
