@@ -30,9 +30,11 @@ Send = Callable[[int, bytes], None]
 JITTER_BUFFER = "_RTCRtpReceiver__jitter_buffer"
 """Private in aiortc 1.16, whose own buffer holds audio for 80 ms, and for 280 ms after one loss."""
 _STREAMS = "_RTCRtpReceiver__remote_streams"
+_REPORTS_EXITED = "_RTCRtpReceiver__rtcp_exited"
 _SENDER = "_RTCRtpSender__"
 _DTLS = "_RTCDtlsTransport__"
 _RUN = "_run_rtp"
+_REPORT = "_run_rtcp"
 _COMPONENT = 1
 "ICE's number for RTP, which carries RTCP and the data channel too."
 
@@ -55,8 +57,23 @@ def tap(receiver: RTCRtpReceiver, sink: Sink) -> None:
 
     Raises EarshotError if this aiortc keeps its jitter buffer elsewhere.
     """
-    _check(receiver, JITTER_BUFFER, _STREAMS)
+    _check(receiver, JITTER_BUFFER, _STREAMS, _REPORT, _REPORTS_EXITED)
     setattr(receiver, JITTER_BUFFER, Incoming(receiver, sink))
+    _let_reports_end(receiver)
+
+
+def _let_reports_end(receiver: RTCRtpReceiver) -> None:
+    """Also by an exception, after which aiortc would wait for their end for ever: a hostile caller
+    has more sources, or a larger jitter, than fit into a report."""
+    report, exited = getattr(receiver, _REPORT), getattr(receiver, _REPORTS_EXITED)
+
+    async def reporting() -> None:
+        try:
+            await report()
+        finally:
+            exited.set()
+
+    setattr(receiver, _REPORT, reporting)
 
 
 class Incoming:

@@ -186,6 +186,26 @@ def test_a_strangers_datagram_ends_no_call(stray: bytes) -> None:
     run(in_call(scene, on_and_on))
 
 
+def test_a_caller_of_too_many_sources_for_a_report_can_be_hung_up() -> None:
+    async def many(send: Send) -> None:
+        stream: Any = send.__self__  # type: ignore[attr-defined]
+        for number in range(100):
+            stream._source = number
+            send(960 * number, b"sound")
+            await asyncio.sleep(0.002)
+        await asyncio.Event().wait()
+
+    async def scene(pair: Pair) -> None:
+        await pair.hears(100)
+        task = pair.receiver._RTCRtpReceiver__rtcp_task  # type: ignore[attr-defined]
+        with pytest.raises(ValueError, match="too long"):
+            await task
+        async with asyncio.timeout(2):
+            await pair.other.close()
+
+    run(in_call(scene, many))
+
+
 def test_another_stream_goes_the_long_way_once_and_is_heard() -> None:
     async def scene(pair: Pair) -> None:
         await pair.hears(10)
@@ -215,7 +235,7 @@ def test_after_the_end_nothing_is_sent() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["_RTCRtpReceiver__jitter_buffer", "_RTCRtpReceiver__remote_streams"],
+    [f"_RTCRtpReceiver__{name}" for name in ("jitter_buffer", "remote_streams", "rtcp_exited")],
 )
 def test_another_aiortc_is_refused_when_it_receives(name: str) -> None:
     async def main() -> None:
