@@ -35,8 +35,9 @@ class Asking:
     def __init__(self, engines: EngineSet, transcriber: Transcriber) -> None:
         self._engines, self._transcriber = engines, transcriber
 
-    def read(self, wishes: Mapping[str, Any]) -> Ask:
+    def read(self, wishes: Mapping[str, Any], usual_language: str = "") -> Ask:
         """`model`, `detect_language`, `force_language`, `beam_size`, `translate`.
+        `usual_language`: where no wish says one; empty: the server's.
 
         Raises RequestError model_not_found, unsupported_language, unsupported_parameter,
         invalid_value.
@@ -44,7 +45,8 @@ class Asking:
         model, note = self._model(text_of(wishes, "model"))
         info = self._engines.recogniser(model).info
         options = AsrOptions(
-            language=self._language(wishes, info), beam_size=whole_of(wishes, "beam_size", BEAMS)
+            language=self._language(wishes, info, usual_language),
+            beam_size=whole_of(wishes, "beam_size", BEAMS),
         )
         self._transcriber.check(model, options)
         translation = None
@@ -74,7 +76,7 @@ class Asking:
         used = self._engines.recogniser(DEFAULT).info.model
         return DEFAULT, f"no model of the size {size} is here; {used} is used"
 
-    def _language(self, wishes: Mapping[str, Any], info: AsrInfo) -> str | None:
+    def _language(self, wishes: Mapping[str, Any], info: AsrInfo, usual: str) -> str | None:
         forced = text_of(wishes, "force_language").lower()
         if forced:
             if forced not in info.languages:
@@ -83,7 +85,7 @@ class Asking:
             return forced
         if switch_of(wishes, "detect_language"):
             return None
-        usual = self._engines.default_language
+        usual = usual or self._engines.default_language
         return usual if usual in info.languages else None
 
     def _check_translation(self, model: str, info: AsrInfo, options: AsrOptions) -> None:
