@@ -314,7 +314,10 @@ class Session:
         self._wake.noted(event)
 
     def _go_on(self, silence_ms: int) -> None:
-        """The user is silent: an empty item stands for that, and the assistant speaks."""
+        """The user is silent: an empty item stands for that, and the assistant speaks. Not while
+        it sleeps: an answer would not be heard."""
+        if self._wake.is_asleep:
+            return
         history = self._conversation.history
         commit_silence(history, self._hearing.samples, silence_ms, self._emit)
         with suppress(Conflict):

@@ -13,6 +13,7 @@ from core.events import (
     PlayoutStopped,
     ResponseDone,
     SessionEvent,
+    TimeoutTriggered,
     Transcribed,
     WakeChanged,
 )
@@ -85,6 +86,13 @@ class WakeGate:
         self._word: WakeWord | None = None
         self._stream: Wake | None = None
         self._answers = True
+        self._unasked = 0
+        "How often the assistant went on by itself since something was said."
+
+    @property
+    def is_asleep(self) -> bool:
+        """Nothing is heard but the wake word."""
+        return self._stream is not None and self._attention.until is None
 
     def configure(self, settings: SessionSettings) -> None:
         """A word that was not the session's before puts it to sleep. Checked by `find_word`."""
@@ -116,6 +124,7 @@ class WakeGate:
             self._tell(is_awake=False)
         if self._stream.push(frame.pcm):
             self._attention.wake(now)
+            self._unasked = 0
             self._tell(is_awake=True)
         return replace(frame, pcm=np.zeros_like(frame.pcm))
 
@@ -123,9 +132,14 @@ class WakeGate:
         """Something was told to the client."""
         match event:
             case ResponseDone() | PlayoutStopped() | PlayoutCleared():
-                self._attention.answered(self._clock.now())
-            case Transcribed(transcript=words) if words and not self._answers:
-                self._attention.answered(self._clock.now())
+                if self._unasked <= 1:  # to an empty room it would go on for ever
+                    self._attention.answered(self._clock.now())
+            case TimeoutTriggered():
+                self._unasked += 1
+            case Transcribed(transcript=words) if words:
+                self._unasked = 0
+                if not self._answers:
+                    self._attention.answered(self._clock.now())
             case _:
                 pass
 

@@ -15,7 +15,7 @@ from core.items import MessageItem, TextPart
 from engines.base import Detection, Wake, WakeWord
 from pipeline.playout import PacedBy
 from pipeline.session import Session
-from pipeline.settings import ResponseRequest, SessionSettings
+from pipeline.settings import ResponseRequest, SessionSettings, TurnDetection
 from pipeline.surroundings import Surroundings
 from pipeline.wake import FOLLOW_UP_S, Attention, find_word
 from tests.pipeline.fakes import ToneTts, World, speak
@@ -212,6 +212,21 @@ def test_an_answer_that_was_cut_off_is_followed_by_the_same_time() -> None:
     events = run_session(world, scene, ASKED, "server")
     assert [event.transcript for event in of(Transcribed, events)] == ["one", "two"]
     assert awake(events) == [False, True]
+
+
+@pytest.mark.parametrize(("idle_timeout_ms", "answers"), [(5000, 3), (10_000, 1)])
+def test_an_assistant_that_goes_on_by_itself_keeps_no_ear_open_and_talks_to_nobody(
+    idle_timeout_ms: int, answers: int
+) -> None:
+    """The first time it goes on, there is time to answer; asleep, nobody could."""
+
+    async def scene(session: Session) -> None:
+        await speak(session, (WORD_LEVEL, 20), (0, 200), (1000, 600), (0, 60_000))
+
+    detection = TurnDetection(idle_timeout_ms=idle_timeout_ms)
+    events = run_session(WakefulWorld(), scene, replace(ASKED, turn_detection=detection))
+    assert awake(events) == [False, True, False]
+    assert len(of(ResponseDone, events)) == answers
 
 
 def test_what_is_only_written_down_is_listened_to_for_a_while_after_its_words() -> None:
