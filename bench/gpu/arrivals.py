@@ -43,7 +43,7 @@ def streams(count: int, duration_s: float, seed: int = 0) -> list[Arrival]:
     500 ms, and the final. Finals count."""
     chance, found = random.Random(seed), list[Arrival]()
     for _ in range(count):
-        begin_s = chance.uniform(0, 8)
+        begin_s = chance.uniform(0, min(8, duration_s))
         while begin_s < duration_s:
             audio_s = chance.uniform(2, 8)
             partials = range(1, int(audio_s / PARTIAL_S))
