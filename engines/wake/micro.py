@@ -144,7 +144,10 @@ def _read(file: Path, threshold: float | None) -> _Model:
 def _check(models: Iterable[_Model]) -> None:
     """Raises ConfigError for a network that TensorFlow Lite does not take, OSError when that does
     not run here. The library goes on with the null pointer that it is given, and crashes."""
-    lite = ctypes.CDLL(str(next((_installed() / "lib").glob("*tensorflowlite_c.*"), "")))
+    library = next((_installed() / "lib").glob("*tensorflowlite_c.*"), None)
+    if library is None:
+        raise OSError("its wheel carries no TensorFlow Lite")
+    lite = ctypes.CDLL(str(library))
     load, make = lite.TfLiteModelCreateFromFile, lite.TfLiteInterpreterCreate
     load.argtypes, load.restype = [ctypes.c_char_p], ctypes.c_void_p
     make.argtypes, make.restype = [ctypes.c_void_p] * 2, ctypes.c_void_p

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples, silence
-from core.errors import ConfigError
+from core.errors import ConfigError, EngineMissing
 from engines.base import Wake
 from engines.registry import available, load
 from engines.wake.micro import REST_SAMPLES, MicroWakeEngine, Settings, create
@@ -133,6 +133,20 @@ def test_a_damaged_network_is_named(
     with pytest.raises(ConfigError, match=r"network .*alexa\.tflite.* is damaged"):
         load("wake", "micro", {"folder": str(tmp_path)})
     capfd.readouterr()  # TensorFlow Lite complains by itself, too
+
+
+@pytest.mark.parametrize("library", [None, b"made for another machine"])
+def test_where_tensorflow_lite_does_not_run_the_engine_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, library: bytes | None
+) -> None:
+    """As with a C library that is too old: `auto` then does without, and `doctor` says why."""
+    (tmp_path / "models").mkdir()
+    (tmp_path / "lib").mkdir()
+    if library is not None:
+        (tmp_path / "lib" / "libtensorflowlite_c.so").write_bytes(library)
+    monkeypatch.setattr("engines.wake.micro._installed", lambda: tmp_path)
+    with pytest.raises(EngineMissing, match=r"it does not run here: .*(too short|no TensorFlow)"):
+        load("wake", "micro", {})
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
