@@ -1,13 +1,13 @@
 """Settings of the door for xiaozhi boards, `[xiaozhi]`."""
 
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
 from devices.xiaozhi.door import XiaozhiSettings
 from firmware_protocol.xiaozhi.dialogue import DialogueSettings
-from pipeline.settings import SessionSettings
+from pipeline.settings import SessionSettings, TurnDetection
 from server.config_types import Section
 from server.networks import networks_of
 
@@ -36,6 +36,15 @@ class XiaozhiConfig(Section, frozen=True):
             ),
         ),
     ] = ""
+    detection: Annotated[
+        Literal["server_vad", "semantic_vad"],
+        Meta(
+            description=(
+                "How the end of a turn is told, which a board leaves to us: semantic_vad answers"
+                " sooner after whole sentences, server_vad waits turn.silence_ms always."
+            )
+        ),
+    ] = "semantic_vad"
     max_silence_s: Annotated[
         float,
         Meta(
@@ -57,9 +66,11 @@ class XiaozhiConfig(Section, frozen=True):
 
     def as_settings(self, fresh: SessionSettings) -> XiaozhiSettings:
         """The same as the door takes it."""
+        detection = replace(fresh.turn_detection or TurnDetection(), kind=self.detection)
         return XiaozhiSettings(
             networks=networks_of(self.networks, "xiaozhi.networks"),
             url=self.url,
-            fresh=replace(fresh, wake_word=""),  # the board has heard its own already
+            # The board has heard its own wake word already.
+            fresh=replace(fresh, wake_word="", turn_detection=detection),
             dialogue=DialogueSettings(max_silence_s=self.max_silence_s, max_turn_s=self.max_turn_s),
         )
