@@ -86,7 +86,8 @@ async def in_call(
         await pair.connect()
         await scene(pair)
     finally:
-        await pair.close()
+        async with asyncio.timeout(DEADLINE_S):
+            await pair.close()
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
