@@ -23,7 +23,7 @@ class Available:
 
     name: str
     installed: bool
-    "Its libraries are there. Weights are only looked at when it is loaded."
+    "Its libraries are there, and run. Weights are only looked at when it is loaded."
     reason: str
     "Empty, or what is missing and how to get it."
     needs_path: bool = False
@@ -85,6 +85,9 @@ def available(kind: Kind) -> list[Available]:
         if missing:
             found.append(Available(name, False, _hint(module, *missing)))
             continue
+        if why := _unfit(module):
+            found.append(Available(name, False, why))
+            continue
         why = _missing_weights(module)
         found.append(Available(name, True, why, needs_path=bool(why)))
     return found
@@ -135,6 +138,12 @@ def _requirements(module: ModuleType) -> Mapping[str, str]:
 def _missing_weights(module: ModuleType) -> str:
     """What an engine says it lacks unless a path is configured; most say nothing."""
     tell: Callable[[], str] | None = getattr(module, "missing_weights", None)
+    return tell() if tell else ""
+
+
+def _unfit(module: ModuleType) -> str:
+    """Why an engine's libraries do not run here though they are installed; most say nothing."""
+    tell: Callable[[], str] | None = getattr(module, "unfit", None)
     return tell() if tell else ""
 
 

@@ -28,7 +28,7 @@ PREFERRED: Mapping[Kind, Sequence[tuple[str, str]]] = {
     ),
     "wake": (
         ("micro", "listens for wake words at next to no cost"),
-        ("none", "no library for wake words is installed"),
+        ("none", "no library for wake words runs here"),
     ),
     "endpoint": (
         ("smart_turn", "hears whether a sentence is finished, and its weights are there"),

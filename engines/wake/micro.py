@@ -144,10 +144,7 @@ def _read(file: Path, threshold: float | None) -> _Model:
 def _check(models: Iterable[_Model]) -> None:
     """Raises ConfigError for a network that TensorFlow Lite does not take, OSError when that does
     not run here. The library goes on with the null pointer that it is given, and crashes."""
-    library = next((_installed() / "lib").glob("*tensorflowlite_c.*"), None)
-    if library is None:
-        raise OSError("its wheel carries no TensorFlow Lite")
-    lite = ctypes.CDLL(str(library))
+    lite = _library()
     load, make = lite.TfLiteModelCreateFromFile, lite.TfLiteInterpreterCreate
     load.argtypes, load.restype = [ctypes.c_char_p], ctypes.c_void_p
     make.argtypes, make.restype = [ctypes.c_void_p] * 2, ctypes.c_void_p
@@ -161,6 +158,22 @@ def _check(models: Iterable[_Model]) -> None:
             lite.TfLiteModelDelete(loaded)
         if not made:
             raise ConfigError(f"wake.micro: the network {model.network} is damaged, or is none")
+
+
+def unfit() -> str:
+    """As with a C library that is older than the wheel's: then `auto` does without."""
+    try:
+        _library()
+    except OSError as error:
+        return f"installed, but does not run here: {error}"
+    return ""
+
+
+def _library() -> ctypes.CDLL:
+    library = next((_installed() / "lib").glob("*tensorflowlite_c.*"), None)
+    if library is None:
+        raise OSError("its wheel carries no TensorFlow Lite")
+    return ctypes.CDLL(str(library))
 
 
 def _installed() -> Path:

@@ -14,6 +14,8 @@ from engines.base import Wake
 from engines.registry import available, load
 from engines.wake.micro import REST_SAMPLES, MicroWakeEngine, Settings, create
 from media.files import decode_file
+from serving.choose import Wanted, choose
+from serving.hardware import Hardware
 from tests.shared import shared_data
 from tests.speech import say
 
@@ -139,7 +141,7 @@ def test_a_damaged_network_is_named(
 def test_where_tensorflow_lite_does_not_run_the_engine_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, library: bytes | None
 ) -> None:
-    """As with a C library that is too old: `auto` then does without, and `doctor` says why."""
+    """As with a C library that is too old: `auto` does without, and `doctor` says why."""
     (tmp_path / "models").mkdir()
     (tmp_path / "lib").mkdir()
     if library is not None:
@@ -147,6 +149,10 @@ def test_where_tensorflow_lite_does_not_run_the_engine_is_missing(
     monkeypatch.setattr("engines.wake.micro._installed", lambda: tmp_path)
     with pytest.raises(EngineMissing, match=r"it does not run here: .*(too short|no TensorFlow)"):
         load("wake", "micro", {})
+    micro, none = available("wake")
+    assert not micro.installed
+    assert micro.reason.startswith("installed, but does not run here: ")
+    assert choose("wake", Wanted(), (micro, none), (), Hardware(2, 4.0)).name == "none"
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
