@@ -15,8 +15,6 @@ OURSELVES = "conversation.earshot"
 "What Home Assistant calls us, where we are its conversation agent."
 
 MCP_PATH = "/api/mcp"
-OLD_MCP_PATH = "/mcp_server/sse"
-"Of its MCP server; until 2025 it had the older transport alone."
 
 
 class HomeAssistantConfig(Section, frozen=True):
@@ -96,10 +94,10 @@ class HomeAssistantConfig(Section, frozen=True):
             timeout_s=self.timeout_s,
         )
 
-    def as_mcp_server(self, path: str = MCP_PATH) -> McpServer:
+    def as_mcp_server(self) -> McpServer:
         """Its MCP server, as one of `[tools.mcp]`. Raises ConfigError."""
         return McpServer(
-            url=self.url.rstrip("/") + path,
+            url=self.url.rstrip("/") + MCP_PATH,
             headers={"Authorization": f"Bearer {self._token()}"},
             verify_tls=self.verify_tls,
         )

@@ -11,7 +11,7 @@ from devices.home_assistant.mirror import Mirror
 from devices.home_assistant.tools import HouseTools
 from pipeline.home import Home
 from pipeline.mcp import McpTools, mcp_tools
-from server.config_home_assistant import MCP_PATH, OLD_MCP_PATH, HomeAssistantConfig
+from server.config_home_assistant import HomeAssistantConfig
 
 NAMES_WAIT_S = 3.0
 "For names at start: what learns them once, as PocketSphinx does, would else have none of them."
@@ -41,11 +41,10 @@ async def house(
         yield None
         return
     home = HomeAssistant(config.as_settings(), clock, metrics, mirror=Mirror(shown))
-    servers = _mcp(config)
+    servers = mcp_tools({MCP_NAME: config.as_mcp_server()} if config.use == "tools" else {})
     async with asyncio.TaskGroup() as tasks:
         running = [tasks.create_task(home.run(), name="home-assistant")]
-        if servers:
-            running.append(tasks.create_task(_while_let_in(home, *servers), name="home-mcp"))
+        running += [tasks.create_task(_while_let_in(home, one), name="home-mcp") for one in servers]
         await home.settled(NAMES_WAIT_S)
         yield HouseParts(
             (HouseTools(home, clock), *servers), lambda: home.house.keywords(config.keywords)
@@ -54,20 +53,11 @@ async def house(
             task.cancel()
 
 
-def _mcp(config: HomeAssistantConfig) -> tuple[McpTools, ...]:
-    """Its MCP server by the newer and by the older transport; only one of them is used."""
-    if config.use != "tools":
-        return ()
-    paths = {MCP_NAME: MCP_PATH, f"{MCP_NAME}_sse": OLD_MCP_PATH}
-    return mcp_tools({name: config.as_mcp_server(path) for name, path in paths.items()})
-
-
-async def _while_let_in(home: HomeAssistant, new: McpTools, old: McpTools) -> None:
+async def _while_let_in(home: HomeAssistant, server: McpTools) -> None:
     """Its MCP server only where its WebSocket has taken the token: a client that goes on with a
     wrong one gets our address banned."""
     while True:
         await home.until(State.CONNECTED)
-        server = new if await home.has_path(MCP_PATH) else old
         async with asyncio.TaskGroup() as tasks:
             running = tasks.create_task(server.run())
             await home.until(State.AWAY, State.REFUSED)

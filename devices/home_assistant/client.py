@@ -16,7 +16,7 @@ from devices.home_assistant.frames import Event
 from devices.home_assistant.link import Link, connected
 from devices.home_assistant.mirror import Mirror
 from devices.home_assistant.names import House
-from devices.home_assistant.rest import has_path, process
+from devices.home_assistant.rest import process
 from devices.home_assistant.settings import HomeAssistantSettings
 
 logger = logging.getLogger(__name__)
@@ -125,10 +125,6 @@ class HomeAssistant:
                 await link.call("call_service", domain=domain, service=service, service_data=data)
         except TimeoutError:
             raise Slow(f"no answer within {self.settings.timeout_s:g} s") from None
-
-    async def has_path(self, path: str) -> bool:
-        """Whether anything listens there, whatever it makes of a GET."""
-        return self._http is not None and await has_path(self._http, self.settings, path)
 
     async def run(self) -> None:
         """Be connected, until cancelled. Ends by itself when it is refused. Never raises."""

@@ -1,6 +1,5 @@
 """`POST /api/conversation/process`: a sentence while there is no WebSocket."""
 
-import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,8 +9,6 @@ from aiohttp import ClientError, ClientSession
 from core.errors import RemoteProtocolError
 from devices.home_assistant.errors import Away, Refused, Rejected
 from devices.home_assistant.settings import HomeAssistantSettings
-
-NOT_FOUND = 404
 
 MAX_BODY_BYTES = 2**20
 "An answer is a few kB; one that names a thousand entities is 100."
@@ -43,23 +40,6 @@ async def process(
     if status == 400:
         raise Rejected("invalid_format", body[:300].decode("utf-8", "replace"))
     raise Away(f"HTTP {status}")
-
-
-async def has_path(http: ClientSession, settings: HomeAssistantSettings, path: str) -> bool:
-    """Whether anything listens there, whatever it makes of a GET."""
-    try:
-        async with (
-            asyncio.timeout(settings.timeout_s),
-            http.get(
-                settings.url + path,
-                headers=settings.headers,
-                ssl=settings.verify_tls,
-                allow_redirects=False,
-            ) as response,
-        ):
-            return response.status != NOT_FOUND
-    except (ClientError, OSError):
-        return False
 
 
 _REFUSED = {

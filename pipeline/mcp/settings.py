@@ -13,7 +13,7 @@ HIDDEN = "********"
 
 class McpServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Either `command`, a program that we start and speak to over its stdin and stdout, or `url`,
-    where one listens for streamable HTTP, or for the older transport if its path ends with /sse."""
+    where one listens for streamable HTTP."""
 
     command: str = ""
     args: tuple[str, ...] = ()

@@ -6,16 +6,12 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TextIO
-from urllib.parse import urlsplit
 
 from pipeline.mcp.settings import McpServer
 
 if TYPE_CHECKING:
     from httpx2 import AsyncClient
     from mcp.client._transport import TransportStreams
-
-SSE = "/sse"
-"How the path of a server ends that speaks the transport of 2024: events, and posts beside them."
 
 MAX_LINE_BYTES = 4096
 "Of what a program writes to its standard error; the rest of the line is dropped."
@@ -35,7 +31,6 @@ async def opened(
     its death shows. `on_line`: it wrote to its standard error. Leaving stops the program: its
     input is closed, it has 2 s, then it and its children are killed."""
     from mcp import StdioServerParameters, stdio_client
-    from mcp.client.sse import sse_client
     from mcp.client.streamable_http import streamable_http_client
 
     async with AsyncExitStack() as stack:
@@ -48,8 +43,6 @@ async def opened(
                 cwd=_folder(server.cwd),
             )
             ways = stdio_client(parameters, errors)
-        elif urlsplit(server.url).path.endswith(SSE):
-            ways = sse_client(server.url, httpx_client_factory=_Http(server))
         else:
             client = await stack.enter_async_context(_http(server))
             ways = streamable_http_client(server.url, http_client=client)
@@ -62,16 +55,6 @@ def _http(server: McpServer) -> "AsyncClient":
 
     timeout = Timeout(REQUEST_TIMEOUT_S, read=STREAM_TIMEOUT_S)
     return AsyncClient(headers=dict(server.headers), timeout=timeout, verify=server.verify_tls)
-
-
-class _Http:
-    """Makes clients for one server, whatever else is asked for."""
-
-    def __init__(self, server: McpServer) -> None:
-        self._server = server
-
-    def __call__(self, headers: object = None, timeout: object = None, auth: object = None) -> Any:
-        return _http(self._server)
 
 
 def _folder(path: str) -> Path | None:

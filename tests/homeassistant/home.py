@@ -69,36 +69,43 @@ def installed() -> Path:
     """Its `hass`, installed at need."""
     hass = ENVIRONMENT / "bin" / "hass"
     is_done = ENVIRONMENT / "is-installed"
-    if not is_done.exists():
+    wanted = "\n".join(PACKAGES)
+    if not is_done.exists() or is_done.read_text() != wanted:
         python = python_3_13()
         require(python, "Python 3.13, which Home Assistant runs on")
         assert python is not None
         subprocess.run([python, "-m", "venv", "--clear", str(ENVIRONMENT)], check=True)
         pip = [str(ENVIRONMENT / "bin" / "python"), "-m", "pip", "install", "--quiet", *PACKAGES]
         subprocess.run(pip, check=True, timeout=INSTALL_S)
-        is_done.touch()
+        is_done.write_text(wanted)
     return hass
 
 
 @contextmanager
 def home_assistant(folder: Path) -> Iterator[str]:
     """Its address, while it runs; `folder` holds its configuration and log."""
+    with reserved_port() as port, started(folder, port) as (url, _):
+        yield url
+
+
+@contextmanager
+def started(folder: Path, port: int) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """The same on that port, with the process; it knows what it was told in that folder before."""
     hass = installed()
-    with reserved_port() as port:
-        (folder / "configuration.yaml").write_text(CONFIGURATION.format(port=port))
-        environ = {**os.environ, "PATH": f"{hass.parent}:{os.environ['PATH']}"}
-        with (folder / "printed.log").open("wb") as printed:
-            process = subprocess.Popen(
-                [str(hass), "-c", str(folder)],
-                env=environ,
-                stdout=printed,
-                stderr=subprocess.STDOUT,
-            )
-            try:
-                yield f"http://127.0.0.1:{port}"
-            finally:
-                process.kill()
-                process.wait()
+    (folder / "configuration.yaml").write_text(CONFIGURATION.format(port=port))
+    environ = {**os.environ, "PATH": f"{hass.parent}:{os.environ['PATH']}"}
+    with (folder / "printed.log").open("ab") as printed:
+        process = subprocess.Popen(
+            [str(hass), "-c", str(folder)],
+            env=environ,
+            stdout=printed,
+            stderr=subprocess.STDOUT,
+        )
+        try:
+            yield f"http://127.0.0.1:{port}", process
+        finally:
+            process.kill()
+            process.wait()
 
 
 @dataclass
@@ -127,6 +134,11 @@ class HomeAssistant:
         where = {"host": "127.0.0.1", "port": port}
         added: dict[str, Any] = await self.post(f"{flows}/{flow['flow_id']}", where)
         return added
+
+    async def long_lived_token(self) -> str:
+        """As its user makes one for a program."""
+        kind = "auth/long_lived_access_token"
+        return str(await self.call(type=kind, client_name="earshot", lifespan=365))
 
     async def entities(self) -> set[str]:
         return {state["entity_id"] for state in await self.get("/api/states")}
@@ -164,7 +176,7 @@ class HomeAssistant:
 async def signed_in(url: str) -> AsyncIterator[HomeAssistant]:
     """The first user of a fresh installation, once that answers."""
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(60)) as http:
-        await _up(http, url)
+        await up(http, url)
         user = {"client_id": f"{url}/", "name": "T", "username": "t", "password": "for-tests"}
         async with http.post(
             f"{url}/api/onboarding/users", json={**user, "language": "en"}
@@ -181,7 +193,8 @@ async def signed_in(url: str) -> AsyncIterator[HomeAssistant]:
             yield HomeAssistant(url, http, ws)
 
 
-async def _up(http: aiohttp.ClientSession, url: str) -> None:
+async def up(http: aiohttp.ClientSession, url: str) -> None:
+    """Wait until it answers."""
     async with asyncio.timeout(START_S):
         while True:
             try:
