@@ -150,13 +150,14 @@ class WillowDoor:
         """Of a device whose wake word and commands are known: one that lost its room's wake word is
         read and not heard, and what the other said is acted on while its words are sent back."""
         try:
+            nothing = Heard("", ask.options.language or self._engines.default_language, 0, 0)
             if not await utterance.may_speak():
                 async for _ in body_of(request, self._spools.limits.max_bytes):
                     pass
-                nothing = Heard("", ask.options.language or self._engines.default_language, 0, 0)
                 return _json(device_reply(nothing, stats=stats))
             heard = await while_connected(request, self._hear_device(request, form, ask))
-            utterance.heard(heard)
+            if not await utterance.heard(heard):
+                heard = nothing
             response = _json(device_reply(heard, stats=stats))
             await response.prepare(request)
             await response.write_eof()

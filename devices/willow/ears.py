@@ -14,8 +14,9 @@ class Utterance(Protocol):
         """False: another device of the room answers, so this one's speech is not recognised."""
         ...
 
-    def heard(self, heard: Heard) -> None:
-        """The words, before they are sent to the device."""
+    async def heard(self, heard: Heard) -> bool:
+        """The words, before they are sent to the device. False: another device turned out to be the
+        one that answers, so they are nobody's."""
         ...
 
     def over(self) -> None:

@@ -24,20 +24,28 @@ class Said:
     def __init__(self, door: WasDoor, connection: Connection) -> None:
         self._door, self._connection = door, connection
         self._command: Command | None = None
+        self._is_awake = False
+        "Its wake word was here before its speech."
 
     async def may_speak(self) -> bool:
+        self._is_awake = self._door.wakes.is_awake(self._connection.device.id)
         if not await self._door.wakes.may_speak(self._connection.device.id):
             return False
         self._connection.note("listening")
         return True
 
-    def heard(self, heard: Heard) -> None:
-        """Act on it at once, where the device would only carry the words to us."""
-        connection = self._door.roster.find(self._connection.device.id)
+    async def heard(self, heard: Heard) -> bool:
+        """Act on it at once, where the device would only carry the words to us. A wake word that a
+        bad Wi-Fi brought after the speech still counts."""
+        device_id, wakes = self._connection.device.id, self._door.wakes
+        if not self._is_awake and not await wakes.may_speak(device_id):
+            return False
+        connection = self._door.roster.find(device_id)
         if connection is not None and connection.is_was_mode and heard.text.strip():
             self._command = self._door.commands.heard(
                 connection, heard.text, heard.language, heard.infer_ms
             )
+        return True
 
     def over(self) -> None:
         if self._command is not None:

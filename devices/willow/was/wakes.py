@@ -86,14 +86,19 @@ class Wakes:
         """What was learnt of a device that is no longer known."""
         self._arbitration.forget(device_id)
 
+    def is_awake(self, device_id: str) -> bool:
+        """Whether what this device sends next belongs to a wake word that it told of."""
+        wake = self._latest.get(device_id)
+        return wake is not None and self._clock.now() <= wake.at + FRESH_S
+
     async def may_speak(self, device_id: str) -> bool:
         """Whether what this device sends now is to be heard. Waits for the decision, 200 ms at
         most. A device without a wake word (a button, multiwake off) may always."""
         wake = self._latest.get(device_id)
-        if wake is None or self._clock.now() > wake.at + FRESH_S:
+        if wake is None or not self.is_awake(device_id):
             return True
         won = await asyncio.shield(wake.decided)
-        if not won and self._latest.get(device_id) is wake:
+        if self._latest.get(device_id) is wake:
             del self._latest[device_id]  # what it sends next has another reason
         return won
 

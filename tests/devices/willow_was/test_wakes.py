@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections import Counter
+from collections.abc import AsyncIterator
 from functools import partial
 
 import pytest
@@ -45,6 +46,41 @@ def test_who_comes_late_loses_however_loud() -> None:
         turn = await second.speak(SPEECH, volume=0.0)
         assert (turn.won, turn.heard, decodes(server)) == (False, {}, 0)
         assert first.wake_results() == [True]
+
+    against(act)
+
+
+def test_words_of_a_device_that_is_told_late_that_it_lost_are_not_acted_on() -> None:
+    """Its wake word was sent again by a bad Wi-Fi, and comes after its POST began."""
+
+    async def act(server: Server) -> None:
+        first, second = await server.device(1), await server.device(2)
+        said, may_go_on = asyncio.Event(), asyncio.Event()
+
+        async def body() -> AsyncIterator[bytes]:
+            yield SPEECH[: len(SPEECH) // 2]
+            said.set()
+            await may_go_on.wait()
+            yield SPEECH[len(SPEECH) // 2 :]
+
+        assert second.config is not None
+        assert second._client is not None
+        posted = asyncio.ensure_future(second._client.post(second.config["wis_url"], data=body()))
+        await said.wait()
+        live = server.presence.find("dev_1")
+        await server.until(lambda: live is not None and live.doing == "listening")
+        await first.wake(-40.0)
+        await first.until(first.wake_results)
+        await second.wake(-10.0)
+        await second.until(second.wake_results)
+        may_go_on.set()
+        async with await posted as response:
+            heard = await response.json()
+        assert (first.wake_results(), second.wake_results()) == ([True], [False])
+        assert heard["text"] == ""
+        await second.send({"cmd": "endpoint", "data": heard})
+        assert (await first.speak(SPEECH, wakes=False)).ok is True
+        assert (second.results(), len(server.scene.inference.llm.asked)) == ([], 1)
 
     against(act)
 
