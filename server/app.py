@@ -1,9 +1,10 @@
 """The HTTP application: doors' routes behind the edge and the gate."""
 
+import asyncio
 import logging
 import ssl
-from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
 from socket import socket
 
 from aiohttp import web as aioweb
@@ -31,19 +32,48 @@ def build(
     )
     app.on_response_prepare.append(stamp)
     app.on_response_prepare.append(allow_reading)
+    watches = _Watches()
+    app.on_shutdown.append(watches.end)
     for route in routes:
         if route.method == "GET":  # with its HEAD
-            app.router.add_get(route.path, _marked(route))
+            app.router.add_get(route.path, _marked(route, watches))
         else:
-            app.router.add_route(route.method, route.path, _marked(route))
+            app.router.add_route(route.method, route.path, _marked(route, watches))
     return app
 
 
-def _marked(route: Route) -> Handler:
+class _Watches:
+    """Requests that end only with the page that made them: a server that stops waits for none."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def during(self, route: Route) -> AbstractContextManager[None]:
+        """Around its handler."""
+        is_watch = route.method == "GET" and route.response_content_type == "text/event-stream"
+        return self._kept() if is_watch else nullcontext()
+
+    async def end(self, _: aioweb.Application) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+    @contextmanager
+    def _kept(self) -> Iterator[None]:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            yield
+        finally:
+            self._tasks.discard(task)
+
+
+def _marked(route: Route, watches: _Watches) -> Handler:
     """The handler, recognisable as public; a wrapper, since methods take no attributes."""
 
     async def handler(request: aioweb.Request) -> aioweb.StreamResponse:
-        response: aioweb.StreamResponse = await route.handler(request)
+        with watches.during(route):
+            response: aioweb.StreamResponse = await route.handler(request)
         return response
 
     setattr(handler, PUBLIC, route.is_public)

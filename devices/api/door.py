@@ -9,8 +9,10 @@ import msgspec
 from aiohttp import web as aioweb
 from msgspec import UNSET
 
+from core.connected import ClientGone
 from core.errors import Conflict, NotFound, Overloaded, RequestError
 from core.http import JSON
+from core.sending import send
 from devices.announcing import Announcements, any_of
 from devices.api.journal import Entry, Journal
 from devices.api.views import (
@@ -167,13 +169,15 @@ class DevicesDoor:
                 "X-Accel-Buffering": "no",  # nginx would hold events back
             }
         )
-        await response.prepare(request)
-        try:
-            async with aclosing(self._changes()) as changes:
+        async with aclosing(self._changes()) as changes:
+            first = await anext(changes)  # raises before it is too late to say so
+            try:
+                await response.prepare(request)
+                await send(response, first)
                 async for data in changes:
-                    await response.write(data)
-        except ConnectionError:
-            pass  # the page is gone, which is how every watch ends
+                    await send(response, data)
+            except (ClientGone, ConnectionError):
+                pass  # the page is gone, which is how every watch ends
         return response
 
     async def _changes(self) -> AsyncGenerator[bytes, None]:

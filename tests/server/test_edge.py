@@ -29,6 +29,8 @@ from core.errors import (
     TooLarge,
     Unauthorized,
 )
+from core.http import Route
+from server import app as app_file
 from server.auth import Gate
 from server.config import LogConfig
 from server.edge import Contained, close_code_of, error_response, request_id_of, status_of
@@ -397,3 +399,21 @@ def test_a_route_may_take_larger_bodies_that_it_reads_itself() -> None:
                 assert str(limit) in (await error_of(refused))["message"]
 
     asyncio.run(scene())
+
+
+def test_a_watch_does_not_hold_a_server_that_stops(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app_file, "CLOSE_TIMEOUT_S", 3600)
+
+    async def watch(request: aioweb.Request) -> aioweb.StreamResponse:
+        response = aioweb.StreamResponse()
+        await response.prepare(request)
+        await asyncio.Event().wait()
+        return response
+
+    async def main() -> None:
+        kind = "text/event-stream"
+        one = Route("GET", "/watch", watch, "A test.", "test", response_content_type=kind)
+        async with asyncio.timeout(10), serving([one]) as client:
+            await client.get("/watch")
+
+    asyncio.run(main())

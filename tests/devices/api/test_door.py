@@ -5,18 +5,20 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 import msgspec
 import pytest
 from aiohttp import ClientResponse, ClientSession
 
+from core import sending
 from devices.announcing import Announcements
 from devices.api import door as door_file
 from devices.api.door import DevicesDoor
 from devices.api.journal import Journal
 from devices.api.routes import routes
-from devices.directory import Device
+from devices.directory import Device, DeviceProfile
 from devices.pairing import RegistrySettings
 from devices.presence import Presence
 from devices.registry.database import opened
@@ -372,6 +374,30 @@ def test_a_silent_watch_shows_life_and_changes_of_other_servers(tmp_path: Path) 
     asyncio.run(main())
 
 
+def test_a_page_that_reads_nothing_is_let_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sending, "STALL_S", 0.05)
+    monkeypatch.setattr(door_file, "SETTLE_S", 0)
+    monkeypatch.setattr(door_file, "MAX_WATCHERS", 1)
+
+    async def main() -> None:
+        async with scene(tmp_path) as here, here.client.get("/v1/devices/events") as answer:
+            assert await _event(answer) == []
+            for number in range(50):  # half a megabyte at once
+                profile = DeviceProfile(instructions=10_000 * "a")
+                one = await here.new(f"aa:{number}")
+                await here.registry.edit(one.id, profile=lambda _, new=profile: new)
+            status = 503
+            while status == 503:  # while what nobody reads finds room in sockets
+                await here.registry.edit(one.id, area=token_hex(8))
+                async with here.client.get("/v1/devices/events") as other:
+                    status = other.status
+            assert status == 200
+
+    asyncio.run(main())
+
+
 def test_watchers_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(door_file, "MAX_WATCHERS", 1)
 
@@ -405,7 +431,8 @@ def test_a_database_that_fails_is_said(tmp_path: Path) -> None:
 
     async def main() -> None:
         async with scene(tmp_path) as here:
-            status, error = await here.ask("GET", "devices")
-            assert (status, error["code"]) == (503, "storage_failed")
+            for path in ("devices", "devices/events"):
+                status, error = await here.ask("GET", path)
+                assert (status, error["code"]) == (503, "storage_failed")
 
     asyncio.run(main())
