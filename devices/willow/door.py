@@ -131,8 +131,8 @@ class WillowDoor:
             if switch_of(request.query, "save_audio"):
                 logger.info("save_audio was asked for; speech is never stored")
             form = AudioForm.of(request.headers)
-            ask = self._read(request.query)
-        utterance = self._ears.utterance(request) if self._ears else None
+            utterance = self._ears.utterance(request) if self._ears else None
+            ask = self._read(request.query, utterance.language if utterance else "")
         if utterance is not None:
             return await self._hear_known(request, form, ask, utterance, stats=stats)
         heard = await while_connected(request, self._hear_device(request, form, ask))
@@ -210,8 +210,8 @@ class WillowDoor:
     async def openapi(self, request: aioweb.Request) -> aioweb.Response:
         raise aioweb.HTTPFound("/openapi.json")
 
-    def _read(self, query: Mapping[str, str]) -> Ask:
-        ask = self._asking.read(query)
+    def _read(self, query: Mapping[str, str], usual_language: str = "") -> Ask:
+        ask = self._asking.read(query, usual_language)
         if ask.note:
             logger.info("%s", ask.note)
         return ask

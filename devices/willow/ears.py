@@ -10,6 +10,11 @@ from devices.willow.hearing import Heard
 class Utterance(Protocol):
     """One `POST /api/willow` of a known device."""
 
+    @property
+    def language(self) -> str:
+        """In which that device is spoken to; empty: not said."""
+        ...
+
     async def may_speak(self) -> bool:
         """False: another device of the room answers, so this one's speech is not recognised."""
         ...

@@ -27,6 +27,10 @@ class Said:
         self._is_awake = False
         "Its wake word was here before its speech."
 
+    @property
+    def language(self) -> str:
+        return self._connection.device.profile.language
+
     async def may_speak(self) -> bool:
         self._is_awake = self._door.wakes.is_awake(self._connection.device.id)
         if not await self._door.wakes.may_speak(self._connection.device.id):

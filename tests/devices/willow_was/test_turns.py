@@ -1,6 +1,7 @@
 """Whole turns of simulated devices: wake word, speech, command, answer."""
 
 import random
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -39,6 +40,28 @@ def test_words_that_another_inference_server_heard_are_run_each_time() -> None:
             await device.send({"cmd": "endpoint", "data": {"text": "four", "language": "en"}})
             await device.until(lambda number=number: len(device.results()) == number)
         assert device.results() == 2 * [{"ok": True, "speech": "you said it is 4."}]
+
+    against(act)
+
+
+@pytest.mark.parametrize(
+    ("spoken", "query", "heard"),
+    [
+        ("de", "", "de"),
+        ("", "", "en"),
+        ("de", "force_language=en", "en"),
+    ],
+)
+def test_a_device_is_heard_in_its_own_language(spoken: str, query: str, heard: str) -> None:
+    async def act(server: Server) -> None:
+        server.scene.inference.asr.info = replace(
+            server.scene.inference.asr.info, languages=("de", "en")
+        )
+        device = await server.device()
+        server.known.change(mac_of(device), profile=DeviceProfile(language=spoken))
+        assert device.config is not None
+        device.config = {**device.config, "wis_url": f"{device.config['wis_url']}&{query}"}
+        assert (await device.speak(SPEECH)).heard["language"] == heard
 
     against(act)
 
