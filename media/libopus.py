@@ -83,7 +83,7 @@ class Encoder:
 
 
 @cache
-def library() -> ctypes.CDLL:
+def library() -> ctypes.PyDLL:
     """Raises EarshotError where there is none."""
     folder = Path(av.__file__).parent
     carried = [*folder.parent.glob("av.libs/libopus[-.]*"), *folder.glob(".dylibs/libopus.*")]
@@ -92,7 +92,9 @@ def library() -> ctypes.CDLL:
         raise EarshotError(
             "libopus is missing: PyAV's wheels carry it, systems have it as libopus0"
         )
-    lib = ctypes.CDLL(name)
+    # PyDLL keeps the interpreter lock: to get it back beside another busy thread takes longer than
+    # a packet does (30 us each way).
+    lib = ctypes.PyDLL(name)
     lib.opus_strerror.restype = c_char_p
     lib.opus_decoder_init.argtypes = (c_void_p, c_int32, c_int)
     lib.opus_encoder_init.argtypes = (c_void_p, c_int32, c_int, c_int)
