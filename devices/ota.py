@@ -94,15 +94,17 @@ class FirmwareFolder:
         if not S_ISREG(found.st_mode):
             return None
         key = (path, found.st_size, found.st_mtime_ns)
-        if key not in self._digests:
-            self._digests = {one: its for one, its in self._digests.items() if one[0] != path}
-            self._digests[key] = _sha256(path)
+        digest = self._digests.get(key)
+        if digest is None:
+            digest = _sha256(path)
+            others = {one: its for one, its in self._digests.items() if one[0] != path}
+            self._digests = {**others, key: digest}  # in several threads: replaced, never changed
         return Firmware(
             version=version,
             board=board,
             path=path,
             size_bytes=found.st_size,
-            sha256=self._digests[key],
+            sha256=digest,
         )
 
 

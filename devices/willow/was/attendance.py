@@ -214,7 +214,8 @@ class Attendance:
 
     async def _configure(self, connection: Connection, why: Why) -> None:
         """Send its configuration, with which it reboots: where it is another than it was given
-        last, it asks, or somebody orders it."""
+        last, it asks, or somebody orders it. One that is too large is told to nobody but him
+        (TooLarge); the device is served with the one that it has."""
         async with self._configuring:
             services, device = self._with, connection.device
             everywhere = await services.store.config()
@@ -231,7 +232,14 @@ class Attendance:
             if not is_due:
                 return
             message = Config(values)
-            encode(message)  # raises for what is too large, before it counts as given
+            try:
+                encode(message)
+            except TooLarge as error:  # before it counts as given
+                if why == "ordered":
+                    raise
+                connection.note_error(error.code)
+                logger.warning("! willow: %s keeps its configuration: %s", device.id, error)
+                return
             connection.tell(message)
             self._configured_at = now
             await services.store.note_pushed(values, device.id)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from itertools import zip_longest
 from typing import Any
 from urllib.parse import quote
 
@@ -15,6 +16,8 @@ MASK = "********"
 SECRETS = frozenset(
     {"hass_token", "openhab_token", "mqtt_password", "rest_auth_pass", "rest_auth_header", "PSK"}
 )
+_URL_PASSWORD = re.compile(r"(?P<user>[a-z]+://[^/?#:@]*:)(?P<secret>[^/?#]*)@", re.IGNORECASE)
+"As in the `wis_url` of a server that wants its key."
 _SECRET_WORDS = ("token", "pass", "secret", "psk", "key", "auth_header")
 "In names that newer firmware may have."
 
@@ -138,12 +141,27 @@ def with_text(url: str) -> str:
     return f"{base}?{'&'.join([*kept, 'text='])}"
 
 
-def merged(new: Mapping[str, Scalar], old: Mapping[str, Any]) -> dict[str, Any]:
-    """What was masked stays what it was."""
-    return {
-        key: old.get(key, "") if value == MASK and is_secret(key) else value
-        for key, value in new.items()
-    }
+def merged(new: Mapping[str, Any], old: Mapping[str, Any]) -> dict[str, Any]:
+    """What was masked stays what it was; where it was not set, it stays so."""
+    kept: dict[str, Any] = {}
+    for key, value in new.items():
+        if value != MASK or not is_secret(key):
+            kept[key] = _merged(value, old.get(key))
+        elif key in old:
+            kept[key] = old[key]
+    return kept
+
+
+def _merged(new: Any, old: Any) -> Any:
+    if isinstance(new, Mapping):
+        return merged(new, old if isinstance(old, Mapping) else {})
+    if isinstance(new, list):
+        olds = old if isinstance(old, list) else []
+        return [_merged(one, its) for one, its in zip_longest(new, olds[: len(new)])]
+    its = _URL_PASSWORD.match(old) if isinstance(old, str) else None
+    if isinstance(new, str) and (masks := _URL_PASSWORD.match(new)) and masks["secret"] == MASK:
+        return f"{masks['user']}{its['secret'] if its else ''}@{new[masks.end() :]}"
+    return new
 
 
 def is_secret(key: str) -> bool:
@@ -152,13 +170,19 @@ def is_secret(key: str) -> bool:
 
 def masked(values: Mapping[str, Any]) -> dict[str, Any]:
     """To be shown."""
-    shown: dict[str, Any] = {}
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            shown[key] = masked(value)
-        else:
-            shown[key] = MASK if value and is_secret(key) else value
-    return shown
+    return {
+        key: MASK if value and is_secret(key) else _masked(value) for key, value in values.items()
+    }
+
+
+def _masked(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return masked(value)
+    if isinstance(value, list):
+        return [_masked(one) for one in value]
+    if isinstance(value, str):
+        return _URL_PASSWORD.sub(rf"\g<user>{MASK}@", value)
+    return value
 
 
 def effective(

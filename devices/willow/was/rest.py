@@ -55,7 +55,7 @@ class WasRest:
             case "identify":
                 self._named(body).tell(Identify())
             case "update":
-                await self._update(body)
+                await self._update(body, f"{request.scheme}://{request.host}")
             case "notify":
                 return _json({"id": await self._notify(body)})
             case _:
@@ -110,7 +110,8 @@ class WasRest:
             await store.save_was(merged(body, await store.was()))
             return _json("Success")
         if kind == "nvs":
-            await store.save_nvs(read_nvs(body, await store.nvs(), MASK))
+            nvs = await store.nvs()
+            await store.save_nvs(read_nvs(merged(body, nvs.as_json()), nvs, MASK))
         elif name:
             device_id = self._find(name).device.id
             await self._save(body, device_id)
@@ -141,8 +142,9 @@ class WasRest:
         """Raises TooLarge before anything is kept: a device could never be given it."""
         store = self._door.store
         values = merged(checked(body), await store.config(device_id))
+        everywhere = await store.config() if device_id else {}
         try:
-            encode(Config({**DEFAULTS, **values}))
+            encode(Config({**DEFAULTS, **everywhere, **values}))
         except TooLarge as error:
             raise TooLarge(f"config: {error}", param="config") from None
         await store.save_config(values, device_id)
@@ -156,9 +158,11 @@ class WasRest:
         for one in connections:
             await one.configure()
 
-    async def _update(self, body: Mapping[str, Any]) -> None:
+    async def _update(self, body: Mapping[str, Any], page: str) -> None:
+        """`page`: this server as the list of releases calls it."""
         connection = self._named(body)
-        version = text_of(body, "version") or _own_version(connection, text_of(body, "ota_url"))
+        bases = (connection.arrival.base_url, page)
+        version = text_of(body, "version") or _own_version(text_of(body, "ota_url"), bases)
         if not await self._door.update(connection, version):
             raise NotFound(
                 f"there is no firmware {version} for {connection.device.board}".replace("  ", " "),
@@ -236,10 +240,13 @@ def _client(one: Connection) -> dict[str, Any]:
     }
 
 
-def _own_version(connection: Connection, url: str) -> str:
+def _own_version(url: str, bases: tuple[str, ...]) -> str:
     """Of our own URL, which WAS's page takes from the list of releases; others stay as they are."""
-    split = urlsplit(url)
-    if split.path == OTA_PATH and url.startswith(f"{connection.arrival.base_url}/"):
+    try:
+        split = urlsplit(url)
+    except ValueError:
+        raise invalid("ota_url", url, "a URL of the list of releases") from None
+    if split.path == OTA_PATH and f"{split.scheme}://{split.netloc}" in bases:
         return (parse_qs(split.query).get("version") or [""])[0]
     return url
 

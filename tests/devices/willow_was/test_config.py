@@ -102,3 +102,35 @@ def test_time_zones_are_those_of_this_machine() -> None:
         pytest.skip("this machine has no time zone database")
     assert zones["Etc/UTC"] == "UTC0"
     assert zones["Europe/Berlin"] == "CET-1CEST,M3.5.0,M10.5.0/3"
+
+
+def test_masks_of_a_device_leave_the_secret_that_everybody_has() -> None:
+    assert merged({"hass_token": MASK, "bss": True}, {}) == {"bss": True}
+
+
+def test_secrets_are_masked_however_deep_they_lie() -> None:
+    old: dict[str, object] = {
+        "proxies": [{"api_key": "secret", "name": "a"}],
+        "mqtt": {"password": "secret"},
+        "tokens": ["secret"],
+    }
+    shown = masked(old)
+    assert shown == {
+        "proxies": [{"api_key": MASK, "name": "a"}],
+        "mqtt": {"password": MASK},
+        "tokens": MASK,
+    }
+    assert merged(shown, old) == old
+    assert merged(shown, {"proxies": "none", "mqtt": []}) == {
+        "proxies": [{"name": "a"}],
+        "mqtt": {},
+    }
+
+
+def test_a_password_in_a_url_is_a_secret() -> None:
+    old = {"wis_url": "http://any:KEY@a:19001/api/willow?x=1", "rest_url": "http://b/@c:d"}
+    shown = masked(old)
+    assert shown == {**old, "wis_url": f"http://any:{MASK}@a:19001/api/willow?x=1"}
+    assert merged(shown, old) == old
+    moved = {"wis_url": f"http://any:{MASK}@elsewhere/api/willow"}
+    assert merged(moved, old) == {"wis_url": "http://any:KEY@elsewhere/api/willow"}
