@@ -7,6 +7,7 @@ from typing import Any
 from core.http import Route
 from devices.api.door import DevicesDoor
 from devices.api.routes import routes as device_routes
+from devices.directory import DeviceProfile
 from devices.willow.calls import call_settings
 from devices.willow.door import WillowDoor, WillowSettings
 from devices.willow.routes import routes as willow_routes
@@ -106,7 +107,7 @@ def open_doors(core: Core) -> Doors:
             *realtime_routes(realtime),
             *ice_routes(IceDoor(ice)),
             *whip_routes(whip),
-            *device_routes(_devices(core.devices)),
+            *device_routes(_devices(core)),
             *xiaozhi_routes(_xiaozhi(core)),
             *openai_routes(AudioDoor(core.transcriber, Cards(engines), spools)),
             *speech_routes(SpeechDoor(core.surroundings.engines, core.reader, core.languages)),
@@ -137,8 +138,15 @@ def _realtime(core: Core, peer: PeerSettings) -> RealtimeDoor:
     )
 
 
-def _devices(devices: Devices) -> DevicesDoor:
-    return DevicesDoor(devices.registry, devices.presence, devices.journal, devices.announcements)
+def _devices(core: Core) -> DevicesDoor:
+    devices, engines = core.devices, core.surroundings.engines
+
+    def check(profile: DeviceProfile) -> None:
+        engines.check(profile.applied(core.fresh))
+
+    return DevicesDoor(
+        devices.registry, devices.presence, devices.journal, devices.announcements, check
+    )
 
 
 def _whip(core: Core, peer: PeerSettings) -> WhipDoor:

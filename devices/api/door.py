@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Container
+from collections.abc import AsyncGenerator, Awaitable, Callable, Container
 from contextlib import aclosing
 
 import msgspec
@@ -28,7 +28,7 @@ from devices.api.views import (
     read_body,
     view_of,
 )
-from devices.directory import Device, Kind
+from devices.directory import Device, DeviceProfile, Kind
 from devices.presence import Live, Notice, Presence
 from devices.registry.names import MAX_NAME_CHARS, short
 from devices.registry.registry import Registry
@@ -64,8 +64,11 @@ class DevicesDoor:
         presence: Presence,
         journal: Journal,
         announcements: Announcements,
+        check: Callable[[DeviceProfile], None],
         heartbeat_s: float = HEARTBEAT_S,
     ) -> None:
+        """`check` raises RequestError for a profile with which no session could begin."""
+        self._check = check
         self._registry, self._presence, self._journal = registry, presence, journal
         self._announcements, self._heartbeat_s = announcements, heartbeat_s
         self._watchers = 0
@@ -100,6 +103,9 @@ class DevicesDoor:
                 code="invalid_value",
                 param="name",
             )
+        if asked.profile is not UNSET:
+            before = await self._device(request)
+            self._check_profile(asked.profile.applied(before.profile))
         device = await self._registry.edit(
             _id_of(request),
             name=None if asked.name is UNSET else short(asked.name),
@@ -194,6 +200,13 @@ class DevicesDoor:
 
     async def _everyone(self) -> DeviceList:
         return DeviceList([self._view(one) for one in await self._registry.everyone()])
+
+    def _check_profile(self, profile: DeviceProfile) -> None:
+        """A device that is refused for it could not say why."""
+        try:
+            self._check(profile)
+        except RequestError as error:
+            raise RequestError(f"profile: {error}", code=error.code, param="profile") from error
 
     def _view(self, device: Device) -> DeviceView:
         waiting = self._announcements.counts().get(device.id, 0)

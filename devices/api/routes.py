@@ -92,7 +92,7 @@ def _one(door: DevicesDoor) -> tuple[Route, ...]:
             _TAG,
             request=DeviceEdit,
             responses={200: DeviceView},
-            error_codes=(*_BODY, *_ONE),
+            error_codes=(*_BODY, *_ONE, "unsupported_language", "voice_not_found"),
         ),
         Route(
             "DELETE",

@@ -68,7 +68,9 @@ class House(Stub):
         async with known(self.database) as self.known:
             clock = self.known.clock
             announcements = Announcements(Conversations(), self.registry, self.presence, clock)
-            door = DevicesDoor(self.registry, self.presence, Journal(clock), announcements)
+            door = DevicesDoor(
+                self.registry, self.presence, Journal(clock), announcements, lambda profile: None
+            )
             for route in routes(door):
                 app.router.add_route(route.method, route.path, route.handler)
             yield

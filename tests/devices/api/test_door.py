@@ -13,6 +13,7 @@ import pytest
 from aiohttp import ClientResponse, ClientSession
 
 from core import sending
+from core.errors import RequestError
 from devices.announcing import Announcements
 from devices.api import door as door_file
 from devices.api.door import DevicesDoor
@@ -50,6 +51,11 @@ class Scene:
             return response.status, await response.json() if response.status != 204 else None
 
 
+def only_german(profile: DeviceProfile) -> None:
+    if profile.language not in ("", "de"):
+        raise RequestError("there is: de", code="unsupported_language", param="audio.x")
+
+
 @asynccontextmanager
 async def scene(
     folder: Path, *, gate: Gate | None = None, heartbeat_s: float = 60.0
@@ -60,7 +66,7 @@ async def scene(
         journal = Journal(clock)
         presence = Presence(journal)
         said = Announcements(FakeTalks(), registry, presence, clock)
-        door = DevicesDoor(registry, presence, journal, said, heartbeat_s)
+        door = DevicesDoor(registry, presence, journal, said, only_german, heartbeat_s)
         async with serving(routes(door), gate=gate) as client:
             yield Scene(client, registry, presence, said, clock)
 
@@ -160,6 +166,23 @@ def test_a_wrong_field_is_named_with_what_is_allowed(
             status, error = await here.ask("POST", path, body)
             assert (status, error["code"], error["param"] or "") == (400, "invalid_value", param)
             assert allowed in error["message"]
+
+    asyncio.run(main())
+
+
+def test_a_profile_that_no_session_could_have_is_refused(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with scene(tmp_path) as here:
+            path = f"devices/{(await here.new()).id}"
+            asked = {"name": "it", "profile": {"language": "xx"}}
+            status, error = await here.ask("POST", path, asked)
+            assert (status, error["code"], error["param"]) == (
+                400,
+                "unsupported_language",
+                "profile",
+            )
+            assert (await here.ask("GET", path))[1]["name"] != "it"
+            assert (await here.ask("POST", path, {"profile": {"language": "de"}}))[0] == 200
 
     asyncio.run(main())
 
