@@ -134,6 +134,8 @@ class Announcements:
 
     async def _bring_to(self, target: tuple[str, str]) -> None:
         for one in [one for one in self._waiting if _target(one) == target]:
+            if not any(other is one for other in self._waiting):
+                continue  # its device was forgotten while those before it were brought
             is_over = one.until <= self._clock.now()
             if is_over or await self._say(one.device_id, one.area, one.notice):
                 self._waiting = [other for other in self._waiting if other is not one]

@@ -49,6 +49,25 @@ class Scene:
             task.cancel()
 
 
+def test_what_waited_for_a_device_that_is_forgotten_is_not_said_beside_it() -> None:
+    """Also where it is being brought at that moment."""
+
+    async def main() -> None:
+        scene, other = Scene(), FakeLive(hears=False)
+        for text in ("one", "two"):
+            await scene.said.announce("conv", text)
+        async with scene.running():
+            with scene.here(dev_1=FakeLive(is_stuck=True), dev_2=other):
+                await asyncio.sleep(NOTIFY_TIMEOUT_S / 2)
+                scene.said.forget("dev_1")
+                other.hears = True
+                await asyncio.sleep(5 * NOTIFY_TIMEOUT_S)
+        assert other.heard in ([], ["one"])
+        assert not scene.said.counts()
+
+    run_virtual(main())
+
+
 def test_the_conversation_itself_comes_first() -> None:
     async def main() -> None:
         scene, live = Scene(), FakeLive()
