@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from core.errors import ConfigError
 from devices.networks import Network
-from devices.willow.was.door import WasSettings
+from devices.willow.was.settings import WasSettings
 from pipeline.settings import SessionSettings
 from server.config_types import Section
 from server.networks import listening_host, networks_of

@@ -5,7 +5,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from devices.networks import Network
-from devices.wyoming.door import WyomingSettings
+from devices.wyoming.settings import WyomingSettings
 from server.config_types import Section
 from server.networks import listening_host, networks_of
 

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from devices.xiaozhi.door import XiaozhiSettings
+from devices.xiaozhi.settings import XiaozhiSettings
 from firmware_protocol.xiaozhi.dialogue import DialogueSettings
 from pipeline.settings import SessionSettings, TurnDetection
 from server.config_types import Section

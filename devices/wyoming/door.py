@@ -5,16 +5,16 @@ import logging
 import socket
 from collections.abc import Awaitable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from typing import Protocol
 
 from core.errors import EarshotError, Forbidden, Overloaded, first_error
 from core.ports import Metrics
 from devices.directory import Contact, Device, Directory
-from devices.networks import Address, Network, address_of, is_among
+from devices.networks import Address, address_of, is_among
 from devices.presence import Presence
 from devices.wyoming.connection import Connection, Services
 from devices.wyoming.guests import Guests
+from devices.wyoming.settings import WyomingSettings
 from devices.wyoming.wire import MAX_HEADER_BYTES, Wire
 
 logger = logging.getLogger(__name__)
@@ -26,13 +26,6 @@ class Guard(Protocol):
     """Runs a connection so that a bug in it ends that connection only."""
 
     async def __call__(self, work: Awaitable[None], name: str) -> None: ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WyomingSettings:
-    networks: tuple[Network, ...]
-    "Whose connections are taken."
-    max_connections: int
 
 
 class WyomingDoor:

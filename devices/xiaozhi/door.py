@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 import msgspec
@@ -14,16 +13,15 @@ from core.errors import Forbidden, NotFound, RequestError, Unauthorized
 from core.http import FORWARDED, JSON
 from core.ports import Clock, Metrics, Place
 from devices.directory import Device, Directory
-from devices.networks import Network, address_of, is_among
+from devices.networks import address_of, is_among
 from devices.presence import Presence
 from devices.xiaozhi.check_in import CheckedIn, answer_to, contact_of, hardware_id_of
 from devices.xiaozhi.connection import Around, Connection
 from devices.xiaozhi.device_tools import DevicesTools
 from devices.xiaozhi.ports import Sessions
-from firmware_protocol.xiaozhi.dialogue import DialogueSettings
+from devices.xiaozhi.settings import XiaozhiSettings
 from firmware_protocol.xiaozhi.framing import VERSIONS, Version, is_version
 from firmware_protocol.xiaozhi.texts import MAX_TEXT_BYTES
-from pipeline.settings import SessionSettings
 
 logger = logging.getLogger(__name__)
 
@@ -39,16 +37,6 @@ PENDING = 202
 "The device asks again in 3 s."
 
 BEARER = "Bearer "
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class XiaozhiSettings:
-    networks: tuple[Network, ...]
-    "Whose check-ins are answered."
-    url: str = ""
-    "Of our WebSocket, as devices shall use it; empty: where their check-in came to."
-    fresh: SessionSettings = field(default_factory=SessionSettings)
-    dialogue: DialogueSettings = field(default_factory=DialogueSettings)
 
 
 class XiaozhiDoor:

@@ -4,8 +4,6 @@ import asyncio
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
 from urllib.parse import quote
 
 from aiohttp import web as aioweb
@@ -15,7 +13,7 @@ from core.http import FORWARDED
 from core.ports import Clock, Metrics
 from core.threads import in_thread
 from devices.directory import Directory, Settings
-from devices.networks import Network, address_of, is_among
+from devices.networks import address_of, is_among
 from devices.notify import AudioUrls
 from devices.ota import FirmwareFolder
 from devices.presence import Presence
@@ -25,12 +23,12 @@ from devices.willow.was.connection import Arrival, Connection
 from devices.willow.was.notices import Numbers
 from devices.willow.was.roster import Roster
 from devices.willow.was.services import Services, Told
+from devices.willow.was.settings import WasSettings
 from devices.willow.was.store import WillowStore
 from devices.willow.was.wakes import Wakes
 from firmware_protocol.willow.decode import MAX_MESSAGE_BYTES
 from firmware_protocol.willow.messages import OtaStart
 from pipeline.exchange import Exchanges
-from pipeline.settings import SessionSettings
 
 logger = logging.getLogger(__name__)
 
@@ -49,21 +47,6 @@ OTA_PATH = "/api/ota"
 
 USER_AGENT = "Willow/"
 MAX_VERSION_CHARS = 64
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WasSettings:
-    networks: tuple[Network, ...]
-    "Whose devices may come without the key."
-    groups: tuple[tuple[str, ...], ...] = ()
-    "Areas that hear each other."
-    audio_hosts: tuple[str, ...] = ()
-    "Where devices may fetch the sound of notifications, beside here."
-    folder: Path
-    "With `firmware/` and `assets/`; need not exist."
-    usual: SessionSettings = field(default_factory=SessionSettings)
-    "What a conversation begins with, where the device's profile says nothing."
-    version: str = ""
 
 
 class WasDoor:

@@ -12,9 +12,10 @@ from aiohttp import ClientSession
 from devices.networks import Network
 from devices.presence import Presence
 from devices.willow.routes import routes
-from devices.willow.was.door import WasDoor, WasSettings
+from devices.willow.was.door import WasDoor
 from devices.willow.was.ears import WasEars
 from devices.willow.was.routes import was_routes
+from devices.willow.was.settings import WasSettings
 from server.auth import Gate
 from server.networks import networks_of
 from tests.devices.willow.servers import Scene as Inference

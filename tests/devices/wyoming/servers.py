@@ -16,7 +16,8 @@ from core.errors import EarshotError
 from devices.directory import Contact, Device, Directory, Standing
 from devices.presence import Presence
 from devices.wyoming.connection import Services
-from devices.wyoming.door import WyomingDoor, WyomingSettings
+from devices.wyoming.door import WyomingDoor
+from devices.wyoming.settings import WyomingSettings
 from devices.wyoming.speak import Speaking
 from engines.base import WakeEngine
 from pipeline.conversation import Conversations

@@ -23,8 +23,9 @@ from core.errors import NotFound
 from devices.directory import Contact, Device
 from devices.presence import Presence, Witness
 from devices.xiaozhi.device_tools import DevicesTools
-from devices.xiaozhi.door import XiaozhiDoor, XiaozhiSettings
+from devices.xiaozhi.door import XiaozhiDoor
 from devices.xiaozhi.routes import routes
+from devices.xiaozhi.settings import XiaozhiSettings
 from engines.base import AsrItem, AsrResult, WordMark
 from firmware_protocol.xiaozhi.dialogue import DialogueSettings
 from pipeline.conversation import Conversations

@@ -12,8 +12,8 @@ import pytest
 from core.errors import RequestError
 from devices.directory import Device
 from devices.xiaozhi.check_in import answer_to, contact_of, hardware_id_of
-from devices.xiaozhi.door import XiaozhiSettings
 from devices.xiaozhi.mouth import PACKET_MS, RATE_HZ
+from devices.xiaozhi.settings import XiaozhiSettings
 from firmware_protocol.xiaozhi.dialogue import DialogueSettings
 from server.auth import Gate
 from server.config_xiaozhi import XiaozhiConfig

@@ -1,0 +1,22 @@
+"""What the application server's door is told. Apart from it: the configuration needs no server."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from devices.networks import Network
+from pipeline.settings import SessionSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WasSettings:
+    networks: tuple[Network, ...]
+    "Whose devices may come without the key."
+    groups: tuple[tuple[str, ...], ...] = ()
+    "Areas that hear each other."
+    audio_hosts: tuple[str, ...] = ()
+    "Where devices may fetch the sound of notifications, beside here."
+    folder: Path
+    "With `firmware/` and `assets/`; need not exist."
+    usual: SessionSettings = field(default_factory=SessionSettings)
+    "What a conversation begins with, where the device's profile says nothing."
+    version: str = ""

@@ -1,0 +1,12 @@
+"""What the door is told. Apart from it: the configuration needs no server."""
+
+from dataclasses import dataclass
+
+from devices.networks import Network
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WyomingSettings:
+    networks: tuple[Network, ...]
+    "Whose connections are taken."
+    max_connections: int

@@ -1,0 +1,17 @@
+"""What the door is told. Apart from it: the configuration needs no server."""
+
+from dataclasses import dataclass, field
+
+from devices.networks import Network
+from firmware_protocol.xiaozhi.dialogue import DialogueSettings
+from pipeline.settings import SessionSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class XiaozhiSettings:
+    networks: tuple[Network, ...]
+    "Whose check-ins are answered."
+    url: str = ""
+    "Of our WebSocket, as devices shall use it; empty: where their check-in came to."
+    fresh: SessionSettings = field(default_factory=SessionSettings)
+    dialogue: DialogueSettings = field(default_factory=DialogueSettings)
