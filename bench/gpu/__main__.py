@@ -42,7 +42,7 @@ class Bench:
 
     def model(self, name: str, rows: int = 128) -> Device:
         """One at a time: the others' memory is given back."""
-        name = "tiny" if self.options.tiny else name
+        name = "toy" if self.options.tiny else name
         rows = 8 if self.options.tiny else rows
         if self._model is None or (name, rows) != (self._name, self._model.capacity):
             self._model = None
@@ -80,7 +80,7 @@ def check(bench: Bench) -> None:
     print("\n| check | beam | share of equal tokens |\n|---|---|---|")
     model = bench.model("turbo")
     windows = bench.windows(model, [3000] * (2 if bench.options.tiny else 16))
-    tokens = 8 if bench.options.tiny else 50
+    tokens = 24 if bench.options.tiny else 50
     for beams in (1, 5):
         print(f"| graphs, eager | {beams} | {with_eager(model, windows, tokens, beams):.4f} |")
     if not bench.options.skip_transformers:
@@ -147,7 +147,7 @@ def beam(bench: Bench) -> None:
 def sizes(bench: Bench) -> None:
     """The other shapes, one window of 30 s."""
     print("\n| 30 s, 50 tokens | floor, ms | ours, ms |\n|---|---|---|")
-    for name in ("tiny",) if bench.options.tiny else ("large-v3", "medium", "base"):
+    for name in ("toy",) if bench.options.tiny else ("large-v3", "medium", "base"):
         model = bench.model(name, 8)
         windows, tokens = bench.windows(model, [3000]), 4 if bench.options.tiny else 50
         (times,) = alternating(
@@ -181,7 +181,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
-    parser.add_argument("--tiny", action="store_true", help="tiny's shape, to see that all runs")
+    parser.add_argument("--tiny", action="store_true", help="a toy's shape, to see that all runs")
     parser.add_argument("--skip-transformers", action="store_true")
     parser.add_argument("--folder", type=Path, help="where the checkpoints are kept")
     options = parser.parse_args(arguments)

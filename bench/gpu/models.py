@@ -15,7 +15,7 @@ SHAPES: Mapping[str, Shape] = {
     "large-v2": Shape(80, 1280, 32, 20, 32, 20, 51865),
     "medium": Shape(80, 1024, 24, 16, 24, 16, 51865),
     "base": Shape(80, 512, 6, 8, 6, 8, 51865),
-    "tiny": Shape(80, 384, 4, 6, 4, 6, 51865),
+    "toy": Shape(80, 64, 2, 2, 2, 2, 51865),
 }
 
 END, START, NO_TIMESTAMPS = 50257, 50258, 50363

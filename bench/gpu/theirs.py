@@ -8,8 +8,10 @@ import torch
 
 
 def loaded(folder: Path, dtype: torch.dtype, device: str) -> Any:
-    from transformers import WhisperForConditionalGeneration
+    from transformers import WhisperForConditionalGeneration, logging
 
+    logging.set_verbosity_error()  # it warns at every call that a given count overrides a default
+    logging.disable_progress_bar()
     model = WhisperForConditionalGeneration.from_pretrained(
         folder, dtype=dtype, attn_implementation="sdpa"
     )
