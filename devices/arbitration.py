@@ -21,6 +21,9 @@ CAUTION = 4.0
 MAX_CORRECTION_DB = 12.0
 "More is not a place or a gain: it is a broken microphone, or somebody who only speaks to that one."
 
+QUIETEST_DB, LOUDEST_DB = -120.0, 20.0
+"Of any microphone: one wrong number must not spoil the means for hundreds of wake words."
+
 MEMORY = 50.0
 "The mean follows a device that was moved within so many wake words."
 
@@ -67,6 +70,8 @@ class Arbitration:
     ) -> list[Verdict]:
         """A device heard the wake word. `known`: all devices of the group that could have heard it,
         this one included or not. What is decided by it, perhaps nothing yet."""
+        if level_db is not None:
+            level_db = max(QUIETEST_DB, min(LOUDEST_DB, level_db))
         verdicts: list[Verdict] = []
         race = self._races.get(group)
         is_old = race is not None and device in race.levels  # nobody hears a wake word twice

@@ -116,6 +116,16 @@ def test_a_broken_microphone_is_not_believed() -> None:
     assert race.heard("kitchen", "b", -20, AB, 1000.1) == won("b", "a")
 
 
+def test_a_level_that_no_microphone_has_does_not_spoil_the_means_of_others() -> None:
+    race = Arbitration()
+    for turn in range(40):
+        race.heard("kitchen", "a", -14.0, AB, 10.0 * turn)
+        race.heard("kitchen", "b", -20.0, AB, 10.0 * turn + 0.1)
+    race.heard("attic", "x", 9e5, frozenset("x"), 500.0)
+    race.heard("kitchen", "a", -15.0, AB, 1000.0)
+    assert race.heard("kitchen", "b", -18.0, AB, 1000.1) == won("b", "a")
+
+
 def test_who_leaves_is_not_waited_for_and_does_not_win() -> None:
     race = Arbitration()
     race.heard("kitchen", "a", -10, ABC, 0.0)

@@ -52,6 +52,7 @@ class Command:
     may_tell: asyncio.Event = field(default_factory=asyncio.Event)
     "The device has the answer of its POST: only then does it wait for a result."
     is_ferried: bool = False
+    result: Result = field(default_factory=lambda: Result(ok=False, speech=""))
 
     def is_same(self, text: str) -> bool:
         own, other = _plain(self.text), _plain(text)
@@ -137,9 +138,7 @@ class Commands:
         line.waiting.append(command)
         if not line.is_busy:
             line.is_busy = True
-            self._tasks.create_task(
-                self._guard(self._work(line), "willow command"), name="willow-command"
-            )
+            self._tasks.create_task(self._work(line), name="willow-command")
 
     async def _work(self, line: _Line) -> None:
         try:
@@ -150,10 +149,11 @@ class Commands:
 
     async def _serve(self, command: Command) -> None:
         connection = self._roster.find(command.device_id)
-        if connection is None:
-            return  # gone before its turn came
+        if connection is None:  # gone before its turn came: it may bring the words once more
+            command.is_ferried = True
+            return
         connection.note("thinking")
-        result = await self._answer(connection, command)
+        await self._guard(self._answer(connection, command), "willow command")
         answered_at = self._clock.now()
         try:
             async with asyncio.timeout(FERRY_S):
@@ -163,13 +163,13 @@ class Commands:
         # It may have come back over another socket meanwhile, also because it was restarted.
         connection = self._roster.find(command.device_id)
         if connection is not None:
-            connection.tell(result)
+            connection.tell(command.result)
             connection.note("idle")
             answer_ms = command.asr_ms + 1000 * (answered_at - command.heard_at)
             connection.note_turn({"asr_final": command.asr_ms, "gate_open": answer_ms})
 
-    async def _answer(self, connection: Connection, command: Command) -> Result:
-        """Never raises an EarshotError: the device is told that it did not work."""
+    async def _answer(self, connection: Connection, command: Command) -> None:
+        """Never raises an EarshotError: the device is told that it did not work, as after a bug."""
         device = connection.device
         conversation = self._exchanges.conversation(device.id)
         conversation.profile = Profile.of(device.profile.applied(self._usual))
@@ -181,11 +181,10 @@ class Commands:
         )
         try:
             async with self._exchanges.open(question) as exchange:
-                return Result(ok=True, speech=await exchange.text())
+                command.result = Result(ok=True, speech=await exchange.text())
         except EarshotError as error:
             logger.warning("! willow: %s got no answer: %s (%s)", device.id, error, error.code)
             connection.note_error(error.code)
-            return Result(ok=False, speech="")
 
 
 def _plain(text: str) -> str:

@@ -126,8 +126,9 @@ class Wakes:
         return self._group_of(connection) == group
 
     def _group_of(self, connection: Connection) -> str:
+        """Of its rooms and its wake word: nobody waits for a device that listens for another."""
         room = _room(connection.device.area)
-        return self._group.get(room, room)
+        return f"{connection.config.get('wake_word', '')} {self._group.get(room, room)}"
 
 
 def _room(area: str) -> str:

@@ -1,6 +1,7 @@
 """Whole turns of simulated devices: wake word, speech, command, answer."""
 
 import random
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from functools import partial
 
@@ -8,6 +9,7 @@ import pytest
 
 from core.ports import Place
 from devices.directory import DeviceProfile
+from pipeline.exchange import Exchange, Question
 from tests.devices.willow_was.servers import SPEECH, Server, against, mac_of
 from tests.devices.willow_was.simulated import SimulatedWillow
 
@@ -114,6 +116,48 @@ def test_a_command_that_fails_is_told_and_the_next_one_works() -> None:
         assert (turn.ok, turn.speech) == (False, "")
         server.scene.inference.llm.fails = False
         assert (await device.speak(SPEECH)).ok is True
+
+    against(act)
+
+
+def test_a_bug_ends_its_command_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def act(server: Server) -> None:
+        device = await server.device()
+        server.scene.inference.llm.word_s = 0.05
+        opened = server.scene.inference.exchanges.open
+
+        def open_(question: Question) -> AbstractAsyncContextManager[Exchange]:
+            if question.text == "one":
+                raise ExceptionGroup("a bug", [ZeroDivisionError()])
+            return opened(question)
+
+        monkeypatch.setattr(server.scene.inference.exchanges, "open", open_)
+        for text in ("zero", "one", "two"):
+            await device.send({"cmd": "endpoint", "data": {"text": text, "language": "en"}})
+        await device.until(lambda: len(device.results()) == 3)
+        assert [one["ok"] for one in device.results()] == [True, False, True]
+        assert len(server.scene.inference.bugs) == 1
+        server.scene.inference.bugs.clear()
+
+    against(act)
+
+
+def test_words_whose_device_went_before_their_turn_are_run_when_it_brings_them() -> None:
+    async def act(server: Server) -> None:
+        device = await server.device()
+        connection = server.door.roster.find("dev_0")
+        assert connection is not None
+        command = server.door.commands.heard(connection, "one", "en", 0.0)
+        await device.cut()
+        await server.until(lambda: server.door.roster.find("dev_0") is None)
+        second = server.door.commands.heard(connection, "two", "en", 0.0)
+        command.may_tell.set()
+        await server.until(lambda: not server.door.commands._lines["dev_0"].is_busy)
+        assert commands(server) == 1
+        await device.boot()
+        await device.send({"cmd": "endpoint", "data": {"text": "two", "language": "en"}})
+        await device.until(device.results)
+        assert (device.results()[0]["speech"], second.is_ferried) == ("you said two.", True)
 
     against(act)
 

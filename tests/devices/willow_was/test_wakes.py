@@ -8,6 +8,7 @@ from functools import partial
 
 import pytest
 
+from devices.directory import DeviceProfile
 from tests.devices.willow_was.servers import SPEECH, Scene, Server, against, mac_of
 from tests.devices.willow_was.simulated import SimulatedWillow, Turn
 
@@ -120,6 +121,21 @@ def test_rooms_that_hear_each_other_are_one_group() -> None:
         assert [turn.won for turn in turns] == [True, True]
 
     against(act, Scene(groups=(("kitchen", "Hall"),)))
+
+
+def test_who_listens_for_another_wake_word_is_not_waited_for() -> None:
+    async def act(server: Server) -> None:
+        one, other = await server.device(1), await server.device(2)
+        profile = DeviceProfile(wake_word="Hi ESP")
+        server.known.change(mac_of(other), profile=profile)
+        await other.until(lambda: other.config and other.config["wake_word"] == "hiesp")
+        await one.wake()
+        await one.until(one.wake_results)
+        await other.wake()
+        await other.until(other.wake_results)
+        assert (one.wake_results(), other.wake_results()) == ([True], [True])
+
+    against(act)
 
 
 def test_without_multiwake_nobody_is_told_and_everybody_heard() -> None:
