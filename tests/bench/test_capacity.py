@@ -14,6 +14,7 @@ def rows(out: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
 
 
+@pytest.mark.real
 def test_calls_are_measured_beside_stock_aiortc(capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--calls", "2", "--seconds", "2", "--rounds", "1"]
     assert main(["webrtc", "--systems", "stock,earshot", *options]) == 0
@@ -28,6 +29,7 @@ def test_calls_are_measured_beside_stock_aiortc(capsys: pytest.CaptureFixture[st
     assert "extrapolated from 2, not measured: stock" in out
 
 
+@pytest.mark.real
 def test_sockets_are_measured_beside_an_echo(capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--sockets", "2", "--seconds", "2", "--rounds", "1"]
     assert main(["websocket", "--systems", "echo,vad", *options]) == 0
@@ -38,6 +40,7 @@ def test_sockets_are_measured_beside_an_echo(capsys: pytest.CaptureFixture[str])
     assert (echo[-1], ours[-1]) == ("0", "0")
 
 
+@pytest.mark.real
 def test_a_full_server_refuses_and_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["limit", "--limit", "3"]) == 0
     out = capsys.readouterr().out
@@ -51,6 +54,7 @@ def test_a_full_server_refuses_and_goes_on(capsys: pytest.CaptureFixture[str]) -
     assert "all that were there went on" in out
 
 
+@pytest.mark.real
 def test_who_comes_and_goes_leaves_nothing_behind(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["cycles", "--cycles", "40"]) == 0
     before, after = rows(capsys.readouterr().out)

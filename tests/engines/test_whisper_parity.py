@@ -30,7 +30,9 @@ EVERY_NTH = 200
 "Of all recordings, for the normal run: two for each case, a dozen in all."
 
 
-@pytest.fixture(scope="module", params=["nano", "random tiny"])
+@pytest.fixture(
+    scope="module", params=["nano", pytest.param("random tiny", marks=pytest.mark.real)]
+)
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return NANO if request.param == "nano" else build(tmp_path_factory.mktemp("tiny"), "tiny")
 

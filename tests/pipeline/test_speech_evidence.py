@@ -106,6 +106,7 @@ def test_recordings_of_noise_and_music_without_singing_have_nearly_no_speech(
     assert not [found for found in doubtful if found.allows("turn on the kitchen lights")]
 
 
+@pytest.mark.real
 def test_a_live_session_with_a_credulous_recogniser_hears_no_words_in_them(vad: VadEngine) -> None:
     model = load("asr", "faster_whisper", {"model": str(ROOT / "tests/fixtures/whisper-nano")})
     try:
@@ -117,6 +118,7 @@ def test_a_live_session_with_a_credulous_recogniser_hears_no_words_in_them(vad: 
     assert [noise for noise in unsung if noise.judged] == []
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("folder", ["commands", "speech"])
 def test_every_recording_of_speech_may_hold_its_words(vad: VadEngine, folder: str) -> None:
     listing = (shared_data() / folder / "transcripts.tsv").read_text(encoding="utf-8").splitlines()

@@ -77,6 +77,7 @@ def test_nothing_is_installed_at_first(home: Home) -> None:
     assert not home.state.exists()
 
 
+@pytest.mark.real
 def test_it_is_made_listed_left_alone_and_removed(home: Home) -> None:
     make_vllm(home.wheels)
     make_torch(home.wheels, "2.13.0+cpu")
@@ -106,6 +107,7 @@ def test_it_is_made_listed_left_alone_and_removed(home: Home) -> None:
     assert not home.environment.exists()
 
 
+@pytest.mark.real
 def test_made_anew_nothing_of_the_old_one_stays(home: Home) -> None:
     """Nor is it taken for whole: with no wheels there the new one ends half made."""
     python = home.environment / "bin" / "python"
@@ -119,6 +121,7 @@ def test_made_anew_nothing_of_the_old_one_stays(home: Home) -> None:
     assert read_environment(home.environment) is None
 
 
+@pytest.mark.real
 def test_half_made_it_is_not_there_and_goes_on(home: Home) -> None:
     make_vllm(home.wheels, imports="torch, small_thing, what_it_forgot_to_name")
     code, _, wrong = home.earshot(*CPU)  # no torch is to be had

@@ -52,6 +52,7 @@ def test_no_label_can_grow_without_end() -> None:
         "batch",
         "outcome",
         "verdict",
+        "standing",
     }
     assert {label for declared in METRICS.values() for label in declared.labels} <= ours
 
