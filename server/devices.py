@@ -40,7 +40,7 @@ async def known_devices(
     config: Config, clock: Clock, conversations: Conversations
 ) -> AsyncIterator[Devices]:
     """Raises ConfigError for a database that can never work."""
-    async with opened(_url(config)) as database:
+    async with opened(database_url(config)) as database:
         registry = Registry(database, clock, config.devices.as_settings())
         journal = Journal(clock)
         presence = Presence(journal)
@@ -54,6 +54,7 @@ async def known_devices(
         )
 
 
-def _url(config: Config) -> str:
+def database_url(config: Config) -> str:
+    """Where devices are kept, as SQLAlchemy has it."""
     file = Path(config.paths.state_dir).expanduser().absolute() / FILE_NAME
     return config.devices.database or sqlite_url(file)

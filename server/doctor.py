@@ -9,8 +9,10 @@ from typing import Literal
 
 from core.errors import ConfigError, EarshotError
 from devices.home_assistant.look import look
+from devices.registry.look import count_devices
 from engines.registry import Kind, load
 from server.config import Config
+from server.devices import database_url
 from server.listeners import AddressInUse, bind, is_local_only
 from server.net import lan_addresses
 from server.survey import Survey, choose_one, describe, find_offers, machine, survey
@@ -40,6 +42,7 @@ def examine(config: Config) -> Iterator[Finding]:
     yield _weights(config, found)
     for kind in KINDS:
         yield from _engines(config, kind, found)
+    yield _devices(config)
     yield from _house(config)
     yield from _listener(config)
 
@@ -154,6 +157,19 @@ def _try(offer: Offer) -> None:
     model = load("asr", offer.engine, offer.options)
     model.decode([warmup.item(model.info)])
     model.close()
+
+
+def _devices(config: Config) -> Finding:
+    """The database of devices; without it the page is answered all the same."""
+    try:
+        known = count_devices(database_url(config))
+    except ConfigError as error:
+        return Finding("fail", str(error))
+    except EarshotError as error:
+        return Finding("note", f"devices are turned away, the database cannot be read: {error}")
+    if known is None:
+        return Finding("ok", "devices: the database is made at the start")
+    return Finding("ok", f"devices: {known} in the database")
 
 
 def _house(config: Config) -> Iterator[Finding]:

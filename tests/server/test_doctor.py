@@ -1,13 +1,18 @@
 """What `earshot doctor` finds, where a whole server is not needed to see it."""
 
+import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from devices.registry.database import opened
 from server import doctor
-from server.config import Config
+from server.config import Config, PathsConfig
+from server.config_devices import DevicesConfig
+from server.devices import database_url
 from serving.choose import Choice
 from serving.offers import Offer
 
@@ -47,3 +52,27 @@ def test_a_recogniser_that_works_nowhere_fails(
 ) -> None:
     (found,) = recognisers(offer("on a GPU", works=False, fallback=fallback), monkeypatch)
     assert found.verdict == "fail"
+
+
+def test_the_database_of_devices_is_looked_at_and_not_made(tmp_path: Path) -> None:
+    config = Config(paths=PathsConfig(state_dir=str(tmp_path / "state")))
+    assert doctor._devices(config) == doctor.Finding(
+        "ok", "devices: the database is made at the start"
+    )
+    assert not (tmp_path / "state").exists()
+
+    async def made() -> None:
+        async with opened(database_url(config)):
+            pass
+
+    asyncio.run(made())
+    assert doctor._devices(config) == doctor.Finding("ok", "devices: 0 in the database")
+
+
+def test_a_database_that_cannot_be_is_told_without_its_password(tmp_path: Path) -> None:
+    (tmp_path / "devices.db").write_text("no database, but a longer text")
+    spoilt = doctor._devices(Config(paths=PathsConfig(state_dir=str(tmp_path))))
+    assert (spoilt.verdict, "not a database" in spoilt.what) == ("note", True)
+    wrong = doctor._devices(Config(devices=DevicesConfig(database="odd://u:hidden@host/x")))
+    assert wrong.verdict == "fail"
+    assert "hidden" not in wrong.what
