@@ -407,13 +407,13 @@ def test_a_page_that_reads_nothing_is_let_go(
     async def main() -> None:
         async with scene(tmp_path) as here, here.client.get("/v1/devices/events") as answer:
             assert await _event(answer) == []
-            for number in range(50):  # half a megabyte at once
-                profile = DeviceProfile(instructions=10_000 * "a")
-                one = await here.new(f"aa:{number}")
-                await here.registry.edit(one.id, profile=lambda _, new=profile: new)
+            long = DeviceProfile(instructions=10_000 * "a")
+            ids = [(await here.new(f"aa:{number}")).id for number in range(50)]
+            for one in ids:  # half a megabyte at once
+                await here.registry.edit(one, profile=lambda _: long)
             status = 503
             while status == 503:  # while what nobody reads finds room in sockets
-                await here.registry.edit(one.id, area=token_hex(8))
+                await here.registry.edit(ids[0], area=token_hex(8))
                 async with here.client.get("/v1/devices/events") as other:
                     status = other.status
             assert status == 200

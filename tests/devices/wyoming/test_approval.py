@@ -10,6 +10,7 @@ from wyoming.client import AsyncTcpClient
 from wyoming.info import Describe
 
 from devices.directory import Standing
+from devices.presence import Doing
 from devices.wyoming import door
 from tests.devices.wyoming.servers import (
     SPEECH,
@@ -32,6 +33,12 @@ def _from_the_lan(monkeypatch: pytest.MonkeyPatch) -> None:
 async def asked(one: AsyncTcpClient) -> None:
     await send(one, Describe())
     assert (await until(one, "info"))[-1].type == "info"
+
+
+async def does(here: Scene, doing: Doing) -> None:
+    """Wait, within the test's deadline."""
+    while (live := here.presence.find("dev_1")) is None or live.doing != doing:
+        await here.presence.changed().wait()
 
 
 async def one_left(here: Scene) -> None:
@@ -101,16 +108,12 @@ def test_what_it_does_is_seen() -> None:
         here = scene("approved")
         async with here.serving() as port, client(port) as one:
             await asked(one)
-            live = here.presence.find("dev_1")
-            assert live is not None
-            assert live.doing == "idle"
+            await does(here, "idle")
             await send(one, Transcribe(), *sound((SPEECH, 300))[:-1])
-            while live.doing != "listening":
-                await here.presence.changed().wait()
+            await does(here, "listening")
             await send(one, AudioStop())
             await until(one, "transcript")
-            while live.doing != "idle":
-                await here.presence.changed().wait()
+            await does(here, "idle")
 
     asyncio.run(main())
 
