@@ -53,7 +53,7 @@ class Turns:
         "The response that goes out."
 
     def told(self, happened: SessionEvent) -> Iterable[Action]:
-        dialogue, now = self._dialogue, self._clock.now()
+        dialogue, session, now = self._dialogue, self._session, self._clock.now()
         match happened:
             case SpeechStarted():
                 dialogue.speech_started(now)
@@ -64,9 +64,9 @@ class Turns:
             case HypothesisChanged(stable=stable, unstable=unstable):
                 return dialogue.words(join_texts([stable, unstable]))
             case Transcribed(transcript=transcript):
-                return dialogue.understood(transcript, now)
+                return dialogue.understood(transcript, now, is_answered=session.is_answering)
             case TranscriptionFailed():
-                return dialogue.understood("", now)
+                return dialogue.understood("", now, is_answered=False)
             case OutputItemAdded(item=MessageItem()):
                 return dialogue.answer_begun(now)
             case PlayoutStarted(response_id=response_id):

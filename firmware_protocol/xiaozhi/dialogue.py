@@ -151,13 +151,14 @@ class Dialogue:
                 assert_never(message)
 
     def _listen(self, mode: Mode) -> list[Action]:
-        """While we speak it has crossed our `tts start` on its way: what we say is heard."""
+        """While we speak it has crossed our `tts start` on its way: what we say is heard. An answer
+        that is not heard yet would end the new turn with its `tts start`."""
         self.mode, self._is_open = mode, True
         if self._is_speaking:
             return []
+        was_thinking, self._is_thinking = self._is_thinking, False
         self._user_since = None
-        self._is_thinking = False
-        return [Hear(mode)]
+        return [Cancel(), Hear(mode)] if was_thinking else [Hear(mode)]
 
     def _stop_listening(self) -> list[Action]:
         if self.mode != "manual" or not self._is_open:
@@ -182,14 +183,17 @@ class Dialogue:
         wanted = self.features is not None and self.features.partial and text
         return [Send(Stt(text, partial=True))] if wanted else []
 
-    def understood(self, text: str, now: float) -> list[Action]:
+    def understood(self, text: str, now: float, *, is_answered: bool) -> list[Action]:
         """All words of an utterance; none: it was noise. `tts start` goes at once, for sound may
-        follow only a moment later."""
+        follow only a moment later; but it closes the microphone, into which the user may be
+        speaking on: the answer then comes to all of it."""
         self._quiet_since = now
         if not text:
             self._is_thinking = False
             return []
-        return [Send(Stt(text)), *self.answer_begun(now)]
+        goes_on = self._is_open if self.mode == "manual" else self._user_since is not None
+        begins = is_answered and not goes_on
+        return [Send(Stt(text)), *(self.answer_begun(now) if begins else ())]
 
     def answer_begun(self, now: float) -> list[Action]:
         """It will be spoken; also one that nobody asked for."""

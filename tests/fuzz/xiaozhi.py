@@ -109,7 +109,8 @@ def _event(lottery: random.Random, dialogue: Dialogue, now: float) -> Any:
         case 4:
             dialogue.speech_ended(now)
         case 5:
-            return dialogue.understood(lottery.choice(("", "one")), now)
+            words, is_answered = lottery.choice(("", "one")), lottery.random() < 0.8
+            return dialogue.understood(words, now, is_answered=is_answered)
         case 6:
             return dialogue.answer_begun(now)
         case 7:

@@ -300,14 +300,18 @@ class Board:
             self._changed.clear()
             await self._changed.wait()
 
+    async def release(self) -> None:
+        """Its button, once all is said."""
+        await self._has_said.wait()
+        await self.tell({"type": "listen", "state": "stop"})
+        self.state = "idle"
+
     async def turn(self, *words: str) -> tuple[str, list[str]]:
         """Say it; what was understood and what was answered, once that was heard."""
         await self.until("listening")
         self.say(*words)
         if self.mode == "manual":
-            await self._has_said.wait()
-            await self.tell({"type": "listen", "state": "stop"})
-            self.state = "idle"
+            await self.release()
         stt = await self.text("stt")
         await self.text("tts", state="start")
         sentences = []

@@ -12,7 +12,7 @@ from core.ports import Place, ToolContext
 from devices.presence import Notice
 from devices.xiaozhi.device_tools import DeviceGone
 from engines.base import TextDelta, ToolCall
-from tests.devices.xiaozhi.servers import Scene, Server, SineTts, against
+from tests.devices.xiaozhi.servers import Scene, Server, SineTts, ToneAsr, against
 from tests.devices.xiaozhi.simulated import Board, decoded
 from tests.pipeline.fakes import EchoLlm
 
@@ -29,6 +29,16 @@ async def until(board: Board, packets: int) -> None:
     """It has played so many."""
     while True:
         if len(board.played) >= packets:
+            return
+        await asyncio.sleep(0.01)
+
+
+async def thinking(server: Server, board: Board) -> None:
+    """What it said has ended, for us."""
+    live = server.scene.presence.find(server.scene.directory.known[board.mac].id)
+    assert live is not None
+    while True:
+        if live.doing == "thinking":
             return
         await asyncio.sleep(0.01)
 
@@ -169,6 +179,36 @@ def test_a_board_that_is_woken_sends_sound_before_it_listens() -> None:
         assert server.scene.metrics.counts["earshot_xiaozhi_bad_input:text"] == 1
 
     against(act)
+
+
+def test_who_goes_on_while_we_work_it_out_is_heard_to_the_end() -> None:
+    """`tts start` would close his microphone in the middle."""
+
+    async def act(server: Server) -> None:
+        board = await server.ready()
+        board.say("one")
+        await thinking(server, board)
+        board.say("two", "three")
+        assert (await board.text("stt"))["text"] == "one"
+        assert (await board.text_of("stt", "tts"))["type"] == "stt"  # and not yet `tts start`
+        await board.text("tts", state="start")
+        await board.text("tts", state="stop")
+        await board.hang_up()
+
+    against(act, Scene(asr=ToneAsr(0.9, languages=("de", "en"))))
+
+
+def test_a_button_that_is_pressed_again_is_answered() -> None:
+    async def act(server: Server) -> None:
+        board = await server.ready(mode="manual")
+        board.say("one")
+        await board.release()
+        await asyncio.sleep(0.1)  # its words are not known yet
+        await board.listen()
+        assert await board.turn("two") == ("one", ["you said two."])
+        await board.hang_up()
+
+    against(act, Scene(asr=ToneAsr(0.6, languages=("de", "en"))))
 
 
 def test_history_survives_a_reconnect() -> None:

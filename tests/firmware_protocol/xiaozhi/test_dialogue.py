@@ -61,8 +61,9 @@ def told(actions: Sequence[Action]) -> list[str]:
 
 def speak(dialogue: Dialogue, now: float) -> None:
     dialogue.speech_started(now)
+    dialogue.receive(ListenStop(), now + 1)
     dialogue.speech_ended(now + 1)
-    assert told(dialogue.understood("one", now + 1)) == ["stt", "tts start"]
+    assert told(dialogue.understood("one", now + 1, is_answered=True)) == ["stt", "tts start"]
 
 
 def test_a_turn() -> None:
@@ -72,7 +73,7 @@ def test_a_turn() -> None:
     doing.append(dialogue.doing)
     dialogue.speech_ended(2)
     doing.append(dialogue.doing)
-    assert dialogue.understood("one", 2) == [
+    assert dialogue.understood("one", 2, is_answered=True) == [
         Send(Stt("one")),
         Send(Tts("start")),
         Send(Llm("happy")),
@@ -153,7 +154,7 @@ def test_push_to_talk() -> None:
     assert dialogue.receive(ListenStop(), 1) == [Commit(asks=True)]
     assert not dialogue.hears
     assert dialogue.receive(ListenStop(), 1.1) == []
-    assert told(dialogue.understood("one", 2)) == ["stt", "tts start"]
+    assert told(dialogue.understood("one", 2, is_answered=True)) == ["stt", "tts start"]
 
 
 @pytest.mark.parametrize("mode", ["auto", "realtime"])
@@ -166,7 +167,7 @@ def test_noise_gets_no_answer() -> None:
     dialogue = begun()
     dialogue.speech_started(1)
     dialogue.speech_ended(2)
-    assert dialogue.understood("", 2) == []
+    assert dialogue.understood("", 2, is_answered=True) == []
     assert dialogue.doing == "listening"
 
 
@@ -205,6 +206,36 @@ def test_listening_that_crosses_our_start_stops_nothing() -> None:
     dialogue.answer_begun(5)
     assert dialogue.receive(ListenStart(mode="auto"), 5.01) == []
     assert dialogue.doing == "speaking"
+
+
+@pytest.mark.parametrize("mode", ["auto", "realtime"])
+def test_who_speaks_on_keeps_the_microphone(mode: Mode) -> None:
+    """`tts start` would close it in the middle of a word."""
+    dialogue = begun(mode)
+    dialogue.speech_started(1)
+    dialogue.speech_ended(2)
+    dialogue.speech_started(2.2)
+    assert told(dialogue.understood("one", 2.3, is_answered=True)) == ["stt"]
+    assert dialogue.hears
+    dialogue.speech_ended(3)
+    assert told(dialogue.understood("one two", 3.1, is_answered=True)) == ["stt", "tts start"]
+
+
+def test_words_that_get_no_answer_leave_the_microphone_open() -> None:
+    dialogue = begun()
+    dialogue.speech_started(1)
+    dialogue.speech_ended(2)
+    assert told(dialogue.understood("one", 2, is_answered=False)) == ["stt"]
+    assert dialogue.hears
+
+
+def test_a_button_that_is_pressed_again_takes_the_answer_back() -> None:
+    dialogue = begun("manual")
+    dialogue.receive(ListenStop(), 1)
+    dialogue.speech_ended(1)
+    assert told(dialogue.receive(ListenStart(mode="manual"), 1.5)) == ["Cancel", "Hear"]
+    assert told(dialogue.understood("one", 1.6, is_answered=True)) == ["stt"]
+    assert dialogue.hears
 
 
 def test_a_turn_has_an_end() -> None:
