@@ -3,12 +3,12 @@
 import asyncio
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from urllib.parse import quote
 
 from aiohttp import web as aioweb
 
-from core.errors import NotFound, Overloaded, RequestError
+from core.errors import NotFound, Overloaded, RequestError, StorageFailed
 from core.http import FORWARDED
 from core.ports import Clock, Metrics
 from core.threads import in_thread
@@ -94,6 +94,19 @@ class WasDoor:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.wakes.run(), name="willow-wakes")
             tasks.create_task(self.commands.run(), name="willow-commands")
+            tasks.create_task(self._forget_unwelcome(), name="willow-unwelcome")
+
+    async def _forget_unwelcome(self) -> None:
+        """Whoever left a moment ago and was blocked or forgotten since: its address needs the key.
+        (Sockets look for themselves.)"""
+        while True:
+            changed = self._services.directory.changed()
+            for hardware_id in self.roster.left:
+                with suppress(StorageFailed):  # looked at again with the next change
+                    device = await self._services.directory.find("willow", hardware_id)
+                    if device is None or device.standing != "approved":
+                        self.roster.forget(hardware_id)
+            await changed.wait()
 
     async def serve(self, request: aioweb.Request) -> aioweb.StreamResponse:
         """`GET /ws`. Raises RequestError and Overloaded before the upgrade; after it whatever ends

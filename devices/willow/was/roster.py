@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from core.ports import Clock
 from devices.networks import address_of
@@ -14,13 +15,20 @@ may still be fetching speech."""
 MAX_REMEMBERED = 1024
 
 
+@dataclass(frozen=True, slots=True)
+class _Left:
+    hardware_id: str
+    until: float
+    "Clock.now() from which on requests from its address are nobody's."
+
+
 class Roster:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._here: dict[str, Connection] = {}
         "By the directory's id."
-        self._left: dict[str, float] = {}
-        "Address -> until when requests from there are still a device's."
+        self._left: dict[str, _Left] = {}
+        "By address: whose requests from there are still a device's."
 
     @contextmanager
     def here(self, connection: Connection) -> Iterator[None]:
@@ -34,7 +42,7 @@ class Roster:
             if self._here.get(device_id) is connection:
                 del self._here[device_id]
                 if connection.is_welcome:
-                    self._remember(connection.address)
+                    self._remember(connection)
 
     def all(self) -> list[Connection]:
         return list(self._here.values())
@@ -54,7 +62,8 @@ class Roster:
         name = str(address)
         if any(one.address == name for one in self._here.values()):
             return True
-        return self._left.get(name, 0.0) > self._clock.now()
+        left = self._left.get(name)
+        return left is not None and left.until > self._clock.now()
 
     def speaker(
         self, peer: str | None, query: Mapping[str, str], headers: Mapping[str, str]
@@ -70,8 +79,18 @@ class Roster:
                 return next((one for one in near if said.lower() in one.names), None)
         return near[0] if len(near) == 1 else None
 
-    def _remember(self, address: str) -> None:
+    @property
+    def left(self) -> frozenset[str]:
+        """Hardware ids of those that left a moment ago."""
+        return frozenset(one.hardware_id for one in self._left.values())
+
+    def forget(self, hardware_id: str) -> None:
+        """It was blocked or forgotten meanwhile: its address is nobody's."""
+        self._left = {at: one for at, one in self._left.items() if one.hardware_id != hardware_id}
+
+    def _remember(self, connection: Connection) -> None:
         now = self._clock.now()
-        self._left = {one: until for one, until in self._left.items() if until > now}
+        self._left = {at: one for at, one in self._left.items() if one.until > now}
         if len(self._left) < MAX_REMEMBERED:
-            self._left[address] = now + GRACE_S
+            left = _Left(connection.device.hardware_id, now + GRACE_S)
+            self._left[connection.address] = left

@@ -78,6 +78,25 @@ def test_a_blocked_device_is_sent_away_and_then_left_alone() -> None:
     against(act)
 
 
+@pytest.mark.parametrize("how", ["blocked", "forgotten"])
+def test_an_address_is_nobodys_when_its_device_was_turned_away_while_it_was_off(how: str) -> None:
+    async def act(server: Server) -> None:
+        device = await server.device()
+        await device.off()
+        await server.until(lambda: not server.door.roster.all())
+        status, *_ = await fetch(f"{server.url}/api/tts?text=one", device.address)
+        assert status == 200  # it hangs up before it fetches
+        if how == "blocked":
+            server.known.change(mac_of(device), standing="blocked")
+        else:
+            server.known.forget(mac_of(device))
+        await server.until(lambda: not server.door.roster.left)
+        status, *_ = await fetch(f"{server.url}/api/tts?text=one", device.address)
+        assert status == 401
+
+    against(act)
+
+
 def test_a_forgotten_device_has_to_come_anew() -> None:
     async def act(server: Server) -> None:
         device = await server.device()
