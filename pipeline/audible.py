@@ -148,8 +148,8 @@ class Audible:
 
 
 def _measured(pcm: Pcm) -> tuple[Levels, Levels]:
-    """Of whole windows: levels and those of their parts. Sums of squares of 16-bit samples are exact,
-    so one pass over the samples does for both."""
+    """Of whole windows: levels and those of their parts. Sums of squares of 16-bit samples are
+    exact, so one pass over the samples does for both."""
     samples = pcm.reshape(-1, PARTS, _PART).astype(np.float64)
     rows = samples.reshape(-1, _WINDOW)
     steps = np.zeros_like(rows)
