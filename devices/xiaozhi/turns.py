@@ -94,8 +94,12 @@ class Turns:
                 assert_never(action)
 
     def _listen(self, mode: Mode) -> None:
-        is_manual = mode == "manual"
-        wanted = replace(self._settings, turn_detection=None) if is_manual else self._settings
+        wanted, features = self._settings, self._dialogue.features
+        if mode == "manual":
+            wanted = replace(wanted, turn_detection=None)
+        elif mode == "realtime" and features and features.aec and wanted.echo == "off":
+            # Ahead of what is played by what the device keeps, sound cannot be cancelled reliably.
+            wanted = replace(wanted, echo="half_duplex")
         self._session.configure(wanted)
         self._session.clear_input()
 

@@ -167,6 +167,23 @@ def test_speech_over_the_answer_interrupts_in_realtime_mode() -> None:
     against(act, Scene(tts=SineTts(8000)))
 
 
+def test_a_board_that_leaves_its_echo_to_us_does_not_interrupt_itself() -> None:
+    async def act(server: Server) -> None:
+        board = await server.ready(mode="realtime", features={"aec": True})
+        board.say("one")
+        await board.text("tts", state="sentence_start")
+        board.say("two")  # what its microphone has of the answer
+        await board.text("tts", state="stop")
+        assert len(board.played) * 60 >= 3000
+        await board.until("listening")
+        await asyncio.sleep(0.8)  # the echo has ended
+        board.say("three")
+        assert (await board.text("stt"))["text"] == "three"
+        await board.hang_up()
+
+    against(act, Scene(tts=SineTts(3000)))
+
+
 def test_a_board_that_is_woken_sends_sound_before_it_listens() -> None:
     async def act(server: Server) -> None:
         board = server.board()
