@@ -93,7 +93,7 @@ async def _talk(said: list[tuple[bytes, float]], line: Line) -> None:
             speaking = tasks.create_task(speak())
             wire = Wire(reader, line)  # type: ignore[arg-type]
             async with asyncio.TaskGroup() as work:
-                await Connection(wire, scene.services, work).run()
+                await Connection(wire, scene.services, work, lambda: None).run()
             speaking.cancel()
     except* EarshotError as group:
         assert all(one.code for one in _leaves(group))
