@@ -47,7 +47,7 @@ class WhisperTorch:
         return call.cancel
 
     def forget(self, utterance: str) -> None:
-        """Nothing is kept between calls: features take the device less than a millisecond."""
+        """Nothing is kept between calls: features are little work beside the encoding."""
 
     def close(self) -> None:
         """What is under way is dropped."""

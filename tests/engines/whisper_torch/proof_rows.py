@@ -137,12 +137,23 @@ def test_steps_have_few_shapes(
     assert (shape.rows, shape.said, shape.heard) == expected
 
 
-def test_eight_bits_keep_the_words(
-    device: Device, tmp_path_factory: pytest.TempPathFactory
+@pytest.mark.parametrize(
+    ("kind", "share"),
+    [
+        ("int8_float32", 0.45),
+        ("float16", 0.51),
+        ("bfloat16", 0.51),
+        ("int8_float16", 0.35),
+        ("fp8_bfloat16", 0.35),
+    ],
+)
+def test_fewer_bits_keep_the_words(
+    device: Device, tmp_path_factory: pytest.TempPathFactory, kind: str, share: float
 ) -> None:
+    """`share` of the memory. Those that are for GPUs count alike on a processor, slowly."""
     folder = checkpoints.nano(tmp_path_factory.mktemp("nano8"))
-    small = opened(folder, compute_type="int8_float32")
-    assert small.weights.nbytes < 0.45 * device.weights.nbytes
+    small = opened(folder, compute_type=kind)
+    assert small.weights.nbytes < share * device.weights.nbytes
     wish = [Wish(i, NewRow((START, NO_TIMES), 30)) for i in range(4)]
     pairs = list(zip(clips(), FRAMES, strict=True))
     exact = answers(device, heard(device, [mel(device, *pair) for pair in pairs]), wish)
