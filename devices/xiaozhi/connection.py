@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from aiohttp import WSCloseCode, WSMsgType
+from aiohttp import WSMsgType
 from aiohttp import web as aioweb
 
 from core.errors import RemoteProtocolError
@@ -20,6 +20,7 @@ from devices.directory import Device
 from devices.presence import Doing, Notice, Presence
 from devices.xiaozhi.device_tools import DeviceTools
 from devices.xiaozhi.ear import Ear
+from devices.xiaozhi.ends import CLOSED, HELLO_EXPECTED, LEFT, OVER, End
 from devices.xiaozhi.mouth import Mouth
 from devices.xiaozhi.ports import Session
 from devices.xiaozhi.turns import Turns, error_in
@@ -53,20 +54,6 @@ TICK_S = 1.0
 
 SEND_TIMEOUT_S = 10.0
 "For one message: a board that takes none for so long is gone or hangs."
-
-
-@dataclass(frozen=True, slots=True)
-class End:
-    """Why a connection ends, and the code that its board is told."""
-
-    why: str
-    code: int = WSCloseCode.OK
-
-
-LEFT = End("the device left")
-CLOSED = End("closed", WSCloseCode.POLICY_VIOLATION)
-OVER = End("going_away", WSCloseCode.SERVICE_RESTART)
-HELLO_EXPECTED = End("hello_expected", WSCloseCode.PROTOCOL_ERROR)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,7 +202,16 @@ class Connection:
                 presence.note_turn(device_id)
             elif code := error_in(happened):
                 presence.note_error(device_id, code)
+        await self._play_out()
         self._end(OVER)
+
+    async def _play_out(self) -> None:
+        """The session has ended, and the board still plays the end of its last word: it falls
+        silent when the connection closes."""
+        left_s = self._dialogue.pacer.over_at() - self._clock.now()
+        if self._dialogue.is_speaking and left_s > 0:
+            await asyncio.sleep(left_s)
+        await self._act(self._dialogue.interrupted())
 
     # What the device hears.
 

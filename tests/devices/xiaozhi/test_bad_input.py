@@ -14,7 +14,7 @@ from aiohttp import WSServerHandshakeError
 from core.audio import ASR_RATE_HZ
 from devices.directory import Device
 from devices.xiaozhi.ear import Ear
-from tests.devices.xiaozhi.servers import MemoryDirectory, Scene, Server, against
+from tests.devices.xiaozhi.servers import MemoryDirectory, Scene, Server, SineTts, against
 from tests.devices.xiaozhi.simulated import Board, speech
 
 
@@ -275,3 +275,17 @@ def test_a_server_that_drains_says_so() -> None:
         await board.hang_up()
 
     against(act, replace(Scene()))
+
+
+def test_a_server_that_drains_lets_the_last_word_be_heard() -> None:
+    async def act(server: Server) -> None:
+        board = await server.ready()
+        board.say("one")
+        await board.text("tts", state="sentence_start")
+        await server.scene.sessions.drain(5)
+        await board.closed.wait()
+        assert (board.close_code, board.left_at_stop) == (1012, [0])
+        assert len(board.played) * 60 >= 1000
+        await board.hang_up()
+
+    against(act, Scene(tts=SineTts(1000)))
