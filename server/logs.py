@@ -12,11 +12,12 @@ import msgspec
 
 from server.config import LogConfig
 
-NOISY = ("aioice", "aiortc", "alembic", "faster_whisper", "asyncio", "httpx2", "mcp")
+NOISY = ("aioice", "aiortc", "alembic", "faster_whisper", "asyncio", "httpcore2", "httpx2", "mcp")
 "Libraries that tell at info what only they need to know."
 
-SILENT = ("mcp.client.stdio",)
-"Libraries that tell what somebody else's program printed, with a traceback for each line."
+SILENT = ("mcp.client.stdio", "mcp.client.streamable_http")
+"""Libraries that tell what somebody else's program printed, with a traceback for each line; and
+that one went away, which `pipeline/mcp` says in one."""
 
 request_id: ContextVar[str] = ContextVar("request_id", default="")
 "Of the request being served; tasks started by it inherit it."

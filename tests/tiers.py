@@ -31,6 +31,7 @@ NOT_UNIT = (
     "devices/api/test_door.py",
     "devices/registry",
     "devices/home_assistant/test_client.py",
+    "devices/home_assistant/test_mcp_tools.py",
     "devices/home_assistant/test_sentences.py",
     "devices/willow/test_assistant.py",
     "devices/willow/test_calls.py",

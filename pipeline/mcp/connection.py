@@ -11,7 +11,7 @@ from core.errors import ConfigError
 from core.ports import ToolContext, ToolOutcome, ToolSpec
 from pipeline.mcp.settings import McpServer
 from pipeline.mcp.translate import MAX_TOOLS, outcome, specs
-from pipeline.mcp.transport import opened
+from pipeline.mcp.transport import NotLetIn, opened
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -61,6 +61,10 @@ class McpTools:
         self._look = asyncio.Event()
         "Something happened: its tools are to be listed again."
         self._has_ended = False
+        self._is_refused = False
+        "For good."
+        self._status = 0
+        "Of the last HTTP error of this connection."
         self._had_client = False
         self._last_line = ""
         self._last_reason = ""
@@ -91,17 +95,24 @@ class McpTools:
             return ToolOutcome({"message": message}, error="tool_failed")
 
     async def run(self) -> None:
-        """Be connected, until cancelled; leaving stops the server's program. Never raises."""
+        """Be connected, until cancelled; leaving stops the server's program. Ends by itself when an
+        address refuses us, and then at once whenever it is called again. Never raises."""
         await asyncio.to_thread(importlib.import_module, "mcp")  # half a second
         loop = asyncio.get_running_loop()
         wait_s = self._first_wait_s
-        while True:
+        task = asyncio.current_task()
+        while not self._is_refused:
             began_s, self._had_client = loop.time(), False
             try:
                 await self._connected()
             except Exception as error:
                 # The edge to somebody else's program: whatever it did, it ends only itself.
+                self._is_refused = _is_refusal(error)
                 self._tell(error)
+            if task is not None and task.cancelling():
+                raise asyncio.CancelledError  # a TaskGroup that ends with errors forgets it
+            if self._is_refused:
+                return
             if self._had_client and loop.time() - began_s > LASTED_S:
                 wait_s = self._first_wait_s
             await asyncio.sleep(wait_s)
@@ -112,8 +123,8 @@ class McpTools:
         from mcp import Client
 
         self._look.clear()
-        self._has_ended = False
-        transport = opened(self._server, self._ended, self._heard)
+        self._has_ended, self._status = False, 0
+        transport = opened(self._server, self._ended, self._heard, self._answered)
         client = Client(
             transport,
             read_timeout_seconds=max(CONNECT_TIMEOUT_S, self._server.timeout_s),
@@ -188,25 +199,45 @@ class McpTools:
         self._has_ended = True
         self._look.set()
 
+    def _answered(self, status: int) -> None:
+        """Raises NotLetIn: the library would ask at once again in another way, and then we would. A
+        single tool may be forbidden where others are not."""
+        self._status = status
+        if status == 401 or (status == 403 and self._client is None):
+            raise NotLetIn(f"HTTP {status}")
+
     def _heard(self, line: str) -> None:
         self._last_line = self._server.masked(line)[:MAX_REASON_CHARS]
         logger.debug("< mcp %s: %s", self.name, self._last_line)
 
     def _gone(self) -> ToolOutcome:
-        message = f"the server {self.name} is not there now"
+        why = "does not let us in" if self._is_refused else "is not there now"
+        message = f"the server {self.name} {why}"
         return ToolOutcome({"message": message}, error="tool_unavailable")
 
     def _tell(self, error: Exception) -> None:
         """Once for each reason: a server may be away for days."""
+        from mcp import MCPError
+
         first: BaseException = error
         while isinstance(first, BaseExceptionGroup):
             first = first.exceptions[0]
         what = "no answer in time" if isinstance(first, TimeoutError) else str(first)
+        if self._is_refused:
+            what = f"HTTP {self._status}: it does not let us in, and is not tried again"
+        elif isinstance(first, MCPError) and self._status >= 400:  # the library says less
+            what = f"HTTP {self._status}" + ": no MCP server is there" * (self._status == 404)
         reason = self._server.masked(what or type(first).__name__)[:MAX_REASON_CHARS]
         level = logging.DEBUG if reason == self._last_reason else logging.WARNING
         said = f"; it last said: {self._last_line}" if self._last_line else ""
         logger.log(level, "! mcp %s: %s%s", self.name, reason, said)
         self._last_reason, self._last_line = reason, ""
+
+
+def _is_refusal(error: Exception) -> bool:
+    if isinstance(error, ExceptionGroup):
+        return error.subgroup(NotLetIn) is not None
+    return isinstance(error, NotLetIn)
 
 
 def _gone_codes() -> tuple[int, ...]:

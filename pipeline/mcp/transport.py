@@ -7,10 +7,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
+from core.errors import EarshotError
 from pipeline.mcp.settings import McpServer
 
 if TYPE_CHECKING:
-    from httpx2 import AsyncClient
+    from httpx2 import AsyncClient, Response
     from mcp.client._transport import TransportStreams
 
 MAX_LINE_BYTES = 4096
@@ -23,13 +24,24 @@ STREAM_TIMEOUT_S = 300.0
 "Without a byte of an answer: servers keep streams of events open, and say something now and then."
 
 
+class NotLetIn(EarshotError):
+    """What is sent in `headers` is wrong, or the server has banned our address. Trying again makes
+    it worse: some ban whoever goes on."""
+
+    code = "mcp_refused"
+
+
 @asynccontextmanager
 async def opened(
-    server: McpServer, on_end: Callable[[], None], on_line: Callable[[str], None]
+    server: McpServer,
+    on_end: Callable[[], None],
+    on_line: Callable[[str], None],
+    on_status: Callable[[int], None],
 ) -> AsyncIterator["TransportStreams"]:
     """What `mcp.Client` takes as a transport. `on_end`: the program closed its output, which is how
-    its death shows. `on_line`: it wrote to its standard error. Leaving stops the program: its
-    input is closed, it has 2 s, then it and its children are killed."""
+    its death shows. `on_line`: it wrote to its standard error. `on_status`: an address answered
+    with an HTTP error; what that raises ends the connection. Leaving stops the program: its input
+    is closed, it has 2 s, then it and its children are killed."""
     from mcp import StdioServerParameters, stdio_client
     from mcp.client.streamable_http import streamable_http_client
 
@@ -44,17 +56,25 @@ async def opened(
             )
             ways = stdio_client(parameters, errors)
         else:
-            client = await stack.enter_async_context(_http(server))
+            client = await stack.enter_async_context(_http(server, on_status))
             ways = streamable_http_client(server.url, http_client=client)
         read, write = await stack.enter_async_context(ways)
         yield _Watched(read, on_end), write
 
 
-def _http(server: McpServer) -> "AsyncClient":
+def _http(server: McpServer, on_status: Callable[[int], None]) -> "AsyncClient":
     from httpx2 import AsyncClient, Timeout
 
-    timeout = Timeout(REQUEST_TIMEOUT_S, read=STREAM_TIMEOUT_S)
-    return AsyncClient(headers=dict(server.headers), timeout=timeout, verify=server.verify_tls)
+    async def look(response: "Response") -> None:
+        if response.status_code >= 400:
+            on_status(response.status_code)
+
+    return AsyncClient(
+        headers=dict(server.headers),
+        timeout=Timeout(REQUEST_TIMEOUT_S, read=STREAM_TIMEOUT_S),
+        verify=server.verify_tls,
+        event_hooks={"response": [look]},
+    )
 
 
 def _folder(path: str) -> Path | None:

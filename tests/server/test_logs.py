@@ -51,6 +51,14 @@ def test_text_lines() -> None:
     assert "chatter" not in text
 
 
+def test_a_library_does_not_tell_with_a_traceback_that_a_server_is_gone() -> None:
+    out = io.StringIO()
+    set_up(LogConfig(level="debug"), stream=out)
+    logging.getLogger("mcp.client.streamable_http").error("Error in post_writer")
+    logging.getLogger("httpcore2.http11").debug("send_request_headers.started")
+    assert out.getvalue() == ""
+
+
 def test_json_lines() -> None:
     records = [msgspec.json.decode(line) for line in lines(LogConfig(json=True))]
     assert [record["level"] for record in records] == ["info", "warning", "error"]

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -49,6 +49,11 @@ class FakeHome:
     is_admin: bool = True
     has_websocket: bool = True
     is_coalesced: bool = True
+    mcp: Callable[[aioweb.Request], Awaitable[aioweb.Response]] | None = None
+    "Its MCP server behind the token; None: the integration is not there."
+    mcp_token: str = ""
+    "One that its MCP server wants instead of the usual one."
+    mcp_requests: int = 0
     greets_with: str = ""
     "Instead of what it should say."
     url: str = ""
@@ -73,6 +78,7 @@ class FakeHome:
         app = aioweb.Application()
         app.router.add_get("/api/websocket", self._websocket)
         app.router.add_post("/api/conversation/process", self._process)
+        app.router.add_route("*", "/api/mcp", self._mcp)
         self._runner = aioweb.AppRunner(app, shutdown_timeout=0.1)
         await self._runner.setup()
         site = aioweb.TCPSite(self._runner, "127.0.0.1", self._port)
@@ -213,6 +219,14 @@ class FakeHome:
         if asked.get("conversation_id", "") is None:
             raise aioweb.HTTPBadRequest
         return aioweb.json_response(await self._answer({**asked, "via": "rest"}))
+
+    async def _mcp(self, request: aioweb.Request) -> aioweb.Response:
+        self.mcp_requests += 1
+        if self.mcp is None:
+            raise aioweb.HTTPNotFound
+        if request.headers.get("Authorization") != f"Bearer {self.mcp_token or self.token}":
+            raise aioweb.HTTPUnauthorized
+        return await self.mcp(request)
 
     async def _answer(self, asked: dict[str, Any]) -> dict[str, Any]:
         self.sentences.append(asked)

@@ -1,0 +1,160 @@
+"""`use = "tools"`: Home Assistant's MCP server offers a language model its tools."""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import pytest
+
+from core.ports import ToolContext, ToolSpec
+from engines.base import AS_CONFIGURED, LlmOptions, Message, TextDelta, ToolCall
+from pipeline.exchange import Exchanges, Question
+from pipeline.home import Home, HomeConfig
+from pipeline.mcp import connection
+from pipeline.skills import ClockTools
+from pipeline.text_language import TextLanguage
+from server.config_home_assistant import HomeAssistantConfig
+from server.home_assistant import house
+from tests.devices.home_assistant.fake import TOKEN, FakeHome, fake_home
+from tests.devices.home_assistant.house import run, until
+from tests.devices.home_assistant.mcp_home import home_with_tools
+from tests.engines.intents_talk import HandClock
+from tests.pipeline.fakes import Counts, EchoLlm, World
+
+CONTEXT = ToolContext("conv_1", "en")
+
+
+class Asks(EchoLlm):
+    """A language model that turns the kitchen lights on, and repeats what came of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.offered: list[str] = []
+
+    async def reply(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[ToolSpec],
+        *,
+        language: str,
+        options: LlmOptions = AS_CONFIGURED,
+    ) -> AsyncGenerator[TextDelta | ToolCall, None]:
+        self.offered = [tool.name for tool in tools]
+        if messages[-1].role == "tool":
+            yield TextDelta(messages[-1].text)
+        elif "time" in messages[-1].text:
+            yield ToolCall("call_1", "HassGetCurrentTime", {})
+        elif "sentence" in messages[-1].text:
+            yield ToolCall("call_1", "home_assistant", {"text": "turn on the kitchen lights"})
+        else:
+            wanted = {"name": "Kitchen Lights", "domain": ["light"]}
+            yield ToolCall("call_1", "HassTurnOn", wanted)
+
+
+@asynccontextmanager
+async def earshot(home: FakeHome, token: str = TOKEN) -> AsyncIterator[World]:
+    """As the server puts it together."""
+    config = HomeAssistantConfig(url=home.url, token=token, use="tools")
+    clock = HandClock()
+    async with house(config, Home(HomeConfig()), clock, Counts()) as parts:
+        assert parts is not None
+        yield World(llm=Asks(), providers=(*parts.providers, ClockTools(clock)))
+
+
+async def ask(world: World, text: str) -> str:
+    exchanges = Exchanges(world.surroundings(), world.conversations, TextLanguage())
+    async with exchanges.open(Question(text, language="en")) as exchange:
+        return await exchange.text()
+
+
+async def has_tools(world: World) -> None:
+    toolbox = world.surroundings().toolbox
+    await until(lambda: "HassTurnOn" in toolbox.names(CONTEXT))
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [one.getMessage() for one in caplog.records if "mcp home_assistant" in one.getMessage()]
+
+
+@pytest.fixture(autouse=True)
+def secrets(caplog: pytest.LogCaptureFixture) -> object:
+    """Whatever happens, the token is in no line, and no line has a traceback."""
+    with caplog.at_level(logging.DEBUG):
+        yield
+    lines = [logging.Formatter().format(one) for one in caplog.get_records("call")]
+    assert not [line for line in lines if TOKEN in line or "of-somebody" in line]
+
+
+def test_a_language_model_uses_its_tools(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with home_with_tools() as (home, switched), earshot(home) as world:
+            await has_tools(world)
+            answer = await ask(world, "light")
+            assert "action_done" in answer
+            assert isinstance(world.llm, Asks)
+            assert {"home_assistant", "HassTurnOn", "GetLiveContext"} <= set(world.llm.offered)
+            assert switched.calls == [{"name": "Kitchen Lights", "domain": ["light"]}]
+
+    run(main())
+    assert told(caplog)[0] == "= mcp home_assistant: connected, 2 tools"
+
+
+def test_a_token_that_its_mcp_server_refuses_is_sent_once(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "FIRST_WAIT_S", 0.01)
+
+    async def main() -> None:
+        async with home_with_tools(mcp_token="of-somebody") as (home, _), earshot(home) as world:
+            await until(lambda: len(told(caplog)) > 0)
+            for _ in range(2):  # nor when Home Assistant was away and is there again
+                home.logins = 0
+                await home.hang_up()
+                await until(lambda: home.logins > 0)
+                await asyncio.sleep(0.05)  # nothing is to happen
+            assert home.mcp_requests == 1
+            assert "no_such_tool" in await ask(world, "light")
+            assert "Done" in await ask(world, "a sentence")
+
+    run(main())
+    (line,) = told(caplog)
+    assert "HTTP 401: it does not let us in" in line
+
+
+def test_a_wrong_token_is_not_tried_on_its_mcp_server(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with home_with_tools() as (home, _), earshot(home, "of-somebody-else") as world:
+            await until(lambda: home.logins == 1)
+            assert "does not let me in" in await ask(world, "a sentence")
+            assert (home.logins, home.mcp_requests) == (1, 0)
+
+    run(main())
+
+
+def test_an_integration_that_is_missing_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with fake_home() as home, earshot(home) as world:
+            await until(lambda: len(told(caplog)) > 0)
+            assert "Done" in await ask(world, "a sentence")
+
+    run(main())
+    assert told(caplog)[0].endswith("HTTP 404: no MCP server is there")
+
+
+def test_while_it_is_away_the_rest_works_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with home_with_tools() as (home, switched), earshot(home) as world:
+            await has_tools(world)
+            await home.stop()
+            toolbox = world.surroundings().toolbox
+            await until(lambda: "HassTurnOn" not in toolbox.names(CONTEXT))
+            assert "19" in await ask(world, "time")
+            assert "cannot be reached" in await ask(world, "a sentence")
+            assert "no_such_tool" in await ask(world, "light")
+            await home.start()
+            await has_tools(world)
+            await ask(world, "light")
+            assert len(switched.calls) == 1
+
+    run(main())

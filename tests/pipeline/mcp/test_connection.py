@@ -1,0 +1,39 @@
+"""The task that keeps a connection, without a server."""
+
+import asyncio
+
+from pipeline.mcp import McpServer, McpTools
+
+
+class BreaksWhenLeft(McpTools):
+    """A connection whose end brings an error: its TaskGroup raises that in place of the end."""
+
+    def __init__(self) -> None:
+        super().__init__("a", McpServer(command="a"), first_wait_s=60)
+        self.began = asyncio.Event()
+
+    async def _connected(self) -> None:
+        async def fail() -> None:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                raise ConnectionError("lost, too") from None
+
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(fail())
+            await asyncio.sleep(0)
+            self.began.set()
+            await asyncio.Event().wait()
+
+
+def test_it_ends_when_it_is_told_to_whatever_breaks_meanwhile() -> None:
+    async def main() -> None:
+        tools = BreaksWhenLeft()
+        running = asyncio.create_task(tools.run())
+        await tools.began.wait()
+        running.cancel()
+        done, _ = await asyncio.wait([running], timeout=1)
+        assert done
+        assert running.cancelled()
+
+    asyncio.run(main())
