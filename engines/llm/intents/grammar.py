@@ -24,10 +24,12 @@ WITHOUT_TOOL = ("HassNevermind",)
 WILDCARDS = ("timer_name", "shopping_list_item")
 "Free text that is a value. Sentences with other free text (commands, searches) are left out."
 REPAIRED = (
-    *("HassTurnOn", "HassTurnOff", "HassLightSet", "HassSetPosition", "HassFanSetSpeed"),
+    *("HassTurnOn", "HassTurnOff", "HassLightSet", "HassFanSetSpeed"),
     *("HassClimateSetTemperature", "HassVacuumStart", "HassVacuumReturnToBase"),
 )
 "Commands in which a misheard name is put right."
+GUARDED = ("lock", "alarm_control_panel", "cover", "valve", "siren")
+"What a wrong guess would open, shut or set off: its names are not guessed, nor its room."
 IGNORED = "anything"
 "Free text of ours whose content does not matter."
 
@@ -63,7 +65,9 @@ class Grammar:
         self._doors = {name.casefold() for domain, name in names.devices if domain == "cover"}
         self._slips = [(_pattern(wrong), right) for wrong, right in self._ours.slips]
         self._sounds = Sounds(
-            [*names.areas, *(own for kind, own in names.devices if kind != "lock")]
+            [*names.areas, *(own for kind, own in names.devices if kind not in GUARDED)],
+            guarded=[own for kind, own in names.devices if kind in GUARDED],
+            kept=self._ours.kept,
         )
         self._splits = [_pattern(rf" {re.escape(word)} ") for word in self._ours.split]
 
@@ -86,7 +90,7 @@ class Grammar:
         Takes up to 50 ms: call it from a thread."""
         for likely in self._sounds.repaired(self._repair(text)):
             found = self._sentence(likely, iter(range(MAX_COMMANDS)))
-            if found is not None and all(step.intent in REPAIRED for step in found.steps):
+            if found is not None and all(_may_be_guessed(step) for step in found.steps):
                 return found
         return None
 
@@ -160,6 +164,10 @@ def _pattern(text: str) -> re.Pattern[str]:
 def _acts(found: Understanding) -> bool:
     """Only commands are chained; "hello and good night" is not."""
     return found.intent.startswith("Hass") and found.intent not in WITHOUT_TOOL
+
+
+def _may_be_guessed(step: Understanding) -> bool:
+    return step.intent in REPAIRED and step.slots.get("domain") not in GUARDED
 
 
 def _is_lock(found: Understanding) -> bool:

@@ -32,6 +32,8 @@ class Ours(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     "light, other -> what is said instead of many names; `{}` is how many."
     slips: tuple[tuple[str, str], ...] = ()
     generic: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+    "Rooms, places, numbers and things: heard so, they are no misheard names; `x*`: beginnings."
     warm: tuple[str, ...] = ()
     conjunction: str = msgspec.field(default=",", name="and")
     rules: dict[str, str] = {}

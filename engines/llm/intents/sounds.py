@@ -2,6 +2,7 @@
 
 Made for what recognisers write: "kitchen lice" for kitchen lights, "bad room" for bedroom. Near is
 measured over letters that stand for sounds; vowels count half, for they are what is misheard most.
+What is a good word itself, like that of a room which this house does not have, was not misheard.
 """
 
 import re
@@ -18,6 +19,9 @@ MIN_SOUNDS = 4
 
 NEAR = 0.3
 "Distance over length at and below which a name may be meant."
+
+NEAR_REST = 0.34
+'The same without the words that both have: "light" makes no kitchen light a garden light.'
 
 CLEARLY = 0.1
 "By which it must be nearer than any other name."
@@ -53,9 +57,17 @@ _VOWELS = frozenset("aeiou")
 
 
 class Sounds:
-    """Names to be found again. Immutable."""
+    """Names to be found again. Immutable. `guarded`: names that are never put in place of what was
+    said, though it may be them that were meant. `kept`: words that are not replaced by a name
+    without them; with a `*` at its end, all that begin so."""
 
-    def __init__(self, names: Sequence[str]) -> None:
+    def __init__(
+        self, names: Sequence[str], *, guarded: Sequence[str] = (), kept: Sequence[str] = ()
+    ) -> None:
+        self._guarded = {" ".join(name.lower().split()) for name in guarded}
+        self._kept = {word for word in kept if not word.endswith("*")}
+        self._beginnings = tuple(word[:-1] for word in kept if word.endswith("*"))
+        names = [*names, *guarded]
         spelled = dict.fromkeys(" ".join(name.lower().split()) for name in names)
         self._names = [(name, key) for name in spelled if len(key := sounds(name)) >= MIN_SOUNDS]
         self._pairs: dict[str, list[int]] = defaultdict(list)
@@ -74,7 +86,7 @@ class Sounds:
         for start, end in self._runs(len(words)):
             run = " ".join(words[start:end])
             nearest = self._nearest(sounds(run))
-            if nearest is not None and nearest[0] != run:
+            if nearest is not None and nearest[0] != run and self._may_be(run, nearest[0]):
                 name, distance = nearest
                 sentence = " ".join([*words[:start], name, *words[end:]])
                 found[sentence] = min(distance, found.get(sentence, 1.0))
@@ -85,6 +97,27 @@ class Sounds:
         for start in range(1, words):
             for end in range(start + 1, min(words, start + self._longest + 1) + 1):
                 yield start, end
+
+    def _may_be(self, run: str, name: str) -> bool:
+        """Whether nothing of the words that were heard says that the name was not meant."""
+        if name in self._guarded:
+            return False
+        said, named = run.split(), name.split()
+        if _numbers(said) != _numbers(named) or any(self._says_more(one, named) for one in said):
+            return False
+        while said and named and said[0] == named[0]:
+            del said[0], named[0]
+        while said and named and said[-1] == named[-1]:
+            del said[-1], named[-1]
+        one, other = sounds("".join(said)), sounds("".join(named))
+        return distance(one, other) <= NEAR_REST * max(len(one), len(other))
+
+    def _says_more(self, word: str, named: Sequence[str]) -> bool:
+        """It is a good word, which the name does not have."""
+        if word in self._kept:
+            return word not in "".join(named)  # a name may be heard in two words
+        beginnings = [one for one in self._beginnings if word.startswith(one)]
+        return any(not any(one.startswith(begin) for one in named) for begin in beginnings)
 
     def _nearest(self, key: str) -> tuple[str, float] | None:
         """The one name that is near, with how near it is."""
@@ -129,6 +162,11 @@ def distance(one: str, other: str) -> float:
                 min(above[column] + swap, above[column + 1] + _price(a), row[column] + _price(b))
             )
     return row[-1]
+
+
+def _numbers(words: Sequence[str]) -> list[str]:
+    """Digits have no sound here."""
+    return [word for word in words if any(letter.isdigit() for letter in word)]
 
 
 def _price(letter: str) -> float:
