@@ -7,7 +7,7 @@ from typing import Any
 
 from aiohttp import ClientError, ClientSession, ClientTimeout, DummyCookieJar
 
-from core.errors import EarshotError
+from core.errors import ConfigError, EarshotError
 from core.ports import Clock, Metrics
 from devices.home_assistant.answer import Answer, parse
 from devices.home_assistant.errors import Away, HouseError, Refused, Rejected, Slow
@@ -197,8 +197,8 @@ class HomeAssistant:
     async def _show(self, mirror: Mirror, link: Link) -> None:
         try:
             await mirror.show(self.house, link)
-        except Rejected as error:  # an old version, or a user who may not: the page shows less
-            logger.warning("! home assistant: states are not told: %s", error)
+        except (Rejected, ConfigError) as error:  # old, not allowed, or odd: the page shows less
+            logger.warning("! home assistant: the page does not show its states: %s", error)
 
     def _heard(self, event: Event) -> None:
         if event.event.get("event_type") in CHANGES:

@@ -16,7 +16,10 @@ NOWHERE = AreaConfig(
     "no_area",
     {"en": ("elsewhere",), "de": ("anderswo",), "fr": ("ailleurs",), "es": ("otros lugares",)},
 )
-"Where entities are that are in no area; an area of Home Assistant's cannot have such an id twice."
+"Where entities are that are in no area; one of Home Assistant's with that id serves as well."
+
+MAX_NUMBER = 10_000
+"Of an attribute, either way: percents, volumes and temperatures are smaller."
 
 STATES: Mapping[str, Mapping[str, str]] = {
     "cover": {"open": "open", "opening": "open", "closed": "closed", "closing": "closed"},
@@ -56,14 +59,16 @@ class Mirror:
         self._shown: tuple[Entity, ...] | None = None
 
     async def show(self, house: House, link: Link) -> None:
-        """Of a connection that is new, or whose house has changed. Raises Rejected, Away."""
+        """Of a connection that is new, or whose house has changed. Raises Rejected, Away;
+        ConfigError for a house that cannot be drawn."""
         shown = tuple(one for one in house.entities if one.domain in KINDS)[:MAX_ENTITIES]
         if link is self._link and shown == self._shown:
             return
         if link is self._link and self._subscription is not None:
             await link.call("unsubscribe_events", subscription=self._subscription)
-        self._link, self._shown = link, shown
+        self._link, self._subscription, self._shown = link, None, ()
         self._home.furnish(furniture(house, shown))
+        self._shown = shown
         ids = [one.id for one in shown]
         # All entities' states, were there no ids.
         self._subscription = (
@@ -91,7 +96,7 @@ def furniture(house: House, shown: tuple[Entity, ...]) -> HomeConfig:
     """The house as a home of ours; its names are in whatever language they are."""
     areas = [AreaConfig(one.id, {"en": one.names}) for one in house.areas[: MAX_AREAS - 1]]
     known = {area.id for area in areas}
-    if any(one.area not in known for one in shown):
+    if NOWHERE.id not in known and any(one.area not in known for one in shown):
         areas.append(NOWHERE)
     return HomeConfig(
         tuple(areas),
@@ -118,7 +123,9 @@ def _attributes(kind: str, told: Any) -> dict[str, Attribute]:
     found: dict[str, Attribute] = {}
     for theirs, ours, factor in ATTRIBUTES.get(kind, ()):
         value = _tables(told).get(theirs)
-        if isinstance(value, int | float) and not isinstance(value, bool):
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            continue
+        if abs(value) <= MAX_NUMBER:
             found[ours] = round(value * factor, 1) if kind == "climate" else round(value * factor)
     return found
 

@@ -272,3 +272,25 @@ def test_the_page_shows_its_devices_as_they_are() -> None:
             assert shown.entity(blind).state == "open", "what stays keeps its state"
 
     run(main())
+
+
+def test_a_house_that_the_page_cannot_draw_is_still_a_house() -> None:
+    async def main() -> None:
+        shown = Home(HomeConfig())
+        areas = [{"area_id": "no_area", "name": "No Area"}] * 2
+        entities = [light("Porch Light"), light("Hall Light", "no_area")]
+        async with (
+            fake_home(entities=entities, areas=areas) as home,
+            client(home, mirror=Mirror(shown)) as house,
+        ):
+            assert (await house.converse("hello", "en", None)).speech == "Done"
+            del areas[0], home.areas[1:]
+            await home.tell("area_registry_updated")
+            await until(lambda: bool(home.watched))
+            huge = {"brightness": 10**400}
+            await home.show(a={"light.hall_light": {"s": "on", "a": huge}})
+            await until(lambda: shown.entity("light.hall_light").state == "on")
+            assert {one.area for one in shown.snapshot("en").entities} == {"no_area"}
+            assert (home.logins, house.state) == (1, State.CONNECTED)
+
+    run(main())
