@@ -5,8 +5,9 @@ import base64
 import random
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
+from http import HTTPStatus
 from itertools import count
 from typing import Any
 from urllib.request import urlopen
@@ -236,6 +237,17 @@ async def metric(
             await asyncio.sleep(0.1)
 
 
+async def is_draining(server: Running) -> None:
+    """The signal has arrived: the server says so, or takes no connection any more."""
+    async with aiohttp.ClientSession() as http, asyncio.timeout(20):
+        with suppress(aiohttp.ClientConnectionError):
+            while True:
+                async with http.get(f"{server.url}/health") as response:
+                    if response.status == HTTPStatus.SERVICE_UNAVAILABLE:
+                        return
+                await asyncio.sleep(0.02)
+
+
 def test_a_turn_finishes_while_the_server_drains(tmp_path_factory: pytest.TempPathFactory) -> None:
     with serving(tmp_path_factory.mktemp("drain"), recogniser=LOADS_HERE) as server:
 
@@ -245,6 +257,7 @@ def test_a_turn_finishes_while_the_server_drains(tmp_path_factory: pytest.TempPa
                 while not client._log.is_speech:
                     await client._change()
                 server.process.send_signal(signal.SIGTERM)
+                await is_draining(server)
                 with pytest.raises(Exception, match=r"shutting down|cannot connect|refused"):
                     async with talker(server):
                         pass
