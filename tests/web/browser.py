@@ -118,8 +118,9 @@ def serving(stub: Stub) -> Iterator[None]:
         await done.wait()
         await runner.cleanup()
         left = asyncio.all_tasks() - {asyncio.current_task()}  # streams that were just cut off
-        if left:
-            await asyncio.wait(left, timeout=5)
+        for one in left:
+            one.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
 
     thread = threading.Thread(target=stub.loop.run_until_complete, args=(serve(),))
     thread.start()
