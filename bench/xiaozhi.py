@@ -15,7 +15,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from aiohttp import ClientSession, ClientWebSocketResponse, WSMsgType
+from aiohttp import ClientSession, ClientWebSocketResponse, TCPConnector, WSMsgType
 
 from bench.clips import COMMANDS, spoken
 from bench.own_server import own_server
@@ -129,7 +129,10 @@ async def run(turns: int, idle: int, talking: int, engines: Stubs) -> None:
         limit = f"\n[server]\nmax_sessions = {idle + talking + 10}\n"
         config.write_text(config.read_text("utf-8") + limit, "utf-8")
         server = await stack.enter_async_context(own_server(["--config", str(config)]))
-        http = await stack.enter_async_context(ClientSession(server.address.url))
+        connector = TCPConnector(limit=0)  # each board has a connection of its own
+        http = await stack.enter_async_context(
+            ClientSession(server.address.url, connector=connector)
+        )
         print(f"{machine()}; engines of {engines} ms; {turns} turns each")
         for name, others, talkers in (("alone", 0, 1), (f"{idle} idle", idle, talking)):
             found = await measure(http, clips, turns, others, talkers)
