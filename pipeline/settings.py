@@ -10,6 +10,7 @@ from core.ports import ToolSpec
 from engines.base import AsrInfo, AsrOptions, Padding, Task
 from media.echo_mode import EchoMode
 from pipeline.context import AS_FITS, Truncation
+from pipeline.prompts import NO_PROMPTS, Prompts
 
 DEFAULT = "default"
 "Engine and voice name that always works: whatever the server chose."
@@ -91,6 +92,8 @@ class SessionSettings:
     truncation: Truncation = AS_FITS
     voice: str = DEFAULT
     speed: float = 1.0
+    prompts: Prompts = NO_PROMPTS
+    "Stored ones that its client may name in place of instructions."
 
     def recognition(self, info: AsrInfo, expected: Sequence[str] = ()) -> AsrOptions:
         """How this recogniser is to decode what is said. `expected`: names beside the keywords, for

@@ -13,6 +13,7 @@ from pipeline.budget import Budget
 from pipeline.conversation import Conversations
 from pipeline.exchange import Exchanges
 from pipeline.home import Home, HomeConfig, default_home
+from pipeline.prompts import Prompts
 from pipeline.reading import Reader
 from pipeline.recording import Transcriber
 from pipeline.sessions import Sessions
@@ -151,7 +152,9 @@ def _core(
     home: Home,
     devices: Devices,
 ) -> Core:
-    fresh, languages = config.assistant.settings(config.turn.as_turn_detection()), TextLanguage()
+    prompts = Prompts({name: one.as_stored() for name, one in config.prompts.items()})
+    usual, languages = config.assistant.settings(config.turn.as_turn_detection()), TextLanguage()
+    fresh = replace(usual, prompts=prompts)
     return Core(
         config=config,
         engines=engines,

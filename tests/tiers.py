@@ -116,6 +116,7 @@ NOT_UNIT = (
     "signaling/test_calls.py",
     "signaling/test_lost_calls.py",
     "signaling/test_offers.py",
+    "signaling/test_prompts.py",
     "signaling/test_quality.py",
     "signaling/test_secrets.py",
     "signaling/test_stock_client.py",

@@ -195,7 +195,8 @@ class Connection:
                 with missing_in("truncate"):
                     session.truncate(item_id, audio_end_ms)
             case ResponseCreate(response=params):
-                session.create_response(response_request(params))
+                prompts = self._translator.terms.settings.prompts
+                session.create_response(response_request(params, prompts))
             case ResponseCancel(response_id=response_id):
                 session.cancel_response(response_id)
             case _:

@@ -1,10 +1,11 @@
 """What a client may send. A closed union, read with `match`."""
 
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from msgspec import UNSET, Meta, Struct
 
 from core.items import ImageDetail, ItemStatus
+from signaling.realtime.prompt import PromptReference
 from signaling.realtime.session_object import (
     Modalities,
     OutputTokens,
@@ -148,7 +149,7 @@ class ResponseParams(WireStruct, frozen=True):
     metadata: Sent[Metadata] = UNSET
     tools: Sent[Tools] = UNSET
     tool_choice: Sent[Choice] = UNSET
-    prompt: Sent[dict[str, Any]] = UNSET
+    prompt: Sent[PromptReference] = UNSET
     max_output_tokens: Sent[OutputTokens | Literal["inf"]] = UNSET
     parallel_tool_calls: Sent[bool] = UNSET
     reasoning: Sent[Reasoning] = UNSET

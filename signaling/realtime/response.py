@@ -4,10 +4,12 @@ from collections.abc import Sequence
 
 from core.errors import RequestError
 from core.items import Item, ItemReference
+from pipeline.prompts import NO_PROMPTS, Prompts
 from pipeline.settings import ResponseRequest
 from signaling.realtime.events import InputItem, NewReference, ResponseParams
 from signaling.realtime.fields import params_below
 from signaling.realtime.items import new_item
+from signaling.realtime.prompt import instructions_of, prompt_use
 from signaling.realtime.session import own_voice
 from signaling.realtime.session_object import VoiceId
 from signaling.realtime.sound import AudioFormat, name_of
@@ -15,16 +17,12 @@ from signaling.realtime.tools import own_choice, own_tools
 from signaling.realtime.wire import sent_object
 
 
-def response_request(params: ResponseParams | None) -> ResponseRequest:
+def response_request(
+    params: ResponseParams | None, prompts: Prompts = NO_PROMPTS
+) -> ResponseRequest:
     """Raises RequestError for what we cannot do."""
     if params is None:
         return ResponseRequest()
-    if sent_object(params.prompt):
-        raise RequestError(
-            "'response.prompt' is not supported here: leave it out.",
-            code="unsupported_parameter",
-            param="response.prompt",
-        )
     modalities, audio = sent_object(params.output_modalities), sent_object(params.audio)
     output = sent_object(audio.output) if audio else None
     format_ = output.format if output else None
@@ -33,7 +31,7 @@ def response_request(params: ResponseParams | None) -> ResponseRequest:
     sent_input = sent_object(params.input)
     return ResponseRequest(
         modality=modalities[0] if modalities else None,
-        instructions=sent_object(params.instructions),
+        instructions=_instructions(params, prompts),
         voice=own_voice(voice) if isinstance(voice, str | VoiceId) else None,
         client_tools=own_tools(params.tools, "response"),
         tool_choice=own_choice(params.tool_choice, "response"),
@@ -44,6 +42,15 @@ def response_request(params: ResponseParams | None) -> ResponseRequest:
         in_conversation=params.conversation != "none",
         input=None if sent_input is None else _items(sent_input),
     )
+
+
+def _instructions(params: ResponseParams, prompts: Prompts) -> str | None:
+    """Those that were written count, not the prompt's."""
+    prompt, written = sent_object(params.prompt), sent_object(params.instructions)
+    if prompt is None:
+        return written
+    stored = instructions_of(prompt_use(prompt, "response"), prompts, "response")
+    return stored if written is None else written
 
 
 def _items(sent: Sequence[InputItem]) -> tuple[Item | ItemReference, ...]:

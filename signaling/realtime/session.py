@@ -6,9 +6,10 @@ from typing import Any, Literal
 
 from msgspec import UnsetType
 
-from core.errors import Conflict, RequestError
+from core.errors import Conflict
 from core.events import FormatName
 from pipeline.engines import own_model
+from pipeline.prompts import PromptUse
 from pipeline.settings import DEFAULT, SessionSettings, TurnDetection
 from signaling.realtime.answering import (
     UNLIMITED,
@@ -18,6 +19,7 @@ from signaling.realtime.answering import (
     with_extension,
     with_truncation,
 )
+from signaling.realtime.prompt import instructions_of, prompt_json, prompt_use
 from signaling.realtime.recognition import (
     decoding_json,
     transcription_json,
@@ -56,6 +58,8 @@ class Terms:
     settings: SessionSettings = _FRESH
     include: frozenset[str] = frozenset()
     "Events and fields that only those get who ask."
+    prompt: PromptUse | None = None
+    "The stored one that its client named."
     conversation_id: str | None = None
     "The conversation to go on with; None: a new one."
     heard_as: FormatName = PCM
@@ -81,13 +85,10 @@ def merged(terms: Terms, sent: SessionObject) -> Terms:
     """The terms with what was sent. Raises RequestError for what we cannot do."""
     settings = replace(terms.settings, answers=isinstance(sent, RealtimeSession))
     if isinstance(sent, RealtimeSession):
-        if sent_object(sent.prompt):
-            raise RequestError(
-                "'session.prompt' is not supported here: leave it out.",
-                code="unsupported_parameter",
-                param="session.prompt",
-            )
-        settings = _with_answering(settings, sent)
+        prompt = _prompt(terms, sent)
+        stored = instructions_of(prompt, settings.prompts, "session") if prompt else ""
+        settings = _with_answering(settings, sent, _instructions(terms, sent, stored))
+        terms = replace(terms, prompt=prompt)
     audio = sent.audio
     if isinstance(audio, Audio | InputOnly) and isinstance(audio.input, AudioInput):
         settings = _with_input(settings, audio.input)
@@ -119,6 +120,8 @@ def session_json(terms: Terms, session_id: str) -> dict[str, Any]:
         common["earshot"] |= extension_json(settings)
         if decoding := decoding_json(settings):
             common["earshot"]["transcription"] = decoding
+    if terms.prompt is not None and settings.answers:
+        common["prompt"] = prompt_json(terms.prompt)
     heard = _input_json(terms)
     if not settings.answers:
         return {
@@ -157,13 +160,32 @@ def output_json(
     return out if speed is None else {**out, "speed": speed}
 
 
-def _with_answering(settings: SessionSettings, sent: RealtimeSession) -> SessionSettings:
+def _prompt(terms: Terms, sent: RealtimeSession) -> PromptUse | None:
+    if isinstance(sent.prompt, UnsetType):
+        return terms.prompt
+    return None if sent.prompt is None else prompt_use(sent.prompt, "session")
+
+
+def _instructions(terms: Terms, sent: RealtimeSession, stored: str) -> str:
+    """Those that are written count; `stored`, those of the prompt, where none are."""
+    settings, now = terms.settings, terms.settings.instructions
+    if sent_object(sent.prompt):
+        now = stored
+    elif sent.prompt is None and terms.prompt is not None:
+        was = instructions_of(terms.prompt, settings.prompts, "session")
+        now = _FRESH.instructions if now == was else now
+    return kept(sent.instructions, now, stored or _FRESH.instructions)
+
+
+def _with_answering(
+    settings: SessionSettings, sent: RealtimeSession, instructions: str
+) -> SessionSettings:
     modalities = kept(sent.output_modalities, [settings.modality], [_FRESH.modality])
     tools = own_tools(sent.tools, "session")
     changed = replace(
         settings,
         llm=own_model(kept(sent.model, settings.llm, _FRESH.llm)),
-        instructions=kept(sent.instructions, settings.instructions, _FRESH.instructions),
+        instructions=instructions,
         modality=modalities[0],
         max_output_tokens=output_limit(settings, sent),
         client_tools=settings.client_tools if tools is None else tools,

@@ -11,6 +11,7 @@ from msgspec import UNSET, Meta
 from engines.base import Padding, Task
 from media.echo_mode import EchoMode
 from pipeline.wishes import MAX_BEAM_SIZE, MAX_PROMPT_CHARS
+from signaling.realtime.prompt import PromptReference
 from signaling.realtime.sound import AudioFormat
 from signaling.realtime.tools import Choice, Tools
 from signaling.realtime.wire import Sent, WireStruct
@@ -155,7 +156,7 @@ class RealtimeSession(WireStruct, frozen=True, tag="realtime", tag_field="type")
     earshot: Sent[Extension] = UNSET
     tools: Sent[Tools] = UNSET
     tool_choice: Sent[Choice] = UNSET
-    prompt: Sent[dict[str, Any]] = UNSET
+    prompt: Sent[PromptReference] = UNSET
     max_output_tokens: Sent[OutputTokens | Literal["inf"]] = UNSET
     parallel_tool_calls: Sent[bool] = UNSET
     reasoning: Sent[Reasoning] = UNSET

@@ -227,7 +227,6 @@ def test_updates_merge(updates: tuple[dict[str, Any], ...], settings: SessionSet
     [
         ({"tools": [{"type": "mcp", "server_label": "x"}]}, "session.tools[0]"),
         ({"tool_choice": {"type": "mcp", "server_label": "x"}}, "session.tool_choice"),
-        ({"prompt": {"id": "pmpt_1"}}, "session.prompt"),
     ],
 )
 def test_what_would_change_the_answers_is_refused(sent: dict[str, Any], param: str) -> None:
@@ -306,7 +305,6 @@ DEEP = json.loads('{"a":' * 65 + "1" + "}" * 65)
     [
         ({"tools": [{**F, "parameters": DEEP}]}, "invalid_value", "response.tools[0].parameters"),
         ({"tools": [{**F, "parameters": DEEP["a"]}, F]}, "invalid_value", "response.tools[1].name"),
-        ({"prompt": {"id": "p"}}, "unsupported_parameter", "response.prompt"),
         ({"tools": [{"type": "mcp"}]}, "unsupported_parameter", "response.tools[0]"),
         ({"tools": [F, F]}, "invalid_value", "response.tools[1].name"),
         ({"tools": [{**F, "name": "a b"}]}, "invalid_value", "response.tools[0].name"),
