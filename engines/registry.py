@@ -12,7 +12,8 @@ from msgspec import Struct, ValidationError, convert
 from msgspec.structs import fields
 
 from core.errors import ConfigError, EngineMissing
-from engines.base import AsrInfo, AsrModel, EndOfTurn, Llm, Tts, VadEngine, WakeEngine
+from engines.base import AsrInfo, AsrModel, EndOfTurn, Llm, Tts, VadEngine
+from engines.wake_words import WakeEngine
 
 Kind = Literal["vad", "wake", "endpoint", "asr", "llm", "tts"]
 

@@ -6,16 +6,8 @@ from dataclasses import dataclass, replace
 from typing import NoReturn, Protocol
 
 from core.errors import NotFound, RequestError
-from engines.base import (
-    AsrInfo,
-    AsrItem,
-    AsrResult,
-    EndOfTurn,
-    Llm,
-    Tts,
-    VadEngine,
-    WakeEngine,
-)
+from engines.base import AsrInfo, AsrItem, AsrResult, EndOfTurn, Llm, Tts, VadEngine
+from engines.wake_words import WakeEngine
 from pipeline.settings import DEFAULT, SessionSettings
 from pipeline.voices import choose_voice
 from pipeline.wake import find_word

@@ -18,7 +18,7 @@ from core.events import (
     WakeChanged,
 )
 from core.ports import Clock
-from engines.base import Wake, WakeEngine, WakeWord
+from engines.wake_words import Wake, WakeEngine, WakeWord
 from pipeline.settings import SessionSettings
 
 FOLLOW_UP_S = 8.0

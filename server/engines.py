@@ -8,9 +8,10 @@ from dataclasses import dataclass, field, replace
 
 from core.errors import ConfigError
 from core.ports import Clock, Metrics
-from engines.base import EndOfTurn, Llm, Tts, VadEngine, WakeEngine
+from engines.base import EndOfTurn, Llm, Tts, VadEngine
 from engines.llm.intents import phrases
 from engines.registry import Kind, load
+from engines.wake_words import WakeEngine
 from pipeline.engines import EngineSet
 from pipeline.settings import DEFAULT
 from pipeline.tools import Toolbox

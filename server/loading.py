@@ -9,9 +9,10 @@ from typing import Any, Protocol, runtime_checkable
 
 from core.errors import ConfigError, EarshotError, EngineError, RequestError
 from core.ports import Metrics, ToolContext, ToolSpec
-from engines.base import Llm, Tts, WakeEngine
+from engines.base import Llm, Tts
 from engines.llm.hybrid import Hybrid
 from engines.registry import load
+from engines.wake_words import WakeEngine
 from pipeline.tools import Toolbox
 from pipeline.voice_cache import CachedTts, VoiceCache
 from pipeline.voices import choose_voice

@@ -6,7 +6,8 @@ from typing import Any
 from wyoming.event import Event
 
 from core.errors import RequestError
-from engines.base import AsrInfo, AsrOptions, WakeEngine
+from engines.base import AsrInfo, AsrOptions
+from engines.wake_words import WakeEngine
 from media.raw import BITS
 from pipeline.engines import EngineSet
 from pipeline.settings import DEFAULT

@@ -15,7 +15,8 @@ from wyoming.info import (
     WakeProgram,
 )
 
-from engines.base import Tts, WakeEngine
+from engines.base import Tts
+from engines.wake_words import WakeEngine
 from pipeline.engines import EngineSet
 
 NAME = "earshot"

@@ -9,8 +9,8 @@ from core.audio import ASR_RATE_HZ, Pcm, samples_to_ms
 from core.threads import in_thread
 from devices.wyoming.asked import SoundFormat, read_detect, read_format, read_timestamp
 from devices.wyoming.wire import Wire
-from engines.base import Detection as Found
-from engines.base import Wake, WakeEngine
+from engines.wake_words import Detection as Found
+from engines.wake_words import Wake, WakeEngine
 from media.raw import RawDecoder
 
 

@@ -22,7 +22,6 @@ from engines.base import (
     AsrOptions,
     AsrResult,
     CallDelta,
-    Detection,
     EndOfTurn,
     Llm,
     Message,
@@ -31,11 +30,10 @@ from engines.base import (
     Tts,
     Vad,
     VadEngine,
-    Wake,
-    WakeEngine,
     WordMark,
 )
 from engines.registry import Kind, available, load
+from engines.wake_words import Detection, Wake, WakeEngine
 from tests.engines.completions import Server as Completions
 from tests.engines.completions import beside
 from tests.engines.speech_server import serving_in_thread

@@ -10,9 +10,9 @@ import pytest
 
 from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples, silence
 from core.errors import ConfigError, EngineMissing
-from engines.base import Wake
 from engines.registry import available, load
 from engines.wake.micro import REST_SAMPLES, MicroWakeEngine, Settings, create
+from engines.wake_words import Wake
 from media.files import decode_file
 from serving.choose import Wanted, choose
 from serving.hardware import Hardware

@@ -12,7 +12,7 @@ from core.audio import Pcm
 from core.errors import RequestError
 from core.events import ResponseDone, SpeechStarted, Transcribed, WakeChanged
 from core.items import MessageItem, TextPart
-from engines.base import Detection, Wake, WakeWord
+from engines.wake_words import Detection, Wake, WakeWord
 from pipeline.playout import PacedBy
 from pipeline.session import Session
 from pipeline.settings import ResponseRequest, SessionSettings, TurnDetection

@@ -19,7 +19,7 @@ from devices.wyoming.connection import Services
 from devices.wyoming.door import WyomingDoor
 from devices.wyoming.settings import WyomingSettings
 from devices.wyoming.speak import Speaking
-from engines.base import WakeEngine
+from engines.wake_words import WakeEngine
 from pipeline.conversation import Conversations
 from pipeline.engines import EngineSet
 from pipeline.exchange import Exchanges
