@@ -7,8 +7,9 @@ from ipaddress import ip_address
 import pytest
 
 from core.errors import RequestError
+from core.fetching import is_forbidden
 from devices.networks import Address
-from devices.notify import AudioUrls, is_forbidden
+from devices.notify import AudioUrls
 
 OWN = "http://192.168.1.2:8502"
 NAMES = {
