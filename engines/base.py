@@ -233,6 +233,18 @@ class LlmOptions:
     max_output_tokens: int | None = None
     must_call: bool = False
     "Call a tool instead of talking, where the engine can be told so."
+    top_p: float | None = None
+    "Above 0, to 1: only the likeliest tokens that are together as likely as this."
+    repetition_penalty: float | None = None
+    """By what a token is made less likely once it is in the prompt or the answer: 1 by nothing;
+    left out where the engine's server is not known to have it."""
+    usual_temperature: float | None = None
+    "Where neither `temperature` nor the engine's settings say one."
+
+    def temperature_beside(self, configured: float | None) -> float | None:
+        """Which one counts, given that of the engine's settings."""
+        chosen = (self.temperature, configured, self.usual_temperature)
+        return next((one for one in chosen if one is not None), None)
 
 
 AS_CONFIGURED = LlmOptions()

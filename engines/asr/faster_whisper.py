@@ -19,8 +19,10 @@ from engines.asr.whisper.features import LogMel, normalised
 from engines.asr.whisper.language import choose
 from engines.asr.whisper.listening import Listening, has_sound
 from engines.asr.whisper.part import Part
+from engines.asr.whisper.rules import Rules
 from engines.asr.whisper.search import Search
-from engines.asr.whisper.settings import ModelNotes, Settings, read_notes
+from engines.asr.whisper.settings import ModelNotes, Settings, read_notes, rules_of
+from engines.asr.whisper.tokenizer import Tokenizer
 from engines.asr.whisper.windows import (
     FRAME_SAMPLES,
     window_frames,
@@ -42,19 +44,17 @@ class FasterWhisper:
     def __init__(
         self,
         whisper: Any,
-        tokenizer: Any,
+        tokenizer: Tokenizer,
         extractor: Any,
-        suppressed: Sequence[int],
         info: AsrInfo,
-        notes: ModelNotes,
-        settings: Settings,
+        rules: Rules,
     ) -> None:
         self.info = info
         self._model = whisper.model
         self._features = LogMel(extractor)
-        self._search = Search(whisper.model, tokenizer, suppressed)
-        aligner = Aligner(whisper, "task" in info.supports)
-        self._listening = Listening(tokenizer, aligner, info, notes, settings)
+        self._search = Search(whisper.model, tokenizer, tokenizer.suppressed)
+        aligner = Aligner(whisper.model, tokenizer.tokenizer, "task" in info.supports)
+        self._listening = Listening(tokenizer, aligner, info, rules)
 
     def decode(self, items: Sequence[AsrItem]) -> list[AsrResult]:
         """See `AsrModel.decode`. No answer depends on the other items.
@@ -120,20 +120,15 @@ def create(settings: Settings) -> FasterWhisper:
     folder = Path(settings.model)
 
     from faster_whisper.feature_extractor import FeatureExtractor
-    from faster_whisper.tokenizer import Tokenizer
-    from faster_whisper.transcribe import get_suppressed_tokens
 
     whisper = load_whisper(folder, settings)
-    tokenizer = Tokenizer(whisper.hf_tokenizer, "task" in info.supports, "transcribe", "en")
-    suppressed = get_suppressed_tokens(tokenizer, [-1]) or ()
+    tokenizer = Tokenizer(whisper.hf_tokenizer, "task" in info.supports)
     return FasterWhisper(
         whisper=whisper,
         tokenizer=tokenizer,
         extractor=FeatureExtractor(whisper.model.n_mels),
-        suppressed=[token for token in suppressed if token is not None],
         info=info,
-        notes=read_notes(folder, settings),
-        settings=settings,
+        rules=rules_of(settings, read_notes(folder, settings)),
     )
 
 

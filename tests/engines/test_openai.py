@@ -79,6 +79,49 @@ def test_the_request_says_what_is_wanted(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("asked", "configured", "usual", "sent"),
+    [(0.0, 0.3, 0.7, 0.0), (None, 0.3, 0.7, 0.3), (None, None, 0.7, 0.7), (None, None, None, None)],
+)
+def test_a_doors_usual_temperature_comes_last(
+    asked: float | None, configured: float | None, usual: float | None, sent: float | None
+) -> None:
+    server = Server()
+
+    async def scenario() -> None:
+        async with talking(server, temperature=configured) as llm:
+            options = LlmOptions(temperature=asked, usual_temperature=usual)
+            await collected(llm, options=options)
+
+    asyncio.run(scenario())
+    assert server.bodies[0].get("temperature") == sent
+
+
+@pytest.mark.parametrize(
+    ("owner", "penalty"),
+    [
+        ("vllm", {"repetition_penalty": 1.15}),
+        ("sglang", {"repetition_penalty": 1.15}),
+        ("llamacpp", {"repeat_penalty": 1.15}),
+        ("openai", {}),
+        (["vllm"], {}),
+    ],
+)
+def test_a_penalty_is_sent_to_those_who_have_one(owner: Any, penalty: dict[str, float]) -> None:
+    server = Server(models={"data": [{"id": "tiny", "owned_by": owner}]})
+
+    async def scenario() -> None:
+        async with talking(server) as llm:
+            options = LlmOptions(top_p=0.95, repetition_penalty=1.15)
+            await collected(llm, options=options)
+            await collected(llm)
+
+    asyncio.run(scenario())
+    usual = {"model", "messages", "stream", "stream_options", "max_tokens"}
+    said = [{name: body[name] for name in body.keys() - usual} for body in server.bodies]
+    assert said == [{"top_p": 0.95, **penalty}, {}]
+
+
 def test_a_call_can_be_demanded() -> None:
     server = Server()
 

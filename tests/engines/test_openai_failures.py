@@ -7,7 +7,7 @@ from contextlib import aclosing
 import pytest
 
 from core.errors import EngineError, EngineTimeout, EngineUnreachable, Overloaded
-from engines.base import Message
+from engines.base import LlmOptions, Message
 from engines.llm.openai.engine import OpenAiLlm
 from engines.llm.openai.settings import Settings
 from tests.engines.completions import (
@@ -60,6 +60,39 @@ def test_a_server_that_cannot_count_is_not_asked_again() -> None:
 
     asyncio.run(scenario())
     assert ["stream_options" in body for body in server.bodies] == [True, False, False]
+
+
+def test_a_model_that_will_not_be_told_how_to_sample_is_learned() -> None:
+    """It refuses the limit's old name, too, and names one thing at a time."""
+    limit = "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."
+    error = {"message": "'temperature' may only be 1.", "code": "unsupported_value"}
+    server = Server(
+        refuses(400, {"error": {"message": limit}}), refuses(400, {"error": error}), GOOD
+    )
+
+    async def scenario() -> None:
+        async with talking(server) as llm:
+            for _ in range(2):
+                await collected(llm, options=LlmOptions(temperature=0.7, top_p=0.9))
+
+    asyncio.run(scenario())
+    assert ["temperature" in body for body in server.bodies] == [True, True, False, False]
+    assert ["top_p" in body for body in server.bodies] == [True, True, False, False]
+    assert [body.get("max_completion_tokens") for body in server.bodies] == [None, 512, 512, 512]
+
+
+def test_a_temperature_out_of_range_is_no_dialect() -> None:
+    why = {"error": {"message": "temperature must be at most 1"}}
+    server = Server(refuses(400, why), refuses(400, why), GOOD)
+
+    async def scenario() -> None:
+        async with talking(server) as llm:
+            with pytest.raises(EngineError, match="at most 1"):
+                await collected(llm, options=LlmOptions(temperature=1.5))
+            await collected(llm, options=LlmOptions(temperature=0.5))
+
+    asyncio.run(scenario())
+    assert server.bodies[-1]["temperature"] == 0.5
 
 
 def test_a_limit_of_another_name_is_learned() -> None:

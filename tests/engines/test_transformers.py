@@ -99,6 +99,23 @@ def test_the_same_question_has_the_same_answer(tiny: Path) -> None:
     run(tiny, scenario)
 
 
+def test_a_request_may_say_how_it_is_sampled(tiny: Path) -> None:
+    """A model of random weights says the same again and again, unless that is made unlikely."""
+
+    async def scenario(llm: TransformersLlm) -> None:
+        async def said(**wished: Any) -> str:
+            options = LlmOptions(max_output_tokens=20, **wished)
+            return spoken(await collected(llm, HELLO, options=options))
+
+        greedy = await said(temperature=0.0)
+        assert await said(temperature=2.0, top_p=0.01) == greedy, "one token is likely enough"
+        varied = await said(temperature=0.0, repetition_penalty=2.0)
+        assert len(set(varied)) > len(set(greedy))
+        assert await said(usual_temperature=0.0) == greedy
+
+    run(tiny, scenario)
+
+
 def test_what_was_computed_is_not_computed_again(tiny: Path) -> None:
     async def scenario() -> None:
         load = LoadModel(str(tiny), "cpu", "auto", 1, 1)

@@ -1,4 +1,4 @@
-"""Which word was said when, and how sure each token is: faster-whisper's alignment, per window."""
+"""Which word was said when, and how sure each token is, per window."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,11 +6,10 @@ from math import log
 from typing import Any, Protocol
 
 from engines.asr.whisper.segments import Piece, SaidWord
+from engines.asr.whisper.tokenizer import Tokenizer
 from engines.asr.whisper.tokens import byte_letters
+from engines.asr.whisper.words import add_words, text_tokens
 from engines.base import Task, TokenLogprob, Word
-
-_BEFORE, _AFTER = "\"'“¿([{-", "\"'.。,，!！?？:：”)]}、"
-"Punctuation that belongs to the next word, and to the one before, as in faster-whisper."
 
 _LEAST = 1e-10
 "Of a probability: its logarithm must stay a number."
@@ -39,22 +38,17 @@ class Voice:
 class Aligner:
     """Runs the decoder once more over what it said."""
 
-    def __init__(self, whisper: Any, is_multilingual: bool) -> None:
-        self._whisper, self._is_multilingual = whisper, is_multilingual
-        self._tokenizers: dict[tuple[str, Task], Any] = {}
+    def __init__(self, model: Any, table: Any, is_multilingual: bool) -> None:
+        """`model`: with CTranslate2's `align`. `table`: of the library `tokenizers`."""
+        self._model, self._table, self._is_multilingual = model, table, is_multilingual
+        self._tokenizers: dict[tuple[str, Task], Tokenizer] = {}
         self._bytes = {letter: byte for byte, letter in enumerate(byte_letters())}
 
     def words(self, voice: Voice, pieces: list[Piece], spoken_until_s: float) -> list[list[Word]]:
         """Per piece; the pieces' times become those of their words."""
-        self._whisper.add_word_timestamps(
-            [pieces],
-            self._tokenizer(voice),
-            voice.encoded.rows([voice.row]),
-            voice.frames,
-            _BEFORE,
-            _AFTER,
-            last_speech_timestamp=spoken_until_s,
-        )
+        tokenizer = self._tokenizer(voice)
+        spoken = [token for piece in pieces for token in text_tokens(piece, tokenizer)]
+        add_words(pieces, self._path(voice, spoken), tokenizer, spoken_until_s)
         return [
             [_word(said) for said in piece["words"] if said["word"].strip()] for piece in pieces
         ]
@@ -63,25 +57,27 @@ class Aligner:
         """Of the words' tokens; timestamps have none."""
         tokenizer = self._tokenizer(voice)
         spoken = [token for token in tokens if token < tokenizer.eot]
-        (result,) = self._whisper.model.align(
-            voice.encoded.rows([voice.row]), tokenizer.sot_sequence, [spoken], voice.frames
-        )
+        result = self._path(voice, spoken)
         return [
             TokenLogprob(self._data(token), log(min(max(probability, _LEAST), 1.0)))
             for token, probability in zip(spoken, result.text_token_probs, strict=True)
         ]
 
+    def _path(self, voice: Voice, spoken: Sequence[int]) -> Any:
+        heard = voice.encoded.rows([voice.row])
+        start = self._tokenizer(voice).sot_sequence
+        (path,) = self._model.align(heard, start, [spoken], voice.frames)
+        return path
+
     def _data(self, token: int) -> bytes:
-        letters = self._whisper.hf_tokenizer.id_to_token(token)
+        letters = self._table.id_to_token(token)
         return bytes(self._bytes[letter] for letter in letters)
 
-    def _tokenizer(self, voice: Voice) -> Any:
-        from faster_whisper.tokenizer import Tokenizer
-
+    def _tokenizer(self, voice: Voice) -> Tokenizer:
         key = (voice.language, voice.task)
         if key not in self._tokenizers:
             self._tokenizers[key] = Tokenizer(
-                self._whisper.hf_tokenizer, self._is_multilingual, voice.task, voice.language
+                self._table, self._is_multilingual, voice.task, voice.language
             )
         return self._tokenizers[key]
 

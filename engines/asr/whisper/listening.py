@@ -14,9 +14,10 @@ from engines.asr.whisper.features import Features
 from engines.asr.whisper.language import Spoken
 from engines.asr.whisper.part import Part
 from engines.asr.whisper.prompt import Prompts
+from engines.asr.whisper.rules import Rules
 from engines.asr.whisper.search import Answer, Question, Thresholds
 from engines.asr.whisper.segments import FRAME_S, Piece, cut, last_end_s
-from engines.asr.whisper.settings import ModelNotes, Settings, paddings
+from engines.asr.whisper.tokenizer import Tokenizer
 from engines.asr.whisper.windows import MAX_ITEM_MS, MAX_ITEM_SAMPLES
 from engines.base import AsrInfo, AsrItem, TokenLogprob, Word
 
@@ -38,15 +39,10 @@ class Listening:
     """The rules of one model."""
 
     def __init__(
-        self,
-        tokenizer: Any,
-        aligner: Alignment,
-        info: AsrInfo,
-        notes: ModelNotes,
-        settings: Settings,
+        self, tokenizer: Tokenizer, aligner: Alignment, info: AsrInfo, rules: Rules
     ) -> None:
         self._tokenizer, self._aligner = tokenizer, aligner
-        self._info, self._notes, self._settings = info, notes, settings
+        self._info, self._rules = info, rules
         self._prompts = Prompts(tokenizer, info.languages, "task" in info.supports)
 
     @property
@@ -69,8 +65,8 @@ class Listening:
     def part(self, item: AsrItem, powers: Features) -> Part:
         """An item that nothing was heard of yet."""
         named = self._prompts.named_language(item.options)
-        padding = item.options.padding or self._settings.padding or self._notes.padding
-        if padding not in paddings(self._notes):
+        padding = item.options.padding or self._rules.padding
+        if padding not in self._rules.paddings:
             padding = "longest"
         return Part(
             options=item.options,
@@ -82,18 +78,18 @@ class Listening:
 
     def question(self, row: int, part: Part) -> Question:
         """What the decoder is asked about a part's next window, `row` of its batch."""
-        options, settings = part.options, self._settings
+        options, rules = part.options, self._rules
         no_speech = options.no_speech_threshold
         spoken = part.spoken or self.unknown
         return Question(
             row=row,
             start=self._prompts.start(options, spoken.language, is_first=part.seek == 0),
-            beam_size=options.beam_size or settings.beam_size,
-            temperatures=options.temperatures or settings.temperatures,
+            beam_size=options.beam_size or rules.beam_size,
+            temperatures=options.temperatures or rules.temperatures,
             thresholds=Thresholds(
-                compression_ratio=settings.max_compression_ratio,
-                log_prob=settings.log_prob_threshold,
-                no_speech=settings.no_speech_threshold if no_speech is None else no_speech,
+                compression_ratio=rules.max_compression_ratio,
+                log_prob=rules.log_prob_threshold,
+                no_speech=rules.no_speech_threshold if no_speech is None else no_speech,
             ),
             duration_s=(part.frames - part.seek) / 100,
         )
@@ -112,11 +108,10 @@ class Listening:
         """Noise and music: a loop, a guess, or what the model itself takes for no speech."""
         if not answer.text.strip():
             return False
-        least = self._settings.min_confidence
         is_unsure = answer.avg_logprob < limits.log_prob
         return (
             answer.compression_ratio > limits.compression_ratio
-            or answer.confidence < (self._notes.min_confidence if least is None else least)
+            or answer.confidence < self._rules.min_confidence
             or (answer.no_speech_prob > limits.no_speech and is_unsure)
         )
 

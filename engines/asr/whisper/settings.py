@@ -7,6 +7,7 @@ from msgspec import DecodeError, Meta, Struct
 from msgspec.json import decode as decode_json
 
 from core.errors import ConfigError
+from engines.asr.whisper.rules import ALWAYS, Rules
 from engines.base import Padding
 
 NAME = "faster_whisper"
@@ -66,5 +67,19 @@ def read_notes(folder: Path, settings: Settings, engine: str = NAME) -> ModelNot
 
 def paddings(notes: ModelNotes) -> tuple[Padding, ...]:
     """What these weights can be used with."""
-    always: tuple[Padding, ...] = ("max", "bucket", "longest")
-    return (*always, "nopad") if notes.padding == "nopad" else always
+    return (*ALWAYS, "nopad") if notes.padding == "nopad" else ALWAYS
+
+
+def rules_of(settings: Settings, notes: ModelNotes) -> Rules:
+    """What was chosen, and where nothing was what is known."""
+    least = settings.min_confidence
+    return Rules(
+        padding=settings.padding or notes.padding,
+        paddings=paddings(notes),
+        beam_size=settings.beam_size,
+        temperatures=settings.temperatures,
+        no_speech_threshold=settings.no_speech_threshold,
+        log_prob_threshold=settings.log_prob_threshold,
+        min_confidence=notes.min_confidence if least is None else least,
+        max_compression_ratio=settings.max_compression_ratio,
+    )

@@ -1,12 +1,11 @@
 """Which word was said when: the decoder reads its answer again, and we look where it listens.
 
-faster-whisper makes words and their times out of the path that text takes through the audio; the
-path itself, which CTranslate2 computes there, is ours.
+`engines.asr.whisper.words` makes words and their times out of the path that text takes through the
+audio; the path itself, which CTranslate2 computes for the other engine, is computed here.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,9 +13,6 @@ import torch
 
 from engines.asr.whisper_torch.decoder import listen, read, scores
 from engines.asr.whisper_torch.device import Device
-
-_TOKENS_PER_S = 50
-_FRAMES_PER_S = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,49 +68,31 @@ class PathFinder:
         return Path(path, probabilities)
 
 
-class WordTimer:
-    """What `engines.asr.whisper.alignment.Aligner` takes as faster-whisper's model."""
-
-    frames_per_second, tokens_per_second = _FRAMES_PER_S, _TOKENS_PER_S
-
-    def __init__(self, device: Device, tokenizer: Any) -> None:
-        self.model, self.hf_tokenizer = PathFinder(device), tokenizer
-
-    def add_word_timestamps(self, *arguments: Any, **options: Any) -> float:
-        """faster-whisper's."""
-        from faster_whisper import WhisperModel
-
-        until_s: float = WhisperModel.add_word_timestamps(self, *arguments, **options)
-        return until_s
-
-    def find_alignment(self, *arguments: Any) -> list[dict[str, Any]]:
-        """faster-whisper's."""
-        from faster_whisper import WhisperModel
-
-        found: list[dict[str, Any]] = WhisperModel.find_alignment(self, *arguments)
-        return found
-
-
 def warped(cost: npt.NDArray[np.float32]) -> list[tuple[int, int]]:
     """The cheapest way through (tokens, positions) from the first corner to the last (dynamic time
-    warping), by steps to the next token, the next position, or both."""
+    warping), by steps to the next token, the next position, or both.
+
+    Everything on an anti-diagonal depends on the two before it alone, so each is computed at once.
+    """
     tokens, positions = cost.shape
     total = np.full((tokens + 1, positions + 1), np.inf, np.float32)
     total[0, 0] = 0
     came = np.zeros((tokens + 1, positions + 1), np.int8)
-    for i in range(1, tokens + 1):
-        for j in range(1, positions + 1):
-            ways = (total[i - 1, j - 1], total[i - 1, j], total[i, j - 1])
-            best = 0 if ways[0] < ways[1] and ways[0] < ways[2] else 1 if ways[1] < ways[2] else 2
-            total[i, j] = cost[i - 1, j - 1] + ways[best]
-            came[i, j] = best
-    i, j = tokens, positions
+    for diagonal in range(2, tokens + positions + 1):
+        i = np.arange(max(1, diagonal - positions), min(tokens, diagonal - 1) + 1)
+        j = diagonal - i
+        both, token, position = total[i - 1, j - 1], total[i - 1, j], total[i, j - 1]
+        is_both = (both < token) & (both < position)
+        best = np.where(is_both, 0, np.where(token < position, 1, 2))
+        came[i, j] = best
+        total[i, j] = cost[i - 1, j - 1] + np.choose(best, (both, token, position))
     came[0, :], came[:, 0] = 2, 1
+    i_, j_ = tokens, positions
     path = []
-    while i > 0 or j > 0:
-        path.append((i - 1, j - 1))
-        step = came[i, j]
-        i, j = i - (step != 2), j - (step != 1)
+    while i_ > 0 or j_ > 0:
+        path.append((i_ - 1, j_ - 1))
+        step = came[i_, j_]
+        i_, j_ = i_ - (step != 2), j_ - (step != 1)
     return path[::-1]
 
 

@@ -8,6 +8,9 @@ from engines.llm.openai.refusals import Refused
 
 LIMIT, NEW_LIMIT = "max_tokens", "max_completion_tokens"
 COUNTS = "stream_options"
+SAMPLING = ("temperature", "top_p")
+UNSUPPORTED = "nsupported"
+"In OpenAI's codes (`unsupported_value`) and sentences, not in those about a value out of range."
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +21,8 @@ class Dialect:
     "Some servers refuse a field that they do not know."
     has_new_limit: bool = False
     "OpenAI's newer models refuse the old name."
+    is_sampled: bool = True
+    "OpenAI's reasoning models refuse to be told how."
 
     def of(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """A request in this dialect."""
@@ -26,10 +31,15 @@ class Dialect:
             said.pop(COUNTS, None)
         if self.has_new_limit and LIMIT in said:
             said[NEW_LIMIT] = said.pop(LIMIT)
+        if not self.is_sampled:
+            said = {name: value for name, value in said.items() if name not in SAMPLING}
         return said
 
     def after(self, refusal: Refused) -> "Dialect | None":
         """What to try next; None: it will not have been that."""
         if not self.has_new_limit and refusal.mentions(NEW_LIMIT):
             return replace(self, has_new_limit=True)
+        is_about_sampling = refusal.mentions(UNSUPPORTED) and any(map(refusal.mentions, SAMPLING))
+        if self.is_sampled and is_about_sampling:
+            return replace(self, is_sampled=False)
         return replace(self, counts_usage=False) if self.counts_usage else None

@@ -106,24 +106,21 @@ class OpenAiLlm:
             yield usage
 
     async def _chunks(self, body: Mapping[str, Any]) -> AsyncGenerator[Chunk, None]:
-        """Once more in another dialect, where that may be what was wrong."""
-        try:
-            async with aclosing(self._client.stream(body)) as chunks:
-                async for chunk in chunks:
-                    yield chunk
-            return
-        except Refused as exc:
-            dialect = self._dialect.after(exc) if exc.status in (400, 422) else None
-            if dialect is None:
-                raise
-            refusal = exc
-        try:
-            async with aclosing(self._client.stream(dialect.of(body))) as chunks:
-                async for chunk in chunks:
-                    self._dialect = dialect
-                    yield chunk
-        except Refused:
-            raise refusal from None
+        """Once more in another dialect, while that may be what was wrong."""
+        dialect, first = self._dialect, None
+        while True:
+            try:
+                async with aclosing(self._client.stream(dialect.of(body))) as chunks:
+                    async for chunk in chunks:
+                        self._dialect = dialect
+                        yield chunk
+                return
+            except Refused as exc:
+                first = first or exc
+                other = dialect.after(exc) if exc.status in (400, 422) else None
+            if other is None:
+                raise first from None
+            dialect = other
 
     def _body(
         self,
@@ -133,12 +130,13 @@ class OpenAiLlm:
         options: LlmOptions,
     ) -> dict[str, Any]:
         settings = self._settings
-        temperature = options.temperature
         most = options.max_output_tokens or settings.max_output_tokens
         body: dict[str, Any] = {
             "model": served.model,
-            "temperature": settings.temperature if temperature is None else temperature,
+            "temperature": options.temperature_beside(settings.temperature),
+            "top_p": options.top_p,
             "max_tokens": max(1, min(most, served.context_tokens // ANSWERS_SHARE)),
+            **served.penalized(options.repetition_penalty),
             **settings.extra_body,
             "messages": chat_messages(messages),
             "stream": True,
@@ -148,8 +146,7 @@ class OpenAiLlm:
             body["tools"] = chat_tools(tools)
             if options.must_call:
                 body["tool_choice"] = "required"
-        wanted = {key: value for key, value in body.items() if value is not None}
-        return self._dialect.of(wanted)
+        return {key: value for key, value in body.items() if value is not None}
 
     def _told(self, exc: Refused, messages: Sequence[Message]) -> EngineError | Overloaded:
         detail = exc.told(messages)

@@ -16,12 +16,27 @@ CONTEXT_TOKENS = 8192
 "Where nobody says. Less than most models have: a lost beginning is better than a refused turn."
 
 
+PENALTY = {
+    "vllm": "repetition_penalty",
+    "sglang": "repetition_penalty",
+    "llamacpp": "repeat_penalty",
+}
+"""Whose owner a list of models names -> what it calls a repetition penalty, of one meaning. OpenAI
+has none; its `frequency_penalty` is another thing, and an unknown field is refused."""
+
+
 @dataclass(frozen=True, slots=True)
 class Served:
     model: str
     context_tokens: int
     is_sure: bool = True
     "False: the server is not ready to say; to be asked again."
+    penalty: str | None = None
+    "Its field for a repetition penalty; None: none that is known."
+
+    def penalized(self, penalty: float | None) -> dict[str, float]:
+        """Fields of a request."""
+        return {} if penalty is None or self.penalty is None else {self.penalty: penalty}
 
 
 async def look(client: Client, settings: Settings, name: str) -> Served:
@@ -40,7 +55,8 @@ async def look(client: Client, settings: Settings, name: str) -> Served:
     if context_tokens is None:
         context_tokens = await _context(client, doubts, entries.get(model, {}))
     is_sure = not any(isinstance(one, Refused) and one.status in RETRIED for one in doubts)
-    found = Served(model, context_tokens or CONTEXT_TOKENS, is_sure)
+    penalty = _penalty(entries.get(model, {}))
+    found = Served(model, context_tokens or CONTEXT_TOKENS, is_sure, penalty)
     logger.info("llm engine %r: model %s, %d tokens", name, found.model, found.context_tokens)
     return found
 
@@ -77,6 +93,11 @@ async def _context(
         slot = props.get("default_generation_settings") if isinstance(props, dict) else None
         listed = slot.get("n_ctx") if isinstance(slot, dict) else None
     return listed if _is_count(listed) else None
+
+
+def _penalty(entry: Mapping[str, Any]) -> str | None:
+    owner = entry.get("owned_by")
+    return PENALTY.get(owner) if isinstance(owner, str) else None
 
 
 def _is_count(value: Any) -> bool:

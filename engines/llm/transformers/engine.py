@@ -128,14 +128,16 @@ class TransformersLlm:
         self, messages: Sequence[Message], tools: Sequence[ToolSpec], options: LlmOptions
     ) -> Generate:
         settings = self._settings
-        temperature, most = options.temperature, options.max_output_tokens
+        most = options.max_output_tokens
         return Generate(
             0,
             with_short_ids(chat_messages(messages, arguments_as_text=False)),
             chat_tools(tools),
             settings.max_output_tokens if most is None else most,
             self.context_tokens or 0,
-            settings.temperature if temperature is None else temperature,
+            options.temperature_beside(settings.temperature),
+            options.top_p,
+            options.repetition_penalty,
         )
 
 

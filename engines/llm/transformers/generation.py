@@ -139,7 +139,7 @@ class Generation:
             raise EngineError("llm", NAME, why)
         self._most = min(request.max_tokens, room)
         self._model, self._text = model, Text(model.tokenizer)
-        self._sampling = Sampling.of(model.network.generation_config, request.temperature)
+        self._sampling = Sampling.of(model.network.generation_config, request)
         self._computed = model.recall(tokens)
         self.reused_tokens = len(self._computed.tokens)
         self._due = tokens[self.reused_tokens :]
@@ -155,7 +155,7 @@ class Generation:
         scores = self._model.scores(self._computed, now)
         if self._due:
             return ""
-        token = self._sampling.pick(scores)
+        token = self._sampling.pick(scores, self._computed.tokens)
         if token in self._model.ends:
             self.is_over = True
             return self._text.end()

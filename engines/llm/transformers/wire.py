@@ -28,6 +28,8 @@ class Generate(Struct, frozen=True, tag_field="type", tag="generate"):
     max_tokens: int
     context_tokens: int
     temperature: float | None = None
+    top_p: float | None = None
+    repetition_penalty: float | None = None
 
 
 class Abort(Struct, frozen=True, tag_field="type", tag="abort"):
