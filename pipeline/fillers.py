@@ -17,6 +17,8 @@ WAITING_AFTER_S = 1.5
 STILL_WAITING_AFTER_S = 6.0
 "The first sentence has been said, and a tool may take 10 s."
 
+FALLBACK = "en"
+
 
 class Sentences(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Of one language; in the order in which they are used."""
@@ -27,7 +29,8 @@ class Sentences(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Fillers:
-    """Of one conversation: sentences take turns. A language without any is met with silence."""
+    """Of one conversation: sentences take turns. In a language without any they are English, read
+    by the voice that answers: foreign words are taken for a sign of life, silence for none."""
 
     def __init__(self, sentences: Mapping[str, Sentences] | None = None) -> None:
         self._sentences = bundled() if sentences is None else sentences
@@ -46,7 +49,7 @@ class Fillers:
         return self._next("failed", language)
 
     def _next(self, kind: str, language: str) -> str | None:
-        sentences = self._sentences.get(language)
+        sentences = self._sentences.get(language) or self._sentences.get(FALLBACK)
         if sentences is None:
             return None
         choices: tuple[str, ...] = getattr(sentences, kind)

@@ -53,11 +53,11 @@ def test_sentences_take_turns() -> None:
     assert said[0] == said[3]
 
 
-def test_nothing_is_said_in_a_language_without_sentences() -> None:
-    conversation = Conversation()
-    run_virtual(conversation.wait(8, "fi"))
-    assert conversation.said == []
-    assert conversation.fillers.failed("fi") is None
+def test_a_language_without_sentences_is_not_met_with_silence() -> None:
+    conversation, english = Conversation(), bundled()["en"]
+    run_virtual(conversation.wait(8, "is"))
+    assert conversation.said == [(1.5, english.waiting[0]), (6, english.still_waiting[0])]
+    assert conversation.fillers.failed("is") == english.failed[0]
 
 
 def test_nothing_is_said_once_the_user_has_interrupted_or_the_work_has_failed() -> None:
@@ -78,7 +78,7 @@ def test_nothing_is_said_once_the_user_has_interrupted_or_the_work_has_failed() 
     assert conversation.said == []
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("language", sorted({*LANGUAGES, *bundled()}))
 @pytest.mark.parametrize("kind", ["waiting", "still_waiting", "failed"])
 def test_every_language_has_enough_sentences_to_say_none_twice_in_a_row(
     language: str, kind: str
