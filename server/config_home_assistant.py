@@ -15,6 +15,8 @@ OURSELVES = "conversation.earshot"
 "What Home Assistant calls us, where we are its conversation agent."
 
 MCP_PATH = "/api/mcp"
+MCP_SSE_PATH = "/mcp_server/sse"
+"Of versions before 2025.8 or so, which know no other way."
 
 
 class HomeAssistantConfig(Section, frozen=True):
@@ -98,6 +100,7 @@ class HomeAssistantConfig(Section, frozen=True):
         """Its MCP server, as one of `[tools.mcp]`. Raises ConfigError."""
         return McpServer(
             url=self.url.rstrip("/") + MCP_PATH,
+            sse_url=self.url.rstrip("/") + MCP_SSE_PATH,
             headers={"Authorization": f"Bearer {self._token()}"},
             verify_tls=self.verify_tls,
         )

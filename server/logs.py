@@ -15,7 +15,7 @@ from server.config import LogConfig
 NOISY = ("aioice", "aiortc", "alembic", "faster_whisper", "asyncio", "httpcore2", "httpx2", "mcp")
 "Libraries that tell at info what only they need to know."
 
-SILENT = ("mcp.client.stdio", "mcp.client.streamable_http")
+SILENT = ("mcp.client.stdio", "mcp.client.sse", "mcp.client.streamable_http")
 """Libraries that tell what somebody else's program printed, with a traceback for each line; and
 that one went away, which `pipeline/mcp` says in one."""
 

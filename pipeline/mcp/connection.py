@@ -3,7 +3,7 @@
 import asyncio
 import importlib
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +35,9 @@ LONGEST_WAIT_S = 60.0
 LASTED_S = 10.0
 "A connection of that length was one: the next attempt comes after the first wait again."
 
+NO_STREAMABLE_HTTP = (400, 404, 405)
+"How a server that knows only HTTP with SSE answers (MCP 2025-03-26, backwards compatibility)."
+
 MAX_REASON_CHARS = 300
 MAX_PAGES = 20
 
@@ -49,10 +52,22 @@ def mcp_tools(servers: Mapping[str, McpServer]) -> tuple["McpTools", ...]:
 class McpTools:
     """A ToolProvider without tools until its server is there."""
 
-    def __init__(self, name: str, server: McpServer, *, first_wait_s: float = FIRST_WAIT_S) -> None:
+    def __init__(
+        self,
+        name: str,
+        server: McpServer,
+        *,
+        first_wait_s: float = FIRST_WAIT_S,
+        connect_timeout_s: float | None = None,
+        admit: Callable[[], Awaitable[object]] | None = None,
+    ) -> None:
+        """`admit`: raises where it must not be connected now; asked before each attempt."""
         self.name = name
         self._server = server
-        self._first_wait_s = first_wait_s
+        self._first_wait_s, self._connect_timeout_s = first_wait_s, connect_timeout_s
+        self._admit = admit
+        self._tried = asyncio.Event()
+        "The first attempt has come to an end."
         self._client: Client | None = None
         self._specs: tuple[ToolSpec, ...] = ()
         self._found: list[Tool] = []
@@ -73,8 +88,21 @@ class McpTools:
     def is_connected(self) -> bool:
         return self._client is not None
 
+    @property
+    def reason(self) -> str:
+        """Why it is not connected; without our secrets."""
+        return self._last_reason
+
+    async def tried(self) -> None:
+        """Wait until it is known whether the server is there."""
+        await self._tried.wait()
+
     def tools(self, context: ToolContext) -> Sequence[ToolSpec]:
         return self._specs
+
+    def theirs(self, name: str) -> str:
+        """What the server calls a tool."""
+        return self._names.get(name, name)
 
     async def call(
         self, name: str, arguments: Mapping[str, Any], context: ToolContext
@@ -100,7 +128,6 @@ class McpTools:
         await asyncio.to_thread(importlib.import_module, "mcp")  # half a second
         loop = asyncio.get_running_loop()
         wait_s = self._first_wait_s
-        task = asyncio.current_task()
         while not self._is_refused:
             began_s, self._had_client = loop.time(), False
             try:
@@ -109,7 +136,8 @@ class McpTools:
                 # The edge to somebody else's program: whatever it did, it ends only itself.
                 self._is_refused = _is_refusal(error)
                 self._tell(error)
-            if task is not None and task.cancelling():
+                self._tried.set()
+            if _is_cancelling():
                 raise asyncio.CancelledError  # a TaskGroup that ends with errors forgets it
             if self._is_refused:
                 return
@@ -119,12 +147,32 @@ class McpTools:
             wait_s = min(2 * wait_s, LONGEST_WAIT_S)
 
     async def _connected(self) -> None:
-        """One connection. Raises whatever ends it."""
+        """One connection, in whichever way the server knows. Raises whatever ends it."""
+        try:
+            await self._connected_so(is_older=False)
+        except Exception as newer:
+            is_other_way = self._server.url and self._status in NO_STREAMABLE_HTTP
+            if self._had_client or not is_other_way or _is_cancelling():
+                raise
+            status = self._status
+            try:
+                await self._connected_so(is_older=True)
+            except Exception as older:
+                if self._had_client or _is_refusal(older):
+                    raise
+                self._status = status  # neither way: the first one says what is wrong
+                raise newer from older
+
+    async def _connected_so(self, *, is_older: bool) -> None:
         from mcp import Client
 
+        if self._admit is not None:
+            await self._admit()
         self._look.clear()
         self._has_ended, self._status = False, 0
-        transport = opened(self._server, self._ended, self._heard, self._answered)
+        transport = opened(
+            self._server, self._ended, self._heard, self._answered, is_older=is_older
+        )
         client = Client(
             transport,
             read_timeout_seconds=max(CONNECT_TIMEOUT_S, self._server.timeout_s),
@@ -132,11 +180,12 @@ class McpTools:
             cache=None,
         )
         # Entered and left by this task alone: anyio's cancel scopes do not stand anything else.
-        async with asyncio.timeout(CONNECT_TIMEOUT_S) as limit, client:
+        async with asyncio.timeout(self._connect_timeout_s or CONNECT_TIMEOUT_S) as limit, client:
             await self._list(client)
             limit.reschedule(None)
             self._client, self._had_client = client, True
             self._last_reason = ""
+            self._tried.set()
             logger.info("= mcp %s: connected, %d tools", self.name, len(self._specs))
             try:
                 async with asyncio.TaskGroup() as tasks:
@@ -232,6 +281,11 @@ class McpTools:
         said = f"; it last said: {self._last_line}" if self._last_line else ""
         logger.log(level, "! mcp %s: %s%s", self.name, reason, said)
         self._last_reason, self._last_line = reason, ""
+
+
+def _is_cancelling() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _is_refusal(error: Exception) -> bool:

@@ -13,7 +13,7 @@ HIDDEN = "********"
 
 class McpServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Either `command`, a program that we start and speak to over its stdin and stdout, or `url`,
-    where one listens for streamable HTTP."""
+    where one listens for streamable HTTP, or, in the way of 2024, HTTP with SSE."""
 
     command: str = ""
     args: tuple[str, ...] = ()
@@ -21,6 +21,8 @@ class McpServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     "For the program, beside PATH, HOME and the like; none of our own. Never shown."
     cwd: str = ""
     url: str = ""
+    sse_url: str = ""
+    "Where it listens for HTTP with SSE, if not at `url`; asked where `url` knows no other way."
     headers: dict[str, str] = {}
     "Sent with every request, e.g. Authorization. Never shown."
     verify_tls: bool = True
@@ -33,14 +35,16 @@ class McpServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         if bool(self.command) == bool(self.url):
             raise ConfigError("tools.mcp: a server has either command or url")
-        if self.url and urlsplit(self.url).scheme not in ("http", "https"):
-            raise ConfigError("tools.mcp: url starts with http:// or https://")
-        if "@" in urlsplit(self.url).netloc:
-            raise ConfigError("tools.mcp: url holds no user and password: use headers")
+        for name in ("url", "sse_url"):
+            address = urlsplit(getattr(self, name))
+            if address.geturl() and address.scheme not in ("http", "https"):
+                raise ConfigError(f"tools.mcp: {name} starts with http:// or https://")
+            if "@" in address.netloc:
+                raise ConfigError(f"tools.mcp: {name} holds no user and password: use headers")
         if self.url and (self.args or self.env or self.cwd):
             raise ConfigError("tools.mcp: args, env and cwd go with command, not with url")
-        if self.command and self.headers:
-            raise ConfigError("tools.mcp: headers go with url, not with command")
+        if self.command and (self.headers or self.sse_url):
+            raise ConfigError("tools.mcp: headers and sse_url go with url, not with command")
 
     def __repr__(self) -> str:
         return f"McpServer({self.command or self.masked(self.url)!r})"
@@ -48,6 +52,7 @@ class McpServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def masked(self, text: str) -> str:
         """Something that came from the server or is about it, without our secrets."""
         for secret in (*self.env.values(), *self.headers.values()):
-            if len(secret) >= 4:  # a shorter one is a flag like "1", and in every text
-                text = text.replace(secret, HIDDEN)
+            for part in (secret, *secret.split()[1:]):  # `Bearer abc` may come back as `abc`
+                if len(part) >= 4:  # a shorter one is a flag like "1", and in every text
+                    text = text.replace(part, HIDDEN)
         return re.sub(r"//[^/@\s]+@", f"//{HIDDEN}@", text)

@@ -37,12 +37,16 @@ async def opened(
     on_end: Callable[[], None],
     on_line: Callable[[str], None],
     on_status: Callable[[int], None],
+    *,
+    is_older: bool = False,
 ) -> AsyncIterator["TransportStreams"]:
-    """What `mcp.Client` takes as a transport. `on_end`: the program closed its output, which is how
+    """What `mcp.Client` takes as a transport. `is_older`: an address is asked for HTTP with SSE, as
+    in 2024, not for streamable HTTP. `on_end`: the program closed its output, which is how
     its death shows. `on_line`: it wrote to its standard error. `on_status`: an address answered
     with an HTTP error; what that raises ends the connection. Leaving stops the program: its input
     is closed, it has 2 s, then it and its children are killed."""
     from mcp import StdioServerParameters, stdio_client
+    from mcp.client.sse import sse_client
     from mcp.client.streamable_http import streamable_http_client
 
     async with AsyncExitStack() as stack:
@@ -55,6 +59,13 @@ async def opened(
                 cwd=_folder(server.cwd),
             )
             ways = stdio_client(parameters, errors)
+        elif is_older:
+            where = server.sse_url or server.url
+
+            def made(*_: object, **__: object) -> "AsyncClient":
+                return _http(server, on_status)
+
+            ways = sse_client(where, httpx_client_factory=made)
         else:
             client = await stack.enter_async_context(_http(server, on_status))
             ways = streamable_http_client(server.url, http_client=client)

@@ -1,4 +1,5 @@
-"""An MCP server with the official package: `kitchen.py FOLDER [PORT]`, over stdio or HTTP.
+"""An MCP server with the official package: `kitchen.py FOLDER [PORT [sse]]`, over stdio or
+streamable HTTP, or HTTP with SSE, as in 2024.
 
 What happens in it shows as files in FOLDER.
 """
@@ -75,7 +76,9 @@ def collapse() -> str:
 if __name__ == "__main__":
     with (FOLDER / "starts").open("a") as starts:
         starts.write(f"{os.getpid()}\n")
-    if len(sys.argv) > 2:
+    if "sse" in sys.argv:
+        server.run("sse", port=int(sys.argv[2]))
+    elif len(sys.argv) > 2:
         server.run("streamable-http", port=int(sys.argv[2]))
     else:
         server.run("stdio")

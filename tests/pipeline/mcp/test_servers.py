@@ -53,15 +53,18 @@ async def running(*tools: McpTools) -> AsyncIterator[None]:
 
 @dataclass
 class Kitchen:
-    """The official package's server, over either transport."""
+    """The official package's server, over each transport."""
 
     folder: Path
     port: int | None
+    is_older: bool = False
     process: asyncio.subprocess.Process | None = None
 
     def settings(self) -> McpServer:
         if self.port is not None:
-            return McpServer(url=f"http://127.0.0.1:{self.port}/mcp")
+            url = f"http://127.0.0.1:{self.port}"
+            sse_url = f"{url}/sse" if self.is_older else ""
+            return McpServer(url=f"{url}/mcp", sse_url=sse_url)
         args = (*KITCHEN, str(self.folder))
         return McpServer(command=sys.executable, args=args, env={"KITCHEN_KEY": "hush-hush"})
 
@@ -76,6 +79,7 @@ class Kitchen:
                 *KITCHEN,
                 str(self.folder),
                 str(self.port),
+                *(["sse"] if self.is_older else []),
                 stderr=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.DEVNULL,
             )
@@ -104,13 +108,13 @@ async def with_kitchen(kitchen: Kitchen, scenario: Callable[[McpTools], Any]) ->
         await kitchen.close()
 
 
-@pytest.fixture(params=["stdio", "http"])
+@pytest.fixture(params=["stdio", "http", "sse"])
 def kitchen(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     if request.param == "stdio":
         yield Kitchen(tmp_path, None)
     else:
         with reserved_port() as port:
-            yield Kitchen(tmp_path, port)
+            yield Kitchen(tmp_path, port, is_older=request.param == "sse")
 
 
 def names(tools: McpTools) -> list[str]:
@@ -174,6 +178,25 @@ def test_a_server_that_dies_in_a_call_is_missed_and_comes_back(kitchen: Kitchen)
         assert len(kitchen.starts()) == 2
 
     asyncio.run(with_kitchen(kitchen, scenario))
+
+
+def test_an_address_that_knows_only_sse_needs_no_second_one(tmp_path: Path) -> None:
+    with reserved_port() as port:
+        kitchen = Kitchen(tmp_path, port, is_older=True)
+        tools = McpTools("kitchen", McpServer(url=f"http://127.0.0.1:{port}/sse"))
+
+        async def main() -> None:
+            await kitchen.open()
+            try:
+                async with running(tools):
+                    await until(lambda: tools.is_connected)
+                    assert (await tools.call("weigh", {"item": "egg"}, CONTEXT)).data == {
+                        "grams": 3
+                    }
+            finally:
+                await kitchen.close()
+
+        asyncio.run(main())
 
 
 def test_a_program_that_is_killed_while_idle_is_started_again(tmp_path: Path) -> None:
