@@ -283,6 +283,8 @@ class Failed:
     code: str
     message: str
 
+    is_clients: bool = False
+    "The client asked for what cannot be: the fault is not ours."
 
 SessionEvent = (
     SpeechStarted

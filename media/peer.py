@@ -29,7 +29,7 @@ from media.ice_candidates import candidates_in, read_candidate
 from media.ice_gather import gather_with, has_ended
 from media.peer_settings import CloseReason, PeerCallbacks, PeerSettings
 from media.quality import QualityMeter
-from media.sdp import SDP_ERRORS, checked_sdp
+from media.sdp import SDP_ERRORS, checked_sdp, max_message_bytes
 from media.short_path import Outgoing, Send, tap
 from media.tracks import TrackSink, TrackSource
 
@@ -78,6 +78,11 @@ class Peer:
     @property
     def ice(self) -> RTCIceTransport:
         return self._audio.receiver.transport.transport
+
+    @property
+    def max_text_bytes(self) -> int | None:
+        """Of one text that it takes, as its description says; None: any, or it has no channel."""
+        return max_message_bytes(self._pc.remoteDescription.sdp)
 
     def meter(self) -> QualityMeter:
         """Measures how good the connection is, from now on."""

@@ -1,5 +1,6 @@
 """Checks a session description before aiortc sees it, so that a bad one gets a clear answer."""
 
+import re
 from collections.abc import Iterator
 
 from aiortc.sdp import DIRECTIONS, MediaDescription, SessionDescription
@@ -14,6 +15,10 @@ MAX_MEDIA_SECTIONS = 8
 
 SDP_ERRORS = (ValueError, AssertionError, IndexError, KeyError, TypeError, AttributeError)
 "What aiortc raises on a description that is wrong in a way it does not expect."
+
+DEFAULT_MAX_MESSAGE_BYTES = 64 * 1024
+
+_MAX_MESSAGE = re.compile(r"^a=max-message-size:(\d{1,18})\s*$", re.MULTILINE)
 
 _DIRECTION_LINES = tuple(f"a={direction}" for direction in DIRECTIONS)
 
@@ -33,6 +38,17 @@ def checked_sdp(sdp: str) -> str:
     _check_media(_parsed(sdp))
     lines = [line for line in sdp.splitlines() if not _is_dropped(line)]
     return "\r\n".join(_with_directions(lines)) + "\r\n"
+
+
+def max_message_bytes(sdp: str) -> int | None:
+    """Of one message on its data channels; None: of any size, or it has none.
+
+    RFC 8841 section 6.1: 64 KiB if it does not say, and 0 is no limit.
+    """
+    if "m=application" not in sdp:
+        return None
+    said = _MAX_MESSAGE.search(sdp)
+    return (int(said[1]) or None) if said else DEFAULT_MAX_MESSAGE_BYTES
 
 
 def _with_directions(lines: list[str]) -> Iterator[str]:

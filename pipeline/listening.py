@@ -45,8 +45,9 @@ logger = logging.getLogger(__name__)
 MIN_COMMIT_MS = 100
 "A client that commits less has sent nothing: the hosted service draws the same line."
 
-MAX_HELD_MS = 180_000
-"Push-to-talk: what a client neither commits nor clears for so long was not meant for us."
+MAX_HELD_MS = 328_000
+"""Push-to-talk: what a client neither commits nor clears for so long was not meant for us. The
+longest that one event may bring, 15 MiB at 24 kHz, fits in."""
 
 
 class Listening:
@@ -190,7 +191,7 @@ class Listening:
             open_.is_full = True
             limit_s = MAX_HELD_MS // 1000
             message = f"the input audio buffer is full ({limit_s} s): commit or clear it"
-            self._emit(Failed("input_audio_buffer_full", message))
+            self._emit(Failed("input_audio_buffer_full", message, is_clients=True))
 
     def _start(self, heard: Heard, tasks: asyncio.TaskGroup) -> None:
         assert heard.edge is not None

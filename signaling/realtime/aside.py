@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 from aiohttp import WSCloseCode, WSMsgType
 from aiohttp import web as aioweb
@@ -15,7 +16,7 @@ from aiohttp import web as aioweb
 from core.errors import RequestError
 from core.queues import Outbox
 from signaling.realtime.connection import Connection
-from signaling.realtime.incoming import MAX_EVENT_BYTES
+from signaling.realtime.socket import EventSocket
 
 logger = logging.getLogger(__name__)
 
@@ -25,23 +26,15 @@ MAX_UNTAKEN_EVENTS = 1024
 MAX_ASIDES = 4
 "Of one call; each is told everything."
 
-HEARTBEAT_S = 20
-CLOSE_TIMEOUT_S = 2
-
 
 async def serve_aside(request: aioweb.Request, connection: Connection) -> aioweb.StreamResponse:
     """From upgrade to close; ends with the call. Raises RequestError before the upgrade."""
-    ws = aioweb.WebSocketResponse(
-        protocols=("realtime",),
-        heartbeat=HEARTBEAT_S,
-        max_msg_size=MAX_EVENT_BYTES,
-        compress=False,
-        timeout=CLOSE_TIMEOUT_S,
-    )
+    ws = EventSocket()
     if not ws.can_prepare(request).ok:
         raise RequestError("This path speaks WebSocket.", code="websocket_expected")
     async with _joined(connection) as told:
         await ws.prepare(request)
+        ws.on_too_large = partial(connection.refuse_too_large, told)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(_read(ws, connection, told))
             await _write(ws, told)

@@ -5,7 +5,7 @@ import logging
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
 
-from core.errors import Conflict, EarshotError, NotFound, Overloaded
+from core.errors import Conflict, EarshotError, NotFound, Overloaded, RequestError
 from core.ids import new_id
 from core.ports import Metrics
 from core.queues import Outbox
@@ -178,15 +178,21 @@ class Call:
         if self.answered.done():  # nobody waits for it any more
             await peer.close()
             return None
-        connection = self.connection = Connection(
-            session,
-            terms,
-            self._send,
-            self._metrics,
-            transport="webrtc",
-            idle_timeout_s=idle_timeout_s,
-            home=self._home,
-        )
+        try:
+            connection = Connection(
+                session,
+                terms,
+                self._send,
+                self._metrics,
+                transport="webrtc",
+                idle_timeout_s=idle_timeout_s,
+                home=self._home,
+                max_event_bytes=peer.max_text_bytes,
+            )
+        except RequestError as error:
+            await peer.close()
+            return error
+        self.connection = connection
         self.answered.set_result(answer)
         await self._talk(peer, connection)
         return None
@@ -233,6 +239,8 @@ class Call:
                 await connection.refuse_binary()
         if self._unread.overflowed:
             logger.warning("! call %s sent events faster than they can be read", self.id)
+            await connection.tell_flooded(MAX_UNREAD_EVENTS)
+            await asyncio.sleep(LINGER_S)
             peer.stop(CloseReason.LAGGING)
 
     async def _send(self, text: str) -> None:

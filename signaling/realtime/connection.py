@@ -9,6 +9,7 @@ from typing import assert_never
 
 from core.audio import AudioFrame
 from core.errors import EarshotError, RequestError
+from core.events import ItemAdded
 from core.ports import Metrics
 from core.quality import ConnectionQuality
 from core.queues import Outbox
@@ -27,7 +28,9 @@ from signaling.realtime.events import (
     SessionUpdate,
 )
 from signaling.realtime.fields import missing_in, params_below
-from signaling.realtime.incoming import BadEvent, decode
+from signaling.realtime.fitting import Fitting
+from signaling.realtime.incoming import MAX_EVENT_BYTES, BadEvent, decode, too_large
+from signaling.realtime.input_events import of_conversation
 from signaling.realtime.items import new_item
 from signaling.realtime.ports import HomeSource, Session
 from signaling.realtime.quality import QUALITY_EVENT
@@ -39,9 +42,12 @@ from signaling.realtime.upload import Upload, heard_in
 
 logger = logging.getLogger(__name__)
 
-
 MAX_UNTAKEN = 256
 "Events that the client has not taken yet, when it adds one more item."
+
+EVENTS_PER_TURN = 8
+"""Of one client, however many it has sent, before the other clients of the server have their turn:
+each takes some 50 µs, and the transport hands over thousands at once."""
 
 
 class End(Enum):
@@ -78,7 +84,10 @@ class Connection:
         transport: Transport,
         idle_timeout_s: float,
         home: HomeSource | None = None,
+        max_event_bytes: int | None = None,
     ) -> None:
+        """`max_event_bytes`: above it the transport takes no text. Raises RequestError where these
+        terms alone cannot be told."""
         self._session = session
         self._send_text = send
         self._metrics = metrics
@@ -88,6 +97,8 @@ class Connection:
         self._translator = Translator(
             terms, session.id, session.conversation_id, transport=transport
         )
+        self._fitting = Fitting(self._translator, max_event_bytes)
+        self._fitting.check(self._translator.shown(terms), "session")
         self._upload = Upload(terms.heard_as)
         self._end: End | None = None
         self._tasks: asyncio.TaskGroup | None = None
@@ -95,6 +106,8 @@ class Connection:
         self._watched: str | None = None
         "In which language the client watches the home."
         self._active_at = 0.0
+        self._taken = 0
+        "Events of the client and of those beside it."
         self.asides: set[Outbox[str]] = set()
         "Who is told everything, too: see `aside`."
 
@@ -135,6 +148,9 @@ class Connection:
         if self._end is not None:
             return  # too late: the session takes nothing any more
         self._touch()
+        self._taken += 1
+        if self._taken % EVENTS_PER_TURN == 0:
+            await asyncio.sleep(0)
         event_id = None
         try:
             event = decode(text) if aside else self._translator.receive(text)
@@ -160,6 +176,18 @@ class Connection:
             BadEvent("Binary frames are not allowed: audio goes as base64.", code="invalid_json")
         )
 
+    async def refuse_too_large(self, aside: Outbox[str] | None = None) -> None:
+        """The answer to a text that the transport could not take."""
+        await self._refuse(too_large(MAX_EVENT_BYTES), aside=aside)
+
+    async def tell_flooded(self, unread: int) -> None:
+        """The last that a client is told whose events cannot be kept."""
+        message = f"The call ends: {unread} events wait to be read, and more came."
+        await self._send(
+            self._translator.error("too_many_events", message, kind="rate_limit_error"),
+            is_for_all=False,
+        )
+
     def close(self, end: End = End.CLIENT) -> None:
         """Ask `run` to end. The first reason stays."""
         if self._end is None:
@@ -174,8 +202,8 @@ class Connection:
         match event:
             case SessionUpdate():
                 await self._update(event)
-            case InputAppend(audio=audio):
-                await self._hear(audio)
+            case InputAppend():
+                await self._hear(event)
             case InputCommit():
                 session.commit_input()
             case InputClear():
@@ -205,6 +233,7 @@ class Connection:
     async def _update(self, event: SessionUpdate) -> None:
         terms = merged(self._translator.terms, event.session)
         check_unchanged(self._translator.terms, terms)
+        self._fitting.check(self._translator.shown(terms), "session")
         with params_below("session"):
             self._session.configure(terms.settings)
         self._translator.terms = terms
@@ -215,15 +244,18 @@ class Connection:
     async def _add_item(self, event: ItemCreate) -> None:
         """Its images are sent back, so that who sends them has to take what is sent."""
         made = new_item(event.item)
+        self._fitting.check(of_conversation(ItemAdded(made.item, None)), "item")
         heard = await heard_in(made.recordings, self._translator.terms.heard_as)
         await self._session.events.room(MAX_UNTAKEN)
         self._session.add_item(made.item, event.previous_item_id, heard)
 
-    async def _hear(self, audio: str) -> None:
+    async def _hear(self, event: InputAppend) -> None:
         self._needs("websocket", "input_audio_buffer.append")
         # Without turn detection nothing happens until the client says so: no frame is urgent.
         gathers = self._translator.terms.settings.turn_detection is None
-        await self._feed(self._upload.push(audio, gathers=gathers))
+        await self._session.caught_up()  # what is found out so far is of the event before
+        self._translator.appended = event.event_id
+        await self._feed(self._upload.push(event.audio, gathers=gathers))
 
     async def _feed(self, frames: Iterable[AudioFrame]) -> None:
         for frame in frames:
@@ -265,7 +297,7 @@ class Connection:
             aside.put(to_text(out))
         if self._end in (End.CLIENT, End.LAGGING):
             return
-        text = self._translator.to_text(out)
+        text = self._fitting.text(out)
         if text is None:
             return
         try:

@@ -9,8 +9,11 @@ from core.errors import RequestError
 from signaling.realtime.events import ClientEvent, InputAppend
 from signaling.realtime.fields import MAX_NAME_LENGTH, checked
 
-MAX_EVENT_BYTES = 20 * 1024 * 1024
-"The API allows 15 MiB of audio per append, which is 20 MiB of base64."
+MAX_APPEND_BYTES = 15 * 1024 * 1024
+"Of audio in one event, as the API allows."
+
+MAX_EVENT_BYTES = MAX_APPEND_BYTES // 3 * 4 + 64 * 1024
+"So much as base64, and the rest of its event."
 
 MAX_CONTROL_EVENT_BYTES = 256 * 1024
 "Any other event; the longest instructions of a real client have some 50 kB."
@@ -85,11 +88,12 @@ def _listed(raw: dict[str, Any], name: str) -> list[Any]:
 def _check_size(size: int, limit_bytes: int, event_id: str | None = None) -> None:
     """Counts characters: JSON of clients is ASCII or close to it."""
     if size > limit_bytes:
-        raise BadEvent(
-            f"The event has {size} bytes; the limit is {limit_bytes}.",
-            code="event_too_large",
-            event_id=event_id,
-        )
+        raise too_large(limit_bytes, f"{size} bytes", event_id)
+
+
+def too_large(limit_bytes: int, size: str = "more", event_id: str | None = None) -> BadEvent:
+    message = f"The event has {size}; the limit is {limit_bytes} bytes."
+    return BadEvent(message, code="event_too_large", event_id=event_id)
 
 
 def _unknown(name: object) -> tuple[str, str]:

@@ -45,6 +45,7 @@ from signaling.realtime.session import Terms, session_json
 
 Transport = Literal["webrtc", "websocket"]
 
+ErrorKind = Literal["invalid_request_error", "server_error", "rate_limit_error"]
 
 class Translator:
     """One connection's translation. It only remembers what an event needs from an earlier one."""
@@ -57,6 +58,8 @@ class Translator:
         self._transport = transport
         self._sent = 0
         self._input = InputEvents()
+        self.appended: str | None = None
+        "What the client called the event whose sound was fed last."
         self._responses = ResponseEvents(conversation_id, sends_sound=transport == "websocket")
 
     def receive(self, text: str) -> ClientEvent:
@@ -65,21 +68,26 @@ class Translator:
 
     def created(self) -> list[Json]:
         """What a client is told first."""
-        begun = [event("session.created", session=self._session())]
+        session = session_json(self.terms, self._session_id)
+        begun = [event("session.created", session=session)]
         if self.terms.settings.answers:  # a transcription has no conversation to tell of
             conversation = {"id": self._conversation_id, "object": "realtime.conversation"}
             begun.append(event("conversation.created", conversation=conversation))
         return [self._numbered(out) for out in begun]
 
     def updated(self) -> Json:
-        return self._numbered(event("session.updated", session=self._session()))
+        return self._numbered(self.shown(self.terms))
+
+    def shown(self, terms: Terms) -> Json:
+        """How an update to these terms would be told, without its number."""
+        return event("session.updated", session=session_json(terms, self._session_id))
 
     def error(
         self,
         code: str,
         message: str,
         *,
-        kind: Literal["invalid_request_error", "server_error"] = "invalid_request_error",
+        kind: ErrorKind = "invalid_request_error",
         param: str | None = None,
         event_id: str | None = None,
     ) -> Json:
@@ -104,9 +112,6 @@ class Translator:
     def _numbered(self, out: Json) -> Json:
         self._sent += 1
         return {"type": out["type"], "event_id": f"evt_{self._sent}", **out}
-
-    def _session(self) -> Json:
-        return session_json(self.terms, self._session_id)
 
     def _translated(self, happened: SessionEvent) -> list[Json]:
         match happened:
@@ -141,8 +146,11 @@ class Translator:
             case WakeChanged():
                 shown = "earshot.wake" in self.terms.include
                 return [event("earshot.wake", wake=wake_json(happened))] if shown else []
-            case Failed(code, message):
-                return [error_event(code, message, kind="server_error")]
+            case Failed(code, message, is_clients):
+                if not is_clients:
+                    return [error_event(code, message, kind="server_error")]
+                kind, event_id = "invalid_request_error", self.appended
+                return [error_event(code, message, kind=kind, event_id=event_id)]
             case _:
                 assert_never(happened)
 

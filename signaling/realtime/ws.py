@@ -15,26 +15,17 @@ from core.quality import ConnectionQuality
 from signaling.quality import EVERY_S, observe
 from signaling.realtime.beta import is_beta
 from signaling.realtime.connection import ClientGone, ClientLagging, Connection, End
-from signaling.realtime.incoming import MAX_EVENT_BYTES
 from signaling.realtime.offer import Fresh, terms_of
 from signaling.realtime.ports import HomeSource, Session, Sessions
 from signaling.realtime.quality import RoundTrip
 from signaling.realtime.session import Terms
 from signaling.realtime.session_object import SessionObject
+from signaling.realtime.socket import EventSocket
 
 logger = logging.getLogger(__name__)
 
-SUBPROTOCOL = "realtime"
-"The only one answered: a browser's other offers hold its key."
-
-HEARTBEAT_S = 20
-"Proxies cut silent connections at 30 to 60 s; a vanished client is noticed within half of it more."
-
 SEND_TIMEOUT_S = 10
 "For one event of at most 32 kB; who needs longer cannot hear an answer in real time."
-
-CLOSE_TIMEOUT_S = 2
-"For the client's part of closing."
 
 _CLOSE: Mapping[End, tuple[int, bytes]] = {
     End.CLIENT: (WSCloseCode.OK, b""),
@@ -57,14 +48,7 @@ async def serve(
     """One client from upgrade to close. Raises RequestError and Overloaded before the upgrade."""
     terms = terms_of(request.query, fresh, minted=minted)
     terms = replace(terms, is_beta=is_beta(request.headers))
-    ws = aioweb.WebSocketResponse(
-        protocols=(SUBPROTOCOL,),
-        heartbeat=HEARTBEAT_S,
-        max_msg_size=MAX_EVENT_BYTES,
-        compress=False,  # base64 audio does not shrink enough to wait for
-        autoping=False,  # we look at the pongs
-        timeout=CLOSE_TIMEOUT_S,
-    )
+    ws = EventSocket(autoping=False)  # we look at the pongs
     if not ws.can_prepare(request).ok:
         raise RequestError(
             "This path speaks WebSocket; POST an SDP offer for WebRTC.", code="websocket_expected"
@@ -81,7 +65,7 @@ async def serve(
 
 
 async def _converse(
-    ws: aioweb.WebSocketResponse,
+    ws: EventSocket,
     session: Session,
     terms: Terms,
     metrics: Metrics,
@@ -106,6 +90,7 @@ async def _converse(
         idle_timeout_s=idle_timeout_s,
         home=home,
     )
+    ws.on_too_large = connection.refuse_too_large
     async with asyncio.TaskGroup() as tasks:
         trip = RoundTrip(ws)
         tasks.create_task(_read(ws, connection, trip, metrics), name=f"read-{session.id}")

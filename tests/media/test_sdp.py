@@ -2,7 +2,7 @@ import pytest
 
 from core.errors import RequestError, TooLarge
 from media.ice_candidates import candidates_in
-from media.sdp import MAX_SDP_BYTES, checked_sdp
+from media.sdp import MAX_SDP_BYTES, checked_sdp, max_message_bytes
 
 OFFER = """v=0
 o=- 4611731400430051336 2 IN IP4 127.0.0.1
@@ -40,6 +40,15 @@ def test_candidates_are_taken_out_and_those_of_use_found() -> None:
     assert "candidate" not in checked
     assert [(one.ip, one.port) for one in candidates_in(OFFER + OFFER)] == [("192.0.2.7", 50001)]
     assert checked.count("\r\n") == OFFER.count("\n") - 3
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [("", 65_536), ("a=max-message-size:262144\r\n", 262_144), ("a=max-message-size:0\n", None)],
+)
+def test_what_its_channel_takes(said: str, expected: int | None) -> None:
+    assert max_message_bytes(OFFER + said) == expected
+    assert max_message_bytes(OFFER[: OFFER.index("m=application")]) is None
 
 
 @pytest.mark.parametrize(

@@ -135,6 +135,7 @@ class Client:
         transport: Transport = "websocket",
         home: HomeSource | None = None,
         idle_timeout_s: float = 600,
+        max_event_bytes: int | None = None,
     ) -> Connection:
         return Connection(
             self.session,
@@ -144,6 +145,7 @@ class Client:
             transport=transport,
             idle_timeout_s=idle_timeout_s,
             home=home,
+            max_event_bytes=max_event_bytes,
         )
 
     @property

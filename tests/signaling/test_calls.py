@@ -5,10 +5,11 @@ import asyncio
 import pytest
 
 from media.peer import CloseReason
+from signaling.realtime.calls import MAX_UNREAD_EVENTS
 from signaling.realtime.door import RealtimeSettings
 from signaling.realtime.session import Terms
 from tests.server.http import error_of
-from tests.signaling.callers import CALLS, SDP, Caller, talking
+from tests.signaling.callers import CALLS, SDP, Caller, form, talking
 from tests.signaling.fakes import CountingHome
 from tests.signaling.servers import Server, Setup, against
 
@@ -192,3 +193,68 @@ def test_wrong_events_leave_the_call_alive() -> None:
             await caller.expect("session.updated")
 
     against(scene)
+
+
+def test_a_session_too_large_for_the_channel_is_refused_and_the_call_lives() -> None:
+    tools = [
+        {"type": "function", "name": f"tool_{n}", "description": "x" * 1500, "parameters": {}}
+        for n in range(100)
+    ]
+
+    async def scene(server: Server) -> None:
+        async with talking(server) as caller:
+            long = {"type": "realtime", "instructions": "x" * 150_000}
+            caller.send(type="session.update", session=long)
+            await caller.expect("session.updated")
+            caller.send(
+                type="session.update", event_id="c2", session={"type": "realtime", "tools": tools}
+            )
+            error = (await caller.expect("error"))[-1]["error"]
+            assert (error["type"], error["code"], error["param"], error["event_id"]) == (
+                "invalid_request_error",
+                "event_too_large",
+                "session",
+                "c2",
+            )
+            caller.send(type="session.update", session={"type": "realtime"})
+            session = (await caller.expect("session.updated"))[-1]["session"]
+            assert session["tools"] == []
+            assert len(session["instructions"]) == 150_000
+
+    against(scene)
+
+
+def test_an_offer_whose_session_its_channel_cannot_be_told_is_refused() -> None:
+    async def scene(server: Server) -> None:
+        caller = Caller()
+        offer = (await caller.peer.offer()).replace("size:262144", "size:1000")
+        response = await server.client.post(CALLS, data=form(offer, {"type": "realtime"}))
+        assert response.status == 400
+        assert (await error_of(response))["code"] == "event_too_large"
+        await server.all_left()
+        await caller.peer.close()
+
+    against(scene)
+
+
+def test_who_sends_events_faster_than_they_are_read_is_told_why(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scene(server: Server) -> None:
+        async with talking(server) as caller:
+            call = server.door.calls._live[caller.call_id]
+            for _ in range(MAX_UNREAD_EVENTS + 1):
+                call._unread.put("{}")
+            errors = (await caller.expect("error"))[-1:]
+            while errors[-1]["error"]["code"] != "too_many_events":
+                errors += (await caller.expect("error"))[-1:]
+            assert errors[-1]["error"]["type"] == "rate_limit_error"
+            assert str(MAX_UNREAD_EVENTS) in errors[-1]["error"]["message"]
+            await caller.peer._closed.wait()
+            assert caller.peer.reason is CloseReason.REMOTE_CLOSED
+        await server.all_left()
+
+    with caplog.at_level("INFO", "signaling"):
+        against(scene)
+    assert "sent events faster than they can be read" in caplog.text
+    assert "ended: lagging" in caplog.text

@@ -2,7 +2,6 @@
 
 import json
 from base64 import b64decode, b64encode
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ import pytest
 from aiohttp import ClientWebSocketResponse, WSCloseCode, WSMsgType, WSServerHandshakeError
 
 from signaling.realtime.door import RealtimeSettings
-from signaling.realtime.incoming import MAX_EVENT_BYTES
+from signaling.realtime.incoming import MAX_APPEND_BYTES, MAX_EVENT_BYTES
 from tests.pipeline.test_wake import WORD_LEVEL, WakefulWorld
 from tests.server.http import error_of
 from tests.signaling.servers import Server, Setup, against
@@ -106,6 +105,30 @@ def test_push_to_talk_with_all_audio_in_one_event() -> None:
             )
             assert len(sound) >= 2 * 24_000, "the scripted voice says a second or more"
             assert not any(e["type"].startswith("output_audio_buffer") for e in events)
+
+    against(scene)
+
+
+@pytest.mark.parametrize(("format_", "is_full"), [("audio/pcm", False), ("audio/pcmu", True)])
+def test_the_longest_append_is_taken(format_: str, is_full: bool) -> None:
+    """15 MiB of speech: at 24 kHz all of it is held, of telephone sound (33 minutes) the beginning;
+    the rest is refused as the client's own fault."""
+
+    async def scene(server: Server) -> None:
+        async with server.client.ws_connect("/v1/realtime") as ws:
+            format_json = {"type": format_}
+            await update(ws, audio={"input": {"turn_detection": None, "format": format_json}})
+            loud = b"\xe8\x03" if format_ == "audio/pcm" else b"\x80\x00"
+            sound = b64encode(loud * (MAX_APPEND_BYTES // 2)).decode()
+            assert len(sound) == 20_971_520
+            append = {"type": "input_audio_buffer.append", "event_id": "c7", "audio": sound}
+            await ws.send_json(append)
+            await ws.send_json({"type": "input_audio_buffer.commit", "event_id": "c8"})
+            events = await expect(ws, "input_audio_buffer.committed")
+            refused = [e["error"] for e in events if e["type"] == "error"]
+            told = [(e["type"], e["code"], e["event_id"]) for e in refused]
+            full = ("invalid_request_error", "input_audio_buffer_full", "c7")
+            assert told == ([full] if is_full else [])
 
     against(scene)
 
@@ -304,14 +327,19 @@ def test_wrong_events_leave_the_socket_open() -> None:
     against(scene)
 
 
-def test_a_message_over_every_limit_ends_the_session() -> None:
-    """The socket closes at the head of the message; whether the client reads why is a race."""
+def test_who_sends_above_every_limit_is_told_before_the_end() -> None:
+    """The one wrong event that ends a session: its transport cannot skip it."""
 
     async def scene(server: Server) -> None:
-        ws = await server.client.ws_connect("/v1/realtime")
-        await expect(ws, "conversation.created")
-        with suppress(ConnectionError):
+        async with server.client.ws_connect("/v1/realtime") as ws:
+            await expect(ws, "conversation.created")
             await ws.send_str("x" * (MAX_EVENT_BYTES + 1))
+            error = await ws.receive_json()
+            assert error["error"]["code"] == "event_too_large"
+            assert error["error"]["type"] == "invalid_request_error"
+            assert str(MAX_EVENT_BYTES) in error["error"]["message"]
+            assert (await ws.receive()).type is WSMsgType.CLOSE
+            assert ws.close_code == WSCloseCode.MESSAGE_TOO_BIG
         await server.all_left()
 
     against(scene)
