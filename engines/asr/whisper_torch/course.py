@@ -2,6 +2,7 @@
 
 import zlib
 from collections.abc import Generator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,11 +24,12 @@ from engines.asr.whisper.search import (
     stopped,
     usual_probability,
 )
+from engines.asr.whisper.tokenizer import Tokenizer
 from engines.asr.whisper.windows import FRAME_SAMPLES, window_frames
 from engines.asr.whisper_torch.choice import MAX_BEAM
 from engines.asr.whisper_torch.device import Device
 from engines.asr.whisper_torch.features import normalised
-from engines.asr.whisper_torch.loop import Ask, Encode, Write
+from engines.asr.whisper_torch.loop import Apart, Ask, Encode, Write
 from engines.asr.whisper_torch.rows import Written
 from engines.asr.whisper_torch.state import NewRow
 from engines.base import AsrItem, AsrResult
@@ -50,11 +52,8 @@ class Heard:
 class Courses:
     """Makes them for one model."""
 
-    def __init__(
-        self, device: Device, listening: Listening, tokenizer: Any, suppressed: Sequence[int]
-    ) -> None:
+    def __init__(self, device: Device, listening: Listening, tokenizer: Tokenizer) -> None:
         self._device, self._listening, self._tokenizer = device, listening, tokenizer
-        self._suppressed = tuple(suppressed)
 
     def course(self, item: AsrItem) -> Generator[Ask, Any, AsrResult]:
         """Everything that is done for one item. The first `next` raises as `Listening.check`."""
@@ -75,7 +74,11 @@ class Courses:
                 part.spoken = self._detected(encoded, part.options.languages)
             question = self._listening.question(0, part)
             answer = yield from self._answer(question, encoded, seed)
-            self._listening.take(part, question, answer, Heard(encoded))
+            take = partial(self._listening.take, part, question, answer, Heard(encoded))
+            if part.options.timestamps == "word" or part.options.token_logprobs:
+                yield Apart(take)  # the decoder reads its answer again: some ms that others have
+            else:
+                take()
 
     def _detected(self, encoded: torch.Tensor, allowed: Sequence[str]) -> Spoken:
         chances = self._device.languages(encoded)
@@ -122,7 +125,7 @@ class Courses:
                 beam_size=1 if temperature else min(question.beam_size, widest),
                 temperature=temperature,
                 seed=seed + index,
-                suppressed=self._suppressed,
+                suppressed=self._tokenizer.suppressed,
             )
             for index in range(BEST_OF if temperature else 1)
         ]

@@ -7,7 +7,9 @@ returns its result. What one course waits for is done together with what the oth
 import logging
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from threading import Condition, Thread
 from typing import Any
 
@@ -39,7 +41,14 @@ class Write:
     rows: Sequence[NewRow]
 
 
-Ask = Encode | Write
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """Answered by what `call` returns; nobody waits for it but its own course."""
+
+    call: Callable[[], Any]
+
+
+Ask = Encode | Write | Apart
 
 Course = Generator[Ask, Any, Any]
 
@@ -68,6 +77,9 @@ class Loop:
         self._rows, self._launcher, self._device = rows, launcher, device
         self._changed = Condition()
         self._new: deque[Job] = deque()
+        self._over: deque[tuple[Job, Future[Any]]] = deque()
+        "What was computed apart."
+        self._apart = ThreadPoolExecutor(1, "whisper-torch-apart", self._enter)
         self._jobs: list[Job] = []
         "In the order in which they came."
         self._is_closing = False
@@ -83,6 +95,7 @@ class Loop:
             self._changed.notify()
         if self._thread.ident is not None:
             self._thread.join()
+        self._apart.shutdown()
 
     def submit(self, course: Course, done: Done) -> Job:
         """Begin at the next step."""
@@ -99,18 +112,26 @@ class Loop:
             self._changed.notify()
 
     def _run(self) -> None:
-        if self._device.type == "cuda":
-            torch.cuda.set_device(self._device)  # events and streams are this thread's own
+        self._enter()
         with torch.inference_mode():
             while self._wait():
                 self.turn()
 
+    def _enter(self) -> None:
+        """In a thread of ours: events and streams are its own."""
+        if self._device.type == "cuda":
+            torch.cuda.set_device(self._device)
+
     def _wait(self) -> bool:
         """Until there is work. False: the loop is being closed."""
         with self._changed:
-            while not (self._new or self._jobs or self._is_closing):
+            while not (self._new or self._over or self._is_closing or self._has_work()):
                 self._changed.wait()
             return not self._is_closing
+
+    def _has_work(self) -> bool:
+        """Somebody waits for more than for what is computed apart."""
+        return any(job.is_cancelled or not isinstance(job.asked, Apart) for job in self._jobs)
 
     def turn(self) -> None:
         """What happens between two steps, and a step."""
@@ -130,8 +151,9 @@ class Loop:
 
     def _admit(self) -> None:
         with self._changed:
-            new = list(self._new)
+            new, over = list(self._new), list(self._over)
             self._new.clear()
+            self._over.clear()
         for job in new:
             self._jobs.append(job)
         for job in [job for job in self._jobs if job.is_cancelled]:
@@ -139,6 +161,9 @@ class Loop:
         for job in new:
             if job in self._jobs:
                 self._go_on(job, None)
+        for job, answer in over:
+            if job in self._jobs:
+                self._go_on(job, answer)
 
     def _encode(self) -> None:
         """Windows of equal length together; one call, then the rows have their step."""
@@ -178,6 +203,8 @@ class Loop:
     def _go_on(self, job: Job, answer: Any) -> None:
         job.written = {}
         try:
+            if isinstance(answer, Future):
+                answer = answer.result()
             job.asked = job.course.send(answer)
         except StopIteration as stop:
             self._jobs.remove(job)
@@ -185,12 +212,27 @@ class Loop:
         except Exception as error:  # of this request alone
             self._jobs.remove(job)
             job.done(None, error)
+        else:
+            if isinstance(job.asked, Apart):
+                call = self._apart.submit(_inferring, job.asked.call)
+                call.add_done_callback(partial(self._came, job))
+
+    def _came(self, job: Job, call: Future[Any]) -> None:
+        """In any thread."""
+        with self._changed:
+            self._over.append((job, call))
+            self._changed.notify()
 
     def _drop(self, job: Job) -> None:
         for seat in job.seats.values():
             self._rows.leave(seat)
         job.course.close()
         self._jobs.remove(job)
+
+
+def _inferring(call: Callable[[], Any]) -> Any:
+    with torch.inference_mode():
+        return call()
 
 
 def _window(job: Job) -> torch.Tensor:

@@ -1,0 +1,165 @@
+"""One model's tokens by what they mean, and text as tokens and back: needs only its table.
+
+As faster-whisper's tokenizer, which cannot be imported without CTranslate2.
+"""
+
+import string
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+from engines.base import Task
+
+_NO_SPACES = ("zh", "ja", "th", "lo", "my", "yue")
+"Languages that write words without spaces between them: each character is taken for one."
+
+_CUT = "\N{REPLACEMENT CHARACTER}"
+"What a part of a character is decoded to."
+
+_SYMBOLS = (
+    *'"#()*+/:;<=>@[\\]^_`{|}~「」『』',
+    *(
+        "<<",
+        ">>",
+        "<<<",
+        ">>>",
+        "--",
+        "---",
+        "-(",
+        "-[",
+        "('",
+        '("',
+        "((",
+        "))",
+        "(((",
+        ")))",
+        "[[",
+        "]]",
+    ),
+    *("{{", "}}", "♪♪", "♪♪♪"),
+)
+_MUSIC = tuple("♩♪♫♬♭♮♯")
+"Several tokens in some tables; the first of them begins nothing else that is spoken."
+
+
+class Tokenizer:
+    """`table`: of the library `tokenizers`. Text is transcribed in `language` where nothing else is
+    said."""
+
+    def __init__(
+        self, table: Any, is_multilingual: bool, task: Task = "transcribe", language: str = "en"
+    ) -> None:
+        self.tokenizer = table
+        self._is_multilingual, self._task, self._language = is_multilingual, task, language
+
+    @cached_property
+    def sot(self) -> int:
+        """Start of a transcript."""
+        return self._id("<|startoftranscript|>")
+
+    @cached_property
+    def sot_prev(self) -> int:
+        """Start of earlier text."""
+        return self._id("<|startofprev|>")
+
+    @cached_property
+    def eot(self) -> int:
+        """The end; all behind it are special, all before are text."""
+        return self._id("<|endoftext|>")
+
+    @cached_property
+    def transcribe(self) -> int:
+        return self._id("<|transcribe|>")
+
+    @cached_property
+    def translate(self) -> int:
+        return self._id("<|translate|>")
+
+    @cached_property
+    def no_timestamps(self) -> int:
+        return self._id("<|notimestamps|>")
+
+    @property
+    def timestamp_begin(self) -> int:
+        """0.00 s; each further one 20 ms later."""
+        return self.no_timestamps + 1
+
+    @property
+    def sot_sequence(self) -> list[int]:
+        """What a transcript begins with."""
+        if not self._is_multilingual:
+            return [self.sot]
+        return [self.sot, self._id(f"<|{self._language}|>"), self._id(f"<|{self._task}|>")]
+
+    @cached_property
+    def suppressed(self) -> tuple[int, ...]:
+        """Never said: brackets, notes and other signs that nobody speaks, and tokens of a
+        transcript's start."""
+        symbols = [self._first(sign, must_be_one=False) for sign in (" -", " '")]
+        for space in ("", " "):
+            symbols += [self._first(space + sign, must_be_one=True) for sign in _SYMBOLS]
+            symbols += [self._first(space + sign, must_be_one=False) for sign in _MUSIC]
+        names = ("transcribe", "translate", "startoftranscript", "startofprev", "startoflm")
+        special = [self.tokenizer.token_to_id(f"<|{name}|>") for name in names]
+        special += [self.tokenizer.token_to_id(f"<|{n}|>") for n in ("nospeech", "nocaptions")]
+        return tuple(sorted({token for token in (*symbols, *special) if token}))
+
+    def encode(self, text: str) -> list[int]:
+        tokens: list[int] = self.tokenizer.encode(text, add_special_tokens=False).ids
+        return tokens
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """Of text only."""
+        text: str = self.tokenizer.decode([token for token in tokens if token < self.eot])
+        return text
+
+    def split_to_word_tokens(self, tokens: Sequence[int]) -> tuple[list[str], list[list[int]]]:
+        """Words as they are written, spaces and punctuation included, and the tokens of each."""
+        words, parts = self._characters(tokens)
+        if self._language in _NO_SPACES and self._is_multilingual:
+            return words, parts
+        joined: list[str] = []
+        joined_parts: list[list[int]] = []
+        for word, part in zip(words, parts, strict=True):
+            is_own = part[0] >= self.eot or word.startswith(" ")
+            if is_own or word.strip() in string.punctuation or not joined:
+                joined.append(word)
+                joined_parts.append(part)
+            else:
+                joined[-1] += word
+                joined_parts[-1] += part
+        return joined, joined_parts
+
+    def _characters(self, tokens: Sequence[int]) -> tuple[list[str], list[list[int]]]:
+        """The shortest runs of tokens that are whole characters."""
+        whole = self._with_times(tokens)
+        words, parts, begun, offset = list[str](), list[list[int]](), list[int](), 0
+        for token in tokens:
+            begun.append(token)
+            text = self._with_times(begun)
+            cut = text.find(_CUT)
+            if cut < 0 or whole[offset + cut : offset + cut + 1] == _CUT:
+                words.append(text)
+                parts.append(begun)
+                begun, offset = [], offset + len(text)
+        return words, parts
+
+    def _with_times(self, tokens: Sequence[int]) -> str:
+        """Timestamps as `<|1.20|>`."""
+        said, run = "", list[int]()
+        for token in tokens:
+            if token >= self.timestamp_begin:
+                said += self.tokenizer.decode(run) if run else ""
+                said += f"<|{(token - self.timestamp_begin) * 0.02:.2f}|>"
+                run = []
+            else:
+                run.append(token)
+        return said + (self.tokenizer.decode(run) if run else "")
+
+    def _first(self, text: str, *, must_be_one: bool) -> int | None:
+        tokens = self.encode(text)
+        return tokens[0] if tokens and (len(tokens) == 1 or not must_be_one) else None
+
+    def _id(self, name: str) -> int:
+        token: int = self.tokenizer.token_to_id(name)
+        return token

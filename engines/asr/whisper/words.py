@@ -1,0 +1,155 @@
+"""Which word was said when, out of the path that a text takes through the audio.
+
+The rules are those of faster-whisper (`find_alignment`, `add_word_timestamps`), which cannot be
+imported without CTranslate2: same words, same times.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Protocol
+
+import numpy as np
+
+from engines.asr.whisper.segments import FRAME_S, Piece, SaidWord
+from engines.asr.whisper.tokenizer import Tokenizer
+
+_POSITIONS_PER_S = 50
+"Of the encoder."
+
+_BEFORE, _AFTER = "\"'“¿([{-", "\"'.。,，!！?？:：”)]}、"
+"Punctuation that belongs to the next word, and to the one before."
+
+_SENTENCE_ENDS = ".。!！?？"
+_MOST_USUAL_S = 0.7
+"Of the usual length of a word: longer medians are pauses."
+_APART_S = 0.5
+"A piece's own time counts where its word's is so far away from it."
+
+
+class Path(Protocol):
+    """CTranslate2's `WhisperAlignmentResult`."""
+
+    @property
+    def alignments(self) -> Sequence[tuple[int, int]]:
+        """(token, encoder position) along the path."""
+        ...
+
+    @property
+    def text_token_probs(self) -> Sequence[float]: ...
+
+
+@dataclass(slots=True)
+class _Timed:
+    """A word on its way; punctuation joins its neighbours."""
+
+    word: str
+    tokens: int
+    start_s: float
+    end_s: float
+    probability: float
+
+
+def add_words(pieces: list[Piece], path: Path, tokenizer: Tokenizer, spoken_until_s: float) -> None:
+    """Write each piece's words into it; its times become theirs. `path`: of all their text tokens,
+    one piece behind the other."""
+    counts = [len(text_tokens(piece, tokenizer)) for piece in pieces]
+    tokens = [token for piece in pieces for token in text_tokens(piece, tokenizer)]
+    words = _timed(path, tokenizer, tokens)
+    lengths = [length for word in words if (length := word.end_s - word.start_s)]
+    usual_s = min(_MOST_USUAL_S, float(np.median(lengths)) if lengths else 0.0)
+    if lengths:
+        _shorten(words, 2 * usual_s)
+    _join_punctuation(words)
+    offset_s = pieces[0]["seek"] * FRAME_S
+    waiting = iter(words)
+    for piece, count in zip(pieces, counts, strict=True):
+        said, taken = list[SaidWord](), 0
+        while taken < count and (word := next(waiting, None)) is not None:
+            taken += word.tokens
+            if word.word:
+                said.append(_said(word, offset_s))
+        if said:
+            _settle(piece, said, spoken_until_s, usual_s)
+            spoken_until_s = piece["end"]
+        piece["words"] = said
+
+
+def text_tokens(piece: Piece, tokenizer: Tokenizer) -> list[int]:
+    """Without timestamps."""
+    return [token for token in piece["tokens"] if token < tokenizer.eot]
+
+
+def _timed(path: Path, tokenizer: Tokenizer, tokens: Sequence[int]) -> list[_Timed]:
+    words, parts = tokenizer.split_to_word_tokens([*tokens, tokenizer.eot])
+    if len(parts) <= 1:  # the end alone
+        return []
+    bounds = np.cumsum([0, *(len(part) for part in parts[:-1])])
+    text, audio = (np.array(side) for side in zip(*path.alignments, strict=True))
+    begins = np.concatenate([[True], np.diff(text) != 0])
+    times_s = audio[begins] / _POSITIONS_PER_S
+    sure: Any = path.text_token_probs
+    return [
+        _Timed(word, len(part), times_s[first], times_s[end], np.mean(sure[first:end]))
+        for word, part, first, end in zip(words, parts, bounds[:-1], bounds[1:], strict=False)
+    ]
+
+
+def _shorten(words: Sequence[_Timed], most_s: float) -> None:
+    """What is long at the end of a sentence is a pause."""
+    for before, word in pairwise(words):
+        if word.end_s - word.start_s > most_s:
+            if word.word in _SENTENCE_ENDS:
+                word.end_s = word.start_s + most_s
+            elif before.word in _SENTENCE_ENDS:
+                word.start_s = word.end_s - most_s
+
+
+def _join_punctuation(words: Sequence[_Timed]) -> None:
+    """What is left empty has gone into its neighbour."""
+    following = len(words) - 1
+    for i in range(len(words) - 2, -1, -1):
+        word, after = words[i], words[following]
+        if word.word.startswith(" ") and word.word.strip() in _BEFORE:
+            after.word, word.word = word.word + after.word, ""
+            after.tokens, word.tokens = word.tokens + after.tokens, 0
+        else:
+            following = i
+    previous = 0
+    for i in range(1, len(words)):
+        word, before = words[i], words[previous]
+        if not before.word.endswith(" ") and word.word in _AFTER:
+            before.word, word.word = before.word + word.word, ""
+            before.tokens, word.tokens = before.tokens + word.tokens, 0
+        else:
+            previous = i
+
+
+def _said(word: _Timed, offset_s: float) -> SaidWord:
+    return SaidWord(
+        word=word.word,
+        start=round(offset_s + word.start_s, 2),
+        end=round(offset_s + word.end_s, 2),
+        probability=word.probability,
+    )
+
+
+def _settle(piece: Piece, said: list[SaidWord], spoken_until_s: float, usual_s: float) -> None:
+    """Words at a piece's ends are often too long; then its own times count, else theirs."""
+    first, last, most_s = said[0], said[-1], 2 * usual_s
+    is_long = first["end"] - first["start"] > most_s
+    if len(said) > 1:
+        is_long = is_long or said[1]["end"] - first["start"] > 2 * most_s
+    if first["end"] - spoken_until_s > 4 * usual_s and is_long:
+        if len(said) > 1 and said[1]["end"] - said[1]["start"] > most_s:
+            second = said[1]
+            first["end"] = second["start"] = max(second["end"] / 2, second["end"] - most_s)
+        first["start"] = max(0, first["end"] - most_s)
+    if first["end"] > piece["start"] and piece["start"] - _APART_S > first["start"]:
+        first["start"] = max(0, min(first["end"] - usual_s, piece["start"]))
+    else:
+        piece["start"] = first["start"]
+    if last["start"] < piece["end"] and piece["end"] + _APART_S < last["end"]:
+        last["end"] = max(last["start"] + usual_s, piece["end"])
+    else:
+        piece["end"] = last["end"]

@@ -1,0 +1,67 @@
+"""From a checkpoint's folder to a running engine."""
+
+import logging
+import time
+from pathlib import Path
+
+import torch
+from tokenizers import Tokenizer as Table
+
+from core.errors import ConfigError
+from engines.asr.whisper.alignment import Aligner
+from engines.asr.whisper.listening import Listening
+from engines.asr.whisper.settings import read_notes, rules_of
+from engines.asr.whisper.tokenizer import Tokenizer
+from engines.asr.whisper.windows import usual_frames
+from engines.asr.whisper_torch.aligning import PathFinder
+from engines.asr.whisper_torch.course import Courses
+from engines.asr.whisper_torch.device import Device, open_device
+from engines.asr.whisper_torch.engine import WhisperTorch
+from engines.asr.whisper_torch.loop import Loop
+from engines.asr.whisper_torch.settings import NAME, Settings, describe
+
+logger = logging.getLogger(__name__)
+
+
+def opened(settings: Settings) -> WhisperTorch:
+    """Raises EngineMissing when there are no weights, ConfigError when they cannot be used so."""
+    info = describe(settings)
+    folder = Path(settings.model)
+    is_multilingual = "task" in info.supports
+    rules = rules_of(settings, read_notes(folder, settings, NAME))
+    where, kind = _place(settings)
+    if where == "cpu" and settings.cpu_threads:
+        torch.set_num_threads(settings.cpu_threads)
+    if where != "cpu":
+        torch.cuda.set_device(where)
+    with torch.inference_mode():
+        device = open_device(folder, kind, where, settings.max_batch)
+        if where != "cpu" and settings.graphs:
+            _capture(device, usual_frames(rules.padding), settings.warm_up_s)
+    table = Table.from_file(str(folder / "tokenizer.json"))
+    tokenizer = Tokenizer(table, is_multilingual)
+    aligner = Aligner(PathFinder(device), table, is_multilingual)
+    courses = Courses(device, Listening(tokenizer, aligner, info, rules), tokenizer)
+    loop = Loop(device.rows, device.launcher, device.weights.device)
+    loop.start()
+    return WhisperTorch(info, courses, loop)
+
+
+def _place(settings: Settings) -> tuple[str, str]:
+    """Device and compute type. Raises ConfigError."""
+    has_gpu = torch.cuda.is_available()
+    if settings.device == "cuda" and not has_gpu:
+        raise ConfigError(f"asr.{NAME}: device cuda, but torch sees no GPU; allowed: auto, cpu")
+    if settings.device == "cpu" or not has_gpu:
+        kind = settings.compute_type or "float32"
+        if kind.endswith("16"):
+            kind = "float32"  # theirs was for a GPU
+        return "cpu", kind
+    return f"cuda:{settings.device_index}", settings.compute_type or "float16"
+
+
+def _capture(device: Device, frames: tuple[int, ...], budget_s: float) -> None:
+    began_s = time.monotonic()
+    count, of = device.capture(frames, budget_s, time.monotonic)
+    took_s = time.monotonic() - began_s
+    logger.info("= asr.%s: %d of %d CUDA graphs in %.1f s", NAME, count, of, took_s)
