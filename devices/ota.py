@@ -12,6 +12,7 @@ from pathlib import Path
 from stat import S_ISREG
 
 from core.errors import NotFound, RequestError
+from core.threads import in_thread
 
 SUFFIX = ".bin"
 
@@ -63,9 +64,17 @@ class FirmwareFolder:
                 found.append(firmware)
         return sorted(found, key=lambda one: (age(one.version), one.board), reverse=True)
 
+    def of(self, board: str) -> Sequence[Firmware]:
+        """For this board, the newest version first."""
+        return [one for one in self.all() if one.board == board]
+
     def newest(self, board: str) -> Firmware | None:
         """None: there is none for this board."""
-        return next((one for one in self.all() if one.board == board), None)
+        return next(iter(self.of(board)), None)
+
+    def place(self, board: str) -> str:
+        """Where an image for this board is to be put, for people."""
+        return str(self.root / "VERSION" / f"{board or 'BOARD'}{SUFFIX}")
 
     def delete(self, version: str, board: str) -> None:
         """Raises RequestError invalid_value; NotFound."""
@@ -106,6 +115,28 @@ class FirmwareFolder:
             size_bytes=found.st_size,
             sha256=digest,
         )
+
+
+async def image_for(
+    folder: FirmwareFolder, board: str, wanted: str, param: str = "firmware"
+) -> Firmware | None:
+    """`wanted`: a version, or empty for the newest. None: there is none for this board.
+
+    Raises RequestError invalid_value for what is no version; firmware_url_refused for a URL: images
+    are not signed, so whoever chooses where they come from owns the device.
+    """
+    if "://" in wanted:
+        raise RequestError(
+            f"firmware comes from this server only; put it into {folder.place(board)}",
+            code="firmware_url_refused",
+            param=param,
+        )
+    if not wanted:
+        return await in_thread(folder.newest, board)
+    try:
+        return await in_thread(folder.find, wanted, board)
+    except NotFound:
+        return None
 
 
 def check_name(param: str, name: str) -> str:

@@ -55,8 +55,8 @@ class Live(Protocol):
         ...
 
     async def update(self, firmware: str) -> bool:
-        """Take this firmware: an http(s) URL, or a version that the door has; empty: the newest it
-        has. False: this kind cannot be told to, not now, or there is none."""
+        """Take this firmware: a version that the door has; empty: the newest it has. False: this
+        kind cannot be told to, not now, or there is none. Raises RequestError for a URL."""
         ...
 
     async def close(self) -> None:

@@ -1,6 +1,7 @@
 """Settings of the door for xiaozhi boards, `[xiaozhi]`."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated, Literal
 
 from msgspec import Meta
@@ -10,6 +11,9 @@ from firmware_protocol.xiaozhi.dialogue import DialogueSettings
 from pipeline.settings import SessionSettings, TurnDetection
 from server.config_types import Section
 from server.networks import networks_of
+
+FOLDER = "xiaozhi/firmware"
+"In the state folder."
 
 
 class XiaozhiConfig(Section, frozen=True):
@@ -45,6 +49,16 @@ class XiaozhiConfig(Section, frozen=True):
             )
         ),
     ] = "semantic_vad"
+    firmware: Annotated[
+        Literal["when_asked", "at_start"],
+        Meta(
+            description=(
+                "When a board gets firmware from STATE_DIR/xiaozhi/firmware/VERSION/BOARD.bin:"
+                " when_asked on the page or by `earshot devices ota`, at_start also by itself if it"
+                " is newer than its own."
+            )
+        ),
+    ] = "when_asked"
     max_silence_s: Annotated[
         float,
         Meta(
@@ -64,8 +78,8 @@ class XiaozhiConfig(Section, frozen=True):
     def __post_init__(self) -> None:
         networks_of(self.networks, "xiaozhi.networks")
 
-    def as_settings(self, fresh: SessionSettings) -> XiaozhiSettings:
-        """The same as the door takes it."""
+    def as_settings(self, state_dir: str, fresh: SessionSettings) -> XiaozhiSettings:
+        """The same as the door takes it. `fresh`: what a session begins with."""
         detection = replace(fresh.turn_detection or TurnDetection(), kind=self.detection)
         return XiaozhiSettings(
             networks=networks_of(self.networks, "xiaozhi.networks"),
@@ -73,4 +87,6 @@ class XiaozhiConfig(Section, frozen=True):
             # The board has heard its own wake word already.
             fresh=replace(fresh, wake_word="", turn_detection=detection),
             dialogue=DialogueSettings(max_silence_s=self.max_silence_s, max_turn_s=self.max_turn_s),
+            folder=Path(state_dir).expanduser() / FOLDER,
+            offers_firmware=self.firmware == "at_start",
         )

@@ -28,7 +28,7 @@ ACTIONS: Sequence[tuple[str, Sequence[str], str]] = (
     ("profile", (ONE, "FIELD=VALUE..."), "voice, language, instructions, volume, ...; '' clears"),
     ("notify", ("[DEVICE] TEXT",), "say something on it, or at its next contact"),
     ("restart", (ONE,), "reboot it"),
-    ("ota", (ONE, "[FIRMWARE]"), "give it firmware: a URL, a version, or the newest"),
+    ("ota", (ONE, "[FIRMWARE]"), "give it firmware of the server: a version, or the newest"),
     ("logs", (ONE,), "what happened on it lately; never words"),
 )
 "Name, arguments, what it does."

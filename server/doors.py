@@ -7,7 +7,8 @@ from typing import Any
 from core.http import Route
 from devices.api.door import DevicesDoor
 from devices.api.routes import routes as device_routes
-from devices.directory import DeviceProfile
+from devices.directory import DeviceProfile, Kind
+from devices.ota import FirmwareFolder
 from devices.willow.calls import call_settings
 from devices.willow.door import WillowDoor, WillowSettings
 from devices.willow.routes import routes as willow_routes
@@ -99,7 +100,11 @@ def open_doors(core: Core) -> Doors:
     peer = PeerSettings(ice=ice)
     spools = Spools(SpoolLimits(max_bytes=config.server.max_upload_bytes))
     realtime, whip = _realtime(core, peer), _whip(core, peer)
-    was = _was(core)
+    was, xiaozhi = _was(core), _xiaozhi(core)
+    images: Mapping[Kind, FirmwareFolder] = {
+        "willow": was.firmware,
+        "xiaozhi": xiaozhi.images.folder,
+    }
     willow = _willow(core, spools, replace(call_settings(), ice=ice), was)
     return Doors(
         routes=(
@@ -107,8 +112,8 @@ def open_doors(core: Core) -> Doors:
             *realtime_routes(realtime),
             *ice_routes(IceDoor(ice)),
             *whip_routes(whip),
-            *device_routes(_devices(core)),
-            *xiaozhi_routes(_xiaozhi(core)),
+            *device_routes(_devices(core, images)),
+            *xiaozhi_routes(xiaozhi),
             *openai_routes(AudioDoor(core.transcriber, Cards(engines), spools)),
             *speech_routes(SpeechDoor(core.surroundings.engines, core.reader, core.languages)),
         ),
@@ -138,14 +143,14 @@ def _realtime(core: Core, peer: PeerSettings) -> RealtimeDoor:
     )
 
 
-def _devices(core: Core) -> DevicesDoor:
+def _devices(core: Core, images: Mapping[Kind, FirmwareFolder]) -> DevicesDoor:
     devices, engines = core.devices, core.surroundings.engines
 
     def check(profile: DeviceProfile) -> None:
         engines.check(profile.applied(core.fresh))
 
     return DevicesDoor(
-        devices.registry, devices.presence, devices.journal, devices.announcements, check
+        devices.registry, devices.presence, devices.journal, devices.announcements, check, images
     )
 
 
@@ -191,7 +196,7 @@ def _xiaozhi(core: Core) -> XiaozhiDoor:
         core.devices.tools,
         core.surroundings.clock,
         core.surroundings.metrics,
-        core.config.xiaozhi.as_settings(core.fresh),
+        core.config.xiaozhi.as_settings(core.config.paths.state_dir, core.fresh),
         product_version(),
     )
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Container
+from collections.abc import AsyncGenerator, Awaitable, Callable, Container, Mapping
 from contextlib import aclosing
 
 import msgspec
@@ -13,6 +13,7 @@ from core.connected import ClientGone
 from core.errors import Conflict, NotFound, Overloaded, RequestError
 from core.http import JSON
 from core.sending import send
+from core.threads import in_thread
 from devices.announcing import Announcements, any_of
 from devices.api.journal import Entry, Journal
 from devices.api.views import (
@@ -21,6 +22,8 @@ from devices.api.views import (
     DeviceList,
     DeviceView,
     Done,
+    FirmwareImage,
+    FirmwareList,
     NoticeRequest,
     PairRequest,
     Told,
@@ -29,6 +32,7 @@ from devices.api.views import (
     view_of,
 )
 from devices.directory import Device, DeviceProfile, Kind
+from devices.ota import FirmwareFolder, image_for
 from devices.presence import Live, Notice, Presence
 from devices.registry.names import MAX_NAME_CHARS, short
 from devices.registry.registry import Registry
@@ -65,10 +69,12 @@ class DevicesDoor:
         journal: Journal,
         announcements: Announcements,
         check: Callable[[DeviceProfile], None],
+        images: Mapping[Kind, FirmwareFolder] | None = None,
         heartbeat_s: float = HEARTBEAT_S,
     ) -> None:
-        """`check` raises RequestError for a profile with which no session could begin."""
-        self._check = check
+        """`check` raises RequestError for a profile with which no session could begin; `images`:
+        the firmware of those kinds that have some."""
+        self._check, self._images = check, images or {}
         self._registry, self._presence, self._journal = registry, presence, journal
         self._announcements, self._heartbeat_s = announcements, heartbeat_s
         self._watchers = 0
@@ -152,7 +158,24 @@ class DevicesDoor:
     async def update(self, request: aioweb.Request) -> aioweb.Response:
         asked = read_body(await request.read(), UpdateRequest)
         device, live = await self._live(request)
+        folder = self._images.get(device.kind)
+        if folder and await image_for(folder, device.board, asked.firmware) is None:
+            raise NotFound(
+                f"there is no firmware {asked.firmware} for {device.name}; put it into"
+                f" {folder.place(device.board)}".replace("  ", " "),
+                code="firmware_not_found",
+                param="firmware",
+            )
         return await _told(live.update(asked.firmware), device, "be given that firmware")
+
+    async def firmware(self, request: aioweb.Request) -> aioweb.Response:
+        device = await self._device(request)
+        folder = self._images.get(device.kind)
+        if folder is None:
+            return _json(FirmwareList([], ""))
+        found = await in_thread(folder.of, device.board)
+        images = [FirmwareImage(one.version, one.size_bytes, one.sha256) for one in found]
+        return _json(FirmwareList(images, folder.place(device.board)))
 
     async def watch(self, request: aioweb.Request) -> aioweb.StreamResponse:
         if self._watchers >= MAX_WATCHERS:

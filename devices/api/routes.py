@@ -8,6 +8,7 @@ from devices.api.views import (
     DeviceList,
     DeviceView,
     Done,
+    FirmwareList,
     NoticeRequest,
     PairRequest,
     Told,
@@ -17,6 +18,7 @@ from devices.api.views import (
 _TAG = "devices"
 _BODY = ("invalid_json", "invalid_value")
 _ONE = ("device_not_found", "storage_failed")
+_FIRMWARE = ("firmware_not_found", "firmware_url_refused")
 _PAIRING = (
     "pairing_code_expired",
     "pairing_code_unknown",
@@ -163,6 +165,15 @@ def _actions(door: DevicesDoor) -> tuple[Route, ...]:
             _TAG,
             request=UpdateRequest,
             responses={200: Done},
-            error_codes=(*_BODY, *_ONE, "device_away", "not_supported"),
+            error_codes=(*_BODY, *_ONE, *_FIRMWARE, "device_away", "not_supported"),
+        ),
+        Route(
+            "GET",
+            f"{path}/firmware",
+            door.firmware,
+            "The firmware that this server has for it.",
+            _TAG,
+            responses={200: FirmwareList},
+            error_codes=_ONE,
         ),
     )

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from core.errors import RequestError
-from devices.directory import Device, DeviceProfile, Kind, Standing
+from devices.directory import Device, DeviceEcho, DeviceProfile, Kind, Standing
 from devices.presence import Doing, Live
 from devices.registry.names import MAX_NAME_CHARS
 
@@ -64,6 +64,7 @@ class ProfileEdit(Struct, frozen=True, forbid_unknown_fields=True):
     volume: Annotated[int, Meta(ge=0, le=100)] | UnsetType | None = UNSET
     answer_temperature: Annotated[float, Meta(ge=0, le=2)] | UnsetType | None = UNSET
     tools: Annotated[list[str], Meta(max_length=200)] | UnsetType | None = UNSET
+    echo: DeviceEcho | UnsetType = UNSET
 
     def applied(self, profile: DeviceProfile) -> DeviceProfile:
         given = {
@@ -95,7 +96,21 @@ class NoticeRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
 class UpdateRequest(Struct, frozen=True, forbid_unknown_fields=True):
     firmware: Annotated[str, Meta(max_length=MAX_URL_CHARS)] = ""
-    "An http(s) URL, or a version that the server has; empty: the newest it has."
+    "A version that the server has for this board; empty: the newest it has."
+
+
+class FirmwareImage(Struct, frozen=True):
+    version: str
+    size_bytes: int
+    sha256: str
+    "Hex digits, lower case."
+
+
+class FirmwareList(Struct, frozen=True):
+    images: list[FirmwareImage]
+    "For this device's board, the newest version first."
+    place: str
+    "Where the operator puts further ones; empty: this kind of device gets none from here."
 
 
 class Told(Struct, frozen=True):

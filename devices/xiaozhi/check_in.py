@@ -45,7 +45,7 @@ class ServerTime(Struct, frozen=True):
 
 
 class Firmware(Struct, frozen=True):
-    """The same version again: there is no update."""
+    """The same version again: there is no update. A greater one is fetched from `url`."""
 
     version: str
     url: str = ""
@@ -101,15 +101,33 @@ def contact_of(headers: Mapping[str, str], body: bytes, address: str) -> Contact
     )
 
 
-def answer_to(device: Device, firmware: str, now: datetime, url: str, token: str) -> CheckedIn:
-    """`firmware`: as the board just said it; `token`: of an approved device, else empty."""
+def is_newer(version: str, than: str) -> bool:
+    """As the firmware compares: numbers with dots between them. Anything else is not newer, for it
+    would stop a board."""
+    if not (_VERSION.fullmatch(version) and _VERSION.fullmatch(than)):
+        return False
+    new, old = ([int(part) for part in one.split(".")] for one in (version, than))
+    return new > old
+
+
+def answer_to(
+    device: Device,
+    firmware: str,
+    now: datetime,
+    url: str,
+    token: str,
+    offered: Firmware | None = None,
+) -> CheckedIn:
+    """`firmware`: as the board just said it; `token`: of an approved device, else empty;
+    `offered`: another than it has."""
     offset = now.utcoffset()
+    same = Firmware(firmware) if _VERSION.fullmatch(firmware) else UNSET
     return CheckedIn(
         ServerTime(
             round(1000 * now.timestamp()), round(offset.total_seconds() / 60) if offset else 0
         ),
         websocket=WebSocketPart(url, token) if token else UNSET,
-        firmware=Firmware(firmware) if _VERSION.fullmatch(firmware) else UNSET,
+        firmware=offered or same,
         activation=UNSET if token else _activation(device),
     )
 

@@ -6,7 +6,7 @@ What is to be done is decided by `firmware_protocol.xiaozhi.dialogue`.
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -69,6 +69,8 @@ class Around:
     clock: Clock
     metrics: Metrics
     presence: Presence
+    image_url: Callable[[str], Awaitable[str]]
+    "Where the board fetches a version, or the newest; empty: there is none."
 
 
 class Connection:
@@ -112,9 +114,9 @@ class Connection:
         return True
 
     async def update(self, firmware: str) -> bool:
-        """From an http(s) URL: the device fetches it there by itself."""
-        is_url = firmware.startswith(("http://", "https://"))
-        return is_url and not self._ended.done() and await self.tools.update(firmware)
+        """The board fetches an image of ours. Raises RequestError for another URL."""
+        url = await self._around.image_url(firmware)
+        return bool(url) and not self._ended.done() and await self.tools.update(url)
 
     async def close(self) -> None:
         self._end(CLOSED)

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from urllib.parse import urlsplit
 
 import msgspec
@@ -14,10 +15,12 @@ from core.http import FORWARDED, JSON
 from core.ports import Clock, Metrics, Place
 from devices.directory import Device, Directory
 from devices.networks import address_of, is_among
+from devices.ota import FirmwareFolder
 from devices.presence import Presence
 from devices.xiaozhi.check_in import CheckedIn, answer_to, contact_of, hardware_id_of
 from devices.xiaozhi.connection import Around, Connection
 from devices.xiaozhi.device_tools import DevicesTools
+from devices.xiaozhi.images import Images
 from devices.xiaozhi.ports import Sessions
 from devices.xiaozhi.settings import XiaozhiSettings
 from firmware_protocol.xiaozhi.framing import VERSIONS, Version, is_version
@@ -55,6 +58,7 @@ class XiaozhiDoor:
         self._sessions, self._directory, self._presence = sessions, directory, presence
         self._tools, self._clock, self._metrics = tools, clock, metrics
         self._settings, self._version = settings, version
+        self.images = Images(FirmwareFolder(settings.folder), offers=settings.offers_firmware)
         self._open = 0
 
     async def about(self, request: aioweb.Request) -> aioweb.Response:
@@ -73,8 +77,16 @@ class XiaozhiDoor:
         token = ""
         if device.standing == "approved":
             token = await self._directory.issue_token(device.id)
-        told = answer_to(device, contact.firmware, self._clock.wall(), self._url(request), token)
-        return _json(told)
+        url, now = self._url(request), self._clock.wall()
+        offered = None
+        if token:
+            offered = await self.images.offer(_base(url), device.board, contact.firmware)
+        return _json(answer_to(device, contact.firmware, now, url, token, offered))
+
+    async def firmware(self, request: aioweb.Request) -> aioweb.StreamResponse:
+        """`GET /xiaozhi/ota/firmware/{version}/{board}.bin`."""
+        self._let_in(request)
+        return await self.images.send(request.match_info["version"], request.match_info["board"])
 
     async def activate(self, request: aioweb.Request) -> aioweb.Response:
         """`POST /xiaozhi/ota/activate`. Whatever is in it: a person approves, not a signature."""
@@ -116,6 +128,7 @@ class XiaozhiDoor:
                 clock=self._clock,
                 metrics=self._metrics,
                 presence=self._presence,
+                image_url=partial(self.images.url, _base(self._url(request)), device.board),
             )
             connection = Connection(ws, session, framing, around)
             with (
@@ -180,6 +193,11 @@ class XiaozhiDoor:
         finally:
             self._open -= 1
             self._metrics.gauge("earshot_xiaozhi_connections", self._open)
+
+
+def _base(socket_url: str) -> str:
+    """Of this server's other paths, as a board that uses this URL calls it."""
+    return "http" + socket_url.removeprefix("ws").removesuffix(SOCKET_PATH)
 
 
 def _framing(request: aioweb.Request) -> Version:

@@ -4,6 +4,7 @@ connection by the device's own key."""
 from core.http import Route
 from devices.xiaozhi.check_in import MAX_BODY_BYTES, CheckedIn
 from devices.xiaozhi.door import SOCKET_PATH, XiaozhiDoor
+from devices.xiaozhi.images import PATH as IMAGES_PATH
 
 _TAG = "xiaozhi"
 _BY_NETWORK = ("device_blocked", "forbidden_network", "invalid_device_id", "storage_failed")
@@ -41,6 +42,16 @@ def routes(door: XiaozhiDoor) -> tuple[Route, ...]:
             error_codes=(*_BY_NETWORK, "device_not_found"),
             is_public=True,
             max_body_bytes=MAX_BODY_BYTES,
+        ),
+        Route(
+            "GET",
+            f"{IMAGES_PATH}/{{version}}/{{board}}.bin",
+            door.firmware,
+            "A firmware image, for boards.",
+            _TAG,
+            response_content_type="application/octet-stream",
+            error_codes=("firmware_not_found", "forbidden_network", "invalid_value"),
+            is_public=True,
         ),
         Route(
             "GET",

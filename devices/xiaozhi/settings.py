@@ -1,6 +1,7 @@
 """What the door is told. Apart from it: the configuration needs no server."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from devices.networks import Network
 from firmware_protocol.xiaozhi.dialogue import DialogueSettings
@@ -15,3 +16,7 @@ class XiaozhiSettings:
     "Of our WebSocket, as devices shall use it; empty: where their check-in came to."
     fresh: SessionSettings = field(default_factory=SessionSettings)
     dialogue: DialogueSettings = field(default_factory=DialogueSettings)
+    folder: Path = Path("firmware")
+    "Of firmware images, `VERSION/BOARD.bin`; need not exist."
+    offers_firmware: bool = False
+    "To boards that start, where it is newer than theirs."

@@ -4,11 +4,11 @@ import asyncio
 import json
 import shutil
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from queue import Queue
-from typing import Any
+from typing import Any, TypeVar
 
 from aiohttp import web as aioweb
 from playwright.sync_api import Browser, sync_playwright
@@ -17,6 +17,8 @@ from pipeline.home import Home, default_home
 from tests.conftest import require
 from tests.web.test_engines import REPORT
 from web.routes import PageDoor, routes
+
+T = TypeVar("T")
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 "Names under which distributions install it."
@@ -66,6 +68,10 @@ class Stub:
     def soon(self, change: Callable[[], object]) -> None:
         """Run `change` in the server's thread: the home belongs to it."""
         self.loop.call_soon_threadsafe(change)
+
+    def do(self, work: Coroutine[Any, Any, T]) -> T:
+        """In the server's thread: everything of it lives there."""
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(10)
 
     async def call(self, request: aioweb.Request) -> aioweb.Response:
         if self.status != 201:

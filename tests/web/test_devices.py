@@ -1,11 +1,10 @@
 """The devices view of the page, over a real registry: live list, approval, names, announcements."""
 
-import asyncio
-from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 from aiohttp import web as aioweb
@@ -23,8 +22,6 @@ from tests.devices.registry.known import Known, contact, known
 from tests.web.browser import Stub, serving
 
 pytestmark = pytest.mark.browser
-
-T = TypeVar("T")
 
 
 @dataclass
@@ -91,10 +88,6 @@ class House(Stub):
 
         self.do(here())
 
-    def do(self, work: Coroutine[Any, Any, T]) -> T:
-        """In the server's thread: everything of it lives there."""
-        return asyncio.run_coroutine_threadsafe(work, self.loop).result(10)
-
 
 @pytest.fixture
 def house(tmp_path: Path) -> Iterator[House]:
@@ -141,6 +134,7 @@ def test_a_device_is_named_and_given_a_room_and_a_profile(page: Page, house: Hou
     page.get_by_test_id("edit-name").fill("Kitchen <b>speaker</b>")
     page.get_by_test_id("edit-area").fill("kitchen")
     page.get_by_label("Volume").fill("35")
+    page.get_by_test_id("edit-echo").select_option("cancel")
     house.new(hardware_id="aa:bb:cc:dd:ee:02")  # a live update keeps what is being typed
     expect(page.get_by_test_id("devices-badge")).to_be_attached()
     expect(page.get_by_test_id("edit-area")).to_have_value("kitchen")
@@ -148,6 +142,9 @@ def test_a_device_is_named_and_given_a_room_and_a_profile(page: Page, house: Hou
     expect(page.get_by_role("heading", name="Kitchen <b>speaker</b>")).to_be_visible()
     kept = house.do(house.registry.by_id(device.id))
     assert (kept.area, kept.profile.volume, kept.profile.voice) == ("kitchen", 35, "")
+    assert kept.profile.echo == "cancel"
+    page.get_by_test_id("device-edit").first.click()
+    expect(page.get_by_test_id("edit-echo")).to_have_value("cancel")
 
 
 def test_what_a_device_does_is_shown_live_with_its_last_turn(page: Page, house: House) -> None:

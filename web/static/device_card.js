@@ -6,6 +6,7 @@ import { t } from "./i18n.js";
 import { waterfall } from "./waterfall.js";
 
 const FIELDS = ["voice", "language", "wake_word"];
+const ECHO = ["off", "cancel", "half_duplex"];
 const CAN = { update: new Set(["willow", "xiaozhi"]), restart: new Set(["willow", "xiaozhi"]) };
 
 export function deviceCard(device, actions, isOpen) {
@@ -50,7 +51,7 @@ function buttons(device, actions, panel) {
   const open = (form) => {
     actions.editing(true);
     panel.replaceChildren(form);
-    panel.querySelector("input, textarea, button")?.focus();
+    panel.querySelector("input, select, textarea, button")?.focus();
   };
   const close = () => {
     panel.replaceChildren();
@@ -66,7 +67,12 @@ function buttons(device, actions, panel) {
     device.kind === "wyoming" ? null : button("announce", () => open(announce(device, actions, close))),
     button("edit", () => open(edit(device, actions, close))),
     can("restart") ? button("restart", actions.restart) : null,
-    can("update") ? button("update", actions.update) : null,
+    can("update") ? button("update", async () => {
+      actions.editing(true); // what is drawn meanwhile would take this card away
+      const there = await actions.firmware();
+      if (there) open(update(device, there, actions, close));
+      else close();
+    }) : null,
     button("block", actions.block),
     forget,
   ].filter(Boolean);
@@ -92,6 +98,21 @@ function announce(device, actions, close) {
     h("button", { type: "submit", class: "strong", "data-testid": "announce-send" }, t("announce_send")));
 }
 
+/** `there`: the images that the server has for this board, and where further ones are to be put. */
+function update(device, { images, place }, actions, close) {
+  const cancel = h("button", { type: "button", class: "quiet", click: close }, t("d_cancel"));
+  if (!images.length) return h("div", { class: "device-form", role: "group", "aria-label": t("update") }, h("p", { "data-testid": "no-firmware" }, t("no_firmware", { place })), cancel);
+  const named = ({ version }) => (version === device.firmware ? t("firmware_now", { version }) : version);
+  const version = h("select", { "aria-label": t("firmware"), "data-testid": "firmware" },
+    ...images.map((one) => h("option", { value: one.version, title: `SHA-256 ${one.sha256}` }, named(one))));
+  const submit = async (event) => {
+    event.preventDefault();
+    if (await actions.update(version.value)) close();
+  };
+  return h("form", { class: "device-form", submit }, h("label", {}, h("span", {}, t("firmware")), version), cancel,
+    h("button", { type: "submit", class: "strong", "data-testid": "update-send" }, t("update")));
+}
+
 function edit(device, actions, close) {
   const { profile } = device;
   const inputs = {
@@ -100,18 +121,20 @@ function edit(device, actions, close) {
     volume: h("input", { type: "number", min: "0", max: "100", value: profile.volume ?? "", placeholder: t("as_everywhere") }),
     instructions: h("textarea", { rows: "2", maxlength: "10000", placeholder: t("as_everywhere") }, profile.instructions),
   };
+  inputs.echo = h("select", { "data-testid": "edit-echo" }, h("option", { value: "" }, t("as_everywhere")),
+    ...ECHO.map((mode) => h("option", { value: mode, selected: mode === profile.echo }, t(`echo_${mode}`))));
   for (const name of FIELDS) inputs[name] = h("input", { type: "text", maxlength: "64", value: profile[name], placeholder: t("as_everywhere") });
   const submit = async (event) => {
     event.preventDefault();
-    const { name, area, volume, instructions } = inputs;
-    const changed = { instructions: instructions.value, volume: volume.value === "" ? null : Number(volume.value) };
+    const { name, area, volume, instructions, echo } = inputs;
+    const changed = { instructions: instructions.value, echo: echo.value, volume: volume.value === "" ? null : Number(volume.value) };
     for (const field of FIELDS) changed[field] = inputs[field].value.trim();
     if (await actions.save({ name: name.value.trim(), area: area.value.trim(), profile: changed })) close();
   };
   const field = (key, input) => h("label", {}, h("span", {}, t(key)), input);
   return h("form", { class: "device-form edit", submit },
     field("d_name", inputs.name), field("d_area_field", inputs.area), field("d_voice", inputs.voice), field("d_language", inputs.language),
-    field("d_wake_word", inputs.wake_word), field("d_volume", inputs.volume), field("d_prompt", inputs.instructions),
+    field("d_wake_word", inputs.wake_word), field("d_volume", inputs.volume), field("d_echo", inputs.echo), field("d_prompt", inputs.instructions),
     h("div", { class: "form-end" }, h("button", { type: "button", class: "quiet", click: close }, t("d_cancel")),
       h("button", { type: "submit", class: "strong", "data-testid": "edit-save" }, t("d_save"))));
 }

@@ -74,7 +74,8 @@ export class DevicesView {
       forget: () => this.#send("DELETE", path),
       save: (changes) => this.#post(path, changes, t("was_saved")),
       restart: () => this.#post(`${path}/restart`, {}, t("was_restarted", { name })),
-      update: () => this.#post(`${path}/update`, {}, t("was_updated", { name })),
+      firmware: () => this.#ask(`${path}/firmware`),
+      update: (firmware) => this.#post(`${path}/update`, { firmware }, t("was_updated", { name })),
       announce: async (text, isEverywhere) => {
         const told = await this.#post(isEverywhere ? `/v1/areas/${encodeURIComponent(area)}/notify` : `${path}/notify`, { text });
         if (!told) return false;
@@ -98,6 +99,16 @@ export class DevicesView {
     this.#note(t("was_approved", { name: device.name }));
   }
 
+  /** The answer, or null; unlike #send it draws nothing, so an open form stays. */
+  async #ask(path) {
+    try {
+      return await getJson(path);
+    } catch (error) {
+      this.#refused(error);
+      return null;
+    }
+  }
+
   #post(path, body, done = "") {
     return this.#send("POST", path, body, done);
   }
@@ -113,9 +124,13 @@ export class DevicesView {
       this.show((await getJson("/v1/devices")).devices);
       return answer;
     } catch (error) {
-      this.#note(t("d_failed", { reason: error.message || error.code }), true);
+      this.#refused(error);
       return null;
     }
+  }
+
+  #refused(error) {
+    this.#note(t("d_failed", { reason: error.message || error.code }), true);
   }
 
   #note(text, isBad = false) {

@@ -8,14 +8,13 @@ from urllib.parse import quote
 
 from aiohttp import web as aioweb
 
-from core.errors import NotFound, Overloaded, RequestError, StorageFailed
+from core.errors import Overloaded, RequestError, StorageFailed
 from core.http import FORWARDED
 from core.ports import Clock, Metrics
-from core.threads import in_thread
 from devices.directory import Directory, Settings
 from devices.networks import address_of, is_among
 from devices.notify import AudioUrls
-from devices.ota import FirmwareFolder
+from devices.ota import FirmwareFolder, image_for
 from devices.presence import Presence
 from devices.willow.was.attendance import Attendance
 from devices.willow.was.commands import Commands, Guard
@@ -135,25 +134,11 @@ class WasDoor:
         return False
 
     async def update(self, connection: Connection, firmware: str) -> bool:
-        """`firmware`: a version, our own URL of one, or empty for the newest. False: there is none.
-        Raises RequestError for any other URL: images are not signed, so whoever chooses where they
-        come from owns the device."""
+        """`firmware`: a version, or empty for the newest. False: there is none. Raises RequestError
+        for a URL."""
         board, base = connection.device.board, connection.arrival.base_url
-        if "://" in firmware:
-            raise RequestError(
-                f"firmware comes from this server only; put it into {self.firmware.root}",
-                code="firmware_url_refused",
-                param="ota_url",
-            )
-        try:
-            if firmware:
-                found = await in_thread(self.firmware.find, firmware, board)
-            else:
-                newest = await in_thread(self.firmware.newest, board)
-                if newest is None:
-                    return False
-                found = newest
-        except NotFound:
+        found = await image_for(self.firmware, board, firmware, "ota_url")
+        if found is None:
             return False
         query = f"version={quote(found.version, safe='')}&platform={quote(board, safe='')}"
         connection.tell(OtaStart(f"{base}{OTA_PATH}?{query}"))

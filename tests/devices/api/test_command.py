@@ -62,8 +62,9 @@ def test_devices_are_listed_paired_named_and_forgotten(
             shown = await says("profile", "küche", "volume=3", "tools=a,b", "voice=v", "--json")
             profile = msgspec.json.decode(shown)["profile"]
             assert (profile["volume"], profile["tools"], profile["voice"]) == (3, ["a", "b"], "v")
-            shown = await says("profile", "küche", "volume=", "tools=", "--json")
-            assert msgspec.json.decode(shown)["profile"]["volume"] is None
+            shown = await says("profile", "küche", "volume=", "tools=", "echo=cancel", "--json")
+            profile = msgspec.json.decode(shown)["profile"]
+            assert (profile["volume"], profile["echo"]) == (None, "cancel")
             assert await says("notify", "küche", "dinner") == "it waits until Küche is there"
             assert "away, 1 to hear" in await says("list")
             live = FakeLive(timing={"b": 600.4, "a": 12.0})
@@ -72,12 +73,12 @@ def test_devices_are_listed_paired_named_and_forgotten(
                 assert await says("notify", "küche", "now") == "said"
                 assert await says("notify", "--area", "cellar", "now") == "said on 1 devices"
                 assert await says("restart", "küche") == "restarting: Küche"
-                assert await says("ota", "küche", "http://x/y.bin") == "updating: Küche"
+                assert await says("ota", "küche", "2.5.0") == "updating: Küche"
                 log = (await says("logs", "küche")).splitlines()
                 assert log[0].endswith("  connected")
                 assert log[1].endswith("  turn          a 12 ms, b 600 ms")
                 assert await says("block", "küche") == "blocked: Küche"
-            assert live.told == ["restart", "update http://x/y.bin", "close"]
+            assert live.told == ["restart", "update 2.5.0", "close"]
             assert await says("approve", "küche") == "approved: Küche"
             assert await says("forget", "küche") == "forgotten: Küche"
             assert await says("list", "--json") == '{"devices":[]}'

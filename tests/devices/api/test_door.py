@@ -1,7 +1,7 @@
 """The HTTP API of devices behind the real edge: JSON, events and what is refused."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,8 @@ from devices.api import door as door_file
 from devices.api.door import DevicesDoor
 from devices.api.journal import Journal
 from devices.api.routes import routes
-from devices.directory import Device, DeviceProfile
+from devices.directory import Device, DeviceProfile, Kind
+from devices.ota import FirmwareFolder
 from devices.pairing import RegistrySettings
 from devices.presence import Presence
 from devices.registry.database import opened
@@ -58,7 +59,11 @@ def only_german(profile: DeviceProfile) -> None:
 
 @asynccontextmanager
 async def scene(
-    folder: Path, *, gate: Gate | None = None, heartbeat_s: float = 60.0
+    folder: Path,
+    *,
+    gate: Gate | None = None,
+    heartbeat_s: float = 60.0,
+    images: Mapping[Kind, FirmwareFolder] | None = None,
 ) -> AsyncIterator[Scene]:
     clock = Moment()
     async with asyncio.timeout(DEADLINE_S), opened(f"sqlite:///{folder}/devices.db") as database:
@@ -66,7 +71,7 @@ async def scene(
         journal = Journal(clock)
         presence = Presence(journal)
         said = Announcements(FakeTalks(), registry, presence, clock)
-        door = DevicesDoor(registry, presence, journal, said, only_german, heartbeat_s)
+        door = DevicesDoor(registry, presence, journal, said, only_german, images, heartbeat_s)
         async with serving(routes(door), gate=gate) as client:
             yield Scene(client, registry, presence, said, clock)
 
@@ -96,6 +101,7 @@ def test_a_device_as_the_page_sees_it(tmp_path: Path) -> None:
                     "volume": None,
                     "answer_temperature": None,
                     "tools": None,
+                    "echo": "",
                 },
                 "is_connected": False,
                 "doing": None,
@@ -148,6 +154,12 @@ def test_what_is_edited_and_what_stays(tmp_path: Path) -> None:
         ("devices/dev_1", {"profile": {"volume": True}}, "profile.volume", "`int | null`"),
         ("devices/dev_1", {"profile": {"language": "German"}}, "profile.language", "[a-z]{2,3}"),
         ("devices/dev_1", {"profile": {"tools": [1]}}, "profile.tools[0]", "`str`"),
+        (
+            "devices/dev_1",
+            {"profile": {"echo": "loud"}},
+            "profile.echo",
+            "Invalid enum value 'loud'",
+        ),
         ("devices/dev_1", {"profile": {"loudness": 1}}, "profile.loudness", "voice, language"),
         ("devices/dev_1", [], "", "`object`"),
         ("devices/pair", {}, "code", "missing required"),
@@ -322,6 +334,39 @@ def test_devices_are_restarted_and_updated_where_they_can_be(tmp_path: Path) -> 
                 live.does = False
                 status, error = await here.ask("POST", f"{path}/restart")
                 assert (status, error["code"]) == (409, "not_supported")
+
+    asyncio.run(main())
+
+
+def test_the_firmware_of_a_device_is_listed_and_what_is_not_there_is_said(tmp_path: Path) -> None:
+    root = tmp_path / "firmware"
+
+    async def main() -> None:
+        async with scene(tmp_path, images={"xiaozhi": FirmwareFolder(root)}) as here:
+            device, live = await here.new(), FakeLive()
+            path = f"devices/{device.id}"
+            status, told = await here.ask("GET", f"{path}/firmware")
+            assert (status, told["images"]) == (200, [])
+            assert told["place"] == f"{root}/VERSION/BOARD.bin"
+            with here.presence.here(device.id, live):
+                status, error = await here.ask("POST", f"{path}/update")
+                assert (status, error["code"]) == (404, "firmware_not_found")
+                assert told["place"] in error["message"]
+                for name in ("2.5.0", "2.4.0"):
+                    (root / name).mkdir(parents=True)
+                    (root / name / "box.bin").write_bytes(b"\xe9")
+                await here.registry.check_in(contact("aa:01", board="box"))
+                _, told = await here.ask("GET", f"{path}/firmware")
+                assert [one["version"] for one in told["images"]] == ["2.5.0", "2.4.0"]
+                assert (told["images"][0]["size_bytes"], len(told["images"][0]["sha256"])) == (
+                    1,
+                    64,
+                )
+                assert (await here.ask("POST", f"{path}/update"))[0] == 200
+                for asked, code in (("http://x/y.bin", "firmware_url_refused"), ("1", "firmware_")):
+                    status, error = await here.ask("POST", f"{path}/update", {"firmware": asked})
+                    assert (status >= 400, error["code"].startswith(code)) == (True, True)
+                assert live.told == ["update "]
 
     asyncio.run(main())
 

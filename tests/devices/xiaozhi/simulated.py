@@ -97,6 +97,9 @@ class Board:
     framing: int = 1
     features: dict[str, bool] = field(default_factory=lambda: {"mcp": True})
     frame_duration: int = 60
+    version: str = "2.4.2"
+    client_id: str = "0b6f3f5e-1111-4222-8333-444455556666"
+    "Made when its flash was empty."
     start_s: float = 0.05
     "How long `tts start` takes to be handled."
     flash_of: "Board | None" = None
@@ -119,6 +122,8 @@ class Board:
         self.left_at_stop: list[int] = []
         "Packets that were not played when `tts stop` came."
         self.calls: list[tuple[str, Any]] = []
+        self.images: list[bytes] = []
+        "Firmware that it fetched."
         self.closed: asyncio.Event = asyncio.Event()
         self.close_code: int | None = None
         self.ws: ClientWebSocketResponse | None = None
@@ -135,9 +140,9 @@ class Board:
     def headers(self) -> dict[str, str]:
         return {
             "Device-Id": self.mac,
-            "Client-Id": "0b6f3f5e-1111-4222-8333-444455556666",
+            "Client-Id": self.client_id,
             "Activation-Version": "1",
-            "User-Agent": "bread-compact-wifi/2.4.2",
+            "User-Agent": f"bread-compact-wifi/{self.version}",
             "Accept-Language": "en-US",
         }
 
@@ -147,7 +152,7 @@ class Board:
             "version": 2,
             "minimum_free_heap_size": "8123456",
             "mac_address": self.mac,
-            "application": {"name": "xiaozhi", "version": "2.4.2"},
+            "application": {"name": "xiaozhi", "version": self.version},
             "board": {"type": "bread-compact-wifi", "name": "bread", "ip": "192.168.1.40"},
         }
         async with self.http.post("/xiaozhi/ota/", json=body, headers=self.headers()) as response:
@@ -163,9 +168,26 @@ class Board:
         if "firmware" in told:
             for part in told["firmware"]["version"].split("."):
                 int(part)
-            if told["firmware"]["version"] != "2.4.2" or told["firmware"]["url"]:
-                raise Broken("it fetches other firmware")
+            if told["firmware"]["version"] != self.version:
+                await self.fetch(told["firmware"]["url"])
+            elif told["firmware"]["url"]:
+                raise Broken("it fetches what it has")
         return 200, told
+
+    async def fetch(self, url: str) -> None:
+        """Its firmware: with a Content-Length, and from nowhere else than it was told."""
+        async with self.http.get(url, headers=self.headers()) as response:
+            image = await response.read()
+            if response.status != 200 or response.content_length != len(image):
+                raise Broken(f"no firmware: {response.status}")
+        self.images.append(image)
+        self._changed.set()
+
+    async def fetched(self, count: int) -> None:
+        """Until it has so many images."""
+        while len(self.images) < count:
+            self._changed.clear()
+            await self._changed.wait()
 
     async def boot(self, *, tries: int = 10, pending_s: float = 0.02) -> None:
         """Until it is told where to connect; `pending_s` stands for 3 s."""
@@ -453,6 +475,9 @@ class Board:
         else:
             self.calls.append((params["name"], params["arguments"]))
             known = params["name"] in {tool["name"] for tool in TOOLS}
+            if params["name"] == "self.upgrade_firmware":  # for people: it is not listed
+                known = True
+                self._begin(self.fetch(params["arguments"]["url"]))
             if known:
                 text = {"type": "text", "text": "true"}
                 answer["result"] = {"content": [text], "isError": False}

@@ -1,0 +1,117 @@
+"""Firmware of boards: from this server's folder, when somebody says so, or when they start."""
+
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from core.errors import RequestError
+from devices.xiaozhi.check_in import is_newer
+from devices.xiaozhi.settings import XiaozhiSettings
+from tests.devices.xiaozhi.servers import LOOPBACK, Scene, Server, against
+from tests.server.http import error_of
+
+BOARD = "bread-compact-wifi"
+IMAGE = b"\xe9new" + bytes(5000)
+
+
+def scene_of(root: Path, *, offers: bool = False) -> Scene:
+    for version, data in {"2.5.0": IMAGE, "2.4.0": b"old"}.items():
+        (root / version).mkdir(parents=True)
+        (root / version / f"{BOARD}.bin").write_bytes(data)
+    (root.parent / "secret.bin").write_bytes(b"secret")
+    settings = XiaozhiSettings(networks=LOOPBACK, folder=root, offers_firmware=offers)
+    return Scene(settings=settings)
+
+
+def test_a_connected_board_fetches_what_the_server_has(tmp_path: Path) -> None:
+    async def act(server: Server) -> None:
+        board = await server.ready()
+        await board.turn("one")  # it has told its tools meanwhile
+        (device_id,) = server.scene.presence.ids()
+        live = server.scene.presence.find(device_id)
+        assert live is not None
+        assert [await live.update(one) for one in ("", "2.4.0", "9.9")] == [True, True, False]
+        await board.fetched(2)
+        assert board.images == [IMAGE, b"old"]
+        with pytest.raises(RequestError) as error:
+            await live.update("http://evil/x.bin")
+        assert error.value.code == "firmware_url_refused"
+        with pytest.raises(RequestError, match="version"):
+            await live.update("../..")
+        await board.hang_up()
+
+    against(act, scene_of(tmp_path / "firmware"))
+
+
+def test_a_board_that_starts_keeps_what_it_has_unless_the_operator_wants_otherwise(
+    tmp_path: Path,
+) -> None:
+    async def act(server: Server) -> None:
+        board = server.board()
+        await board.boot()
+        assert board.images == ([IMAGE] if server.scene.settings.offers_firmware else [])
+        newest = server.board(version="2.5.0")
+        await newest.boot()
+        assert newest.images == []
+
+    scene = scene_of(tmp_path / "firmware")
+    against(act, scene)
+    offers = replace(scene.settings, offers_firmware=True)
+    against(act, replace(scene, settings=offers))
+
+
+def test_a_board_that_nobody_approved_is_offered_nothing(tmp_path: Path) -> None:
+    async def act(server: Server) -> None:
+        server.scene.directory.approves = False
+        board = server.board()
+        _, told = await board.check_in()
+        assert told["firmware"] == {"version": "2.4.2", "url": ""}
+
+    against(act, scene_of(tmp_path / "firmware", offers=True))
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "code"),
+    [
+        (f"2.5.0/{BOARD}.bin", 200, ""),
+        (f"2.6.0/{BOARD}.bin", 404, "firmware_not_found"),
+        ("..%2f../secret.bin", 400, "invalid_value"),
+        ("2.5.0/..%2f..%2fsecret.bin", 400, "invalid_value"),
+    ],
+)
+def test_files_come_from_their_folder_only(
+    path: str, status: int, code: str, tmp_path: Path
+) -> None:
+    async def act(server: Server) -> None:
+        url = f"/xiaozhi/ota/firmware/{path}"
+        async with server.client.get(url) as response:
+            assert response.status == status
+            if code:
+                assert (await error_of(response))["code"] == code
+            else:
+                assert response.headers["X-Checksum-SHA256"] == sha256(IMAGE).hexdigest()
+                assert await response.read() == IMAGE
+        async with server.client.get(url, headers={"X-Forwarded-For": "10.0.0.1"}) as response:
+            assert (response.status, (await error_of(response))["code"]) == (
+                403,
+                "forbidden_network",
+            )
+
+    against(act, scene_of(tmp_path / "firmware"))
+
+
+@pytest.mark.parametrize(
+    ("version", "than", "is_it"),
+    [
+        ("2.10.0", "2.9.9", True),
+        ("2.4.2", "2.4.2", False),
+        ("2.4", "2.4.2", False),
+        ("2.4.2-rc1", "2.4.1", False),
+        ("2.5.0", "", False),
+        ("v3", "2.4.1", False),
+    ],
+)
+def test_versions_are_compared_as_boards_do(version: str, than: str, is_it: bool) -> None:
+    assert is_newer(version, than) is is_it
