@@ -13,7 +13,13 @@ from core.errors import Conflict, EngineMissing, RequestError
 from core.events import InputCleared, ResponseCreated
 from core.items import FunctionOutputItem, MessageItem, TextPart
 from pipeline.settings import ResponseRequest, SessionSettings, TurnDetection
-from signaling.realtime.connection import ClientGone, ClientLagging, Connection, End
+from signaling.realtime.connection import (
+    EVENTS_PER_TURN,
+    ClientGone,
+    ClientLagging,
+    Connection,
+    End,
+)
 from signaling.realtime.session import Terms
 from signaling.realtime.translate import Transport
 from tests.signaling.fakes import BEGUN, Client, NotedSession, Scene, play
@@ -317,3 +323,24 @@ def test_at_most_one_frame_waits_and_none_when_something_else_is_asked() -> None
     assert len(session.frames) == 11
     assert session.most_unheard == 1
     assert session.asked == [("commit_input", 0)]
+
+
+def test_who_sends_much_at_once_leaves_others_their_turn() -> None:
+    client, turns = Client(), 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def flood(connection: Connection) -> None:
+        beside = asyncio.get_running_loop().create_task(others())
+        for _ in range(100):
+            await connection.receive('{"type":"nonsense"}')
+        beside.cancel()
+        connection.close()
+
+    play(client, flood)
+    assert client.types.count("error") == 100
+    assert turns >= 100 // EVENTS_PER_TURN
