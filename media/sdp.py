@@ -13,8 +13,11 @@ MAX_SDP_BYTES = 64 * 1024
 MAX_MEDIA_SECTIONS = 8
 "We answer one audio and one data section; each further one costs objects."
 
-SDP_ERRORS = (ValueError, AssertionError, IndexError, KeyError, TypeError, AttributeError)
-"What aiortc raises on a description that is wrong in a way it does not expect."
+SDP_ERRORS = (
+    *(ValueError, AssertionError, IndexError, KeyError, TypeError, AttributeError, StopIteration),
+)
+"""What aiortc raises on a description that is wrong in a way it does not expect; the last one where
+`a=fmtp:` or `a=rtcp-fb:` names a payload type that the section does not have."""
 
 DEFAULT_MAX_MESSAGE_BYTES = 64 * 1024
 

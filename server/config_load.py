@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from functools import reduce
+from functools import cache, reduce
 from pathlib import Path
 from typing import Any
 
@@ -233,6 +233,7 @@ def _what(error: msgspec.ValidationError, path: SettingPath, value: Any) -> str:
     return f"{inside}: {message[:1].lower()}{message[1:]}"
 
 
+@cache
 def _struct(cls: type) -> inspect.StructType:
     info = inspect.type_info(cls)
     assert isinstance(info, inspect.StructType)

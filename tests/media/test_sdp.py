@@ -85,6 +85,11 @@ BAD = {
     "broken candidate": (OFFER.replace("192.0.2.7 50001", ""), "invalid_sdp", "parsed"),
     "broken rtpmap": (OFFER.replace("opus/48000/2", "opus"), "invalid_sdp", "parsed"),
     "no opus": (OFFER.replace("opus/", "isac/"), "sdp_without_opus", "Opus"),
+    "settings of no codec": (
+        f"{OFFER.split('m=application', maxsplit=1)[0]}a=fmtp:96 x=1",
+        "invalid_sdp",
+        "parsed",
+    ),
     "no ufrag": (without("a=ice-ufrag"), "invalid_sdp", "ufrag"),
     "no pwd": (without("a=ice-pwd"), "invalid_sdp", "pwd"),
     "two sections of one name": (OFFER.replace("mid:1", "mid:0"), "invalid_sdp", "one mid"),

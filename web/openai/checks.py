@@ -7,8 +7,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import NODEFAULT, Struct
 from msgspec.inspect import Metadata, StructType, UnionType, type_info
-from msgspec.structs import FieldInfo
-from msgspec.structs import fields as fields_of
+from msgspec.structs import FieldInfo, fields
 
 from core.errors import RequestError
 
@@ -20,13 +19,13 @@ MAX_SHOWN_CHARS = 64
 
 def is_known(name: str, wanted: type[Struct]) -> bool:
     """Whether a form's field, in any of its spellings, is one of the struct's."""
-    return _base(name) in {_base(info.encode_name) for info in fields_of(wanted)}
+    return _base(name) in {_base(info.encode_name) for info in _fields(wanted)}
 
 
 def allowed(wanted: type[Struct], name: str) -> str:
     """What a field of the struct may be, in words."""
-    fields = {info.encode_name: info for info in fields_of(wanted)}
-    info = fields.get(name.partition(".")[0])
+    known = {info.encode_name: info for info in _fields(wanted)}
+    info = known.get(name.partition(".")[0])
     return _allowed(_schema(info.type)) if info is not None else "text"
 
 
@@ -46,10 +45,10 @@ def checked(form: Iterable[tuple[str, str]], wanted: type[S]) -> S:
 def _struct(sent: Mapping[str, Sequence[tuple[str, str]]], wanted: type[S], naming: str) -> S:
     values = {
         info.name: _value(info, sent[_base(info.encode_name)], naming)
-        for info in fields_of(wanted)
+        for info in _fields(wanted)
         if _base(info.encode_name) in sent
     }
-    for info in fields_of(wanted):
+    for info in _fields(wanted):
         if info.name not in values and info.default is NODEFAULT:
             param = naming.format(info.encode_name)
             raise RequestError(
@@ -58,6 +57,12 @@ def _struct(sent: Mapping[str, Sequence[tuple[str, str]]], wanted: type[S], nami
                 param=param,
             )
     return wanted(**values)
+
+
+@cache
+def _fields(wanted: type[Struct]) -> tuple[FieldInfo, ...]:
+    """msgspec reads the annotations anew each time."""
+    return fields(wanted)
 
 
 def _value(info: FieldInfo, sent: Sequence[tuple[str, str]], naming: str) -> Any:
