@@ -11,7 +11,7 @@ from aiohttp import web as aioweb
 from core.errors import Overloaded, RequestError, StorageFailed
 from core.http import FORWARDED
 from core.ports import Clock, Metrics
-from devices.directory import Directory, Settings
+from devices.directory import Settings
 from devices.networks import address_of, is_among
 from devices.notify import AudioUrls
 from devices.ota import FirmwareFolder, image_for
@@ -19,6 +19,7 @@ from devices.presence import Presence
 from devices.willow.was.attendance import Attendance
 from devices.willow.was.commands import Commands, Guard
 from devices.willow.was.connection import Arrival, Connection
+from devices.willow.was.naming import Names
 from devices.willow.was.notices import Numbers
 from devices.willow.was.roster import Roster
 from devices.willow.was.services import Services, Told
@@ -53,7 +54,7 @@ class WasDoor:
 
     def __init__(
         self,
-        directory: Directory,
+        names: Names,
         presence: Presence,
         settings: Settings,
         exchanges: Exchanges,
@@ -62,7 +63,7 @@ class WasDoor:
         guard: Guard,
         chosen: WasSettings,
     ) -> None:
-        self.settings = chosen
+        self.settings, self.names = chosen, names
         self.store = WillowStore(settings)
         self.roster = Roster(clock)
         self.firmware = FirmwareFolder(chosen.folder / "firmware")
@@ -75,7 +76,7 @@ class WasDoor:
         self._told = Told()
         self._open = 0
         self._services = Services(
-            directory=directory,
+            directory=names,
             presence=presence,
             store=self.store,
             roster=self.roster,

@@ -17,6 +17,7 @@ from devices.willow.values import invalid, switch_of, text_of, whole_of
 from devices.willow.was.config import DEFAULTS, MASK, checked, effective, masked, merged
 from devices.willow.was.connection import Connection
 from devices.willow.was.door import OTA_PATH, WasDoor
+from devices.willow.was.naming import asked, named_device
 from devices.willow.was.notices import MAX_REPEAT
 from devices.willow.was.store import StoredNvs, read_nvs
 from devices.willow.was.zones import posix_zones
@@ -59,12 +60,7 @@ class WasRest:
             case "notify":
                 return _json({"id": await self._notify(body)})
             case _:
-                raise RequestError(
-                    "names and rooms of devices are given with the devices themselves"
-                    " (`/earshot/devices`, `earshot devices`), settings by POST /api/config",
-                    code="unsupported_operation",
-                    param="action",
-                )
+                await self._name(body)
         return _json("Success")
 
     async def config(self, request: aioweb.Request) -> aioweb.Response:
@@ -169,6 +165,15 @@ class WasRest:
                 code="firmware_not_found",
                 param="ota_url",
             )
+
+    async def _name(self, body: Mapping[str, Any]) -> None:
+        names = self._door.names
+        name, area = asked(body)
+        if text_of(body, "hostname"):
+            device = self._named(body).device
+        else:
+            device = await named_device(names, text_of(body, "mac_addr"))
+        await names.edit(device.id, name=name, area=area)
 
     async def _notify(self, body: Mapping[str, Any]) -> int:
         """The notification's id."""

@@ -95,9 +95,9 @@ def _rest(rest: WasRest) -> tuple[Route, ...]:
             "POST",
             "/api/client",
             rest.act,
-            "Restart, identify or update a device, or notify one or all.",
+            "Restart, identify, update or name a device, or notify one or all.",
             _TAG,
-            query={"action": "identify, notify, restart or update."},
+            query={"action": "config (its label and area), identify, notify, restart or update."},
             error_codes=(
                 "audio_url_refused",
                 "device_not_found",
@@ -106,7 +106,7 @@ def _rest(rest: WasRest) -> tuple[Route, ...]:
                 "invalid_json",
                 "invalid_value",
                 "server_full",
-                "unsupported_operation",
+                "storage_failed",
             ),
         ),
         Route(

@@ -60,6 +60,14 @@ class Known:
         self.devices[hardware_id] = replace(self.devices[hardware_id], **values)
         self._note()
 
+    async def edit(
+        self, device_id: str, *, name: str | None = None, area: str | None = None
+    ) -> Device:
+        mac = next(mac for mac, one in self.devices.items() if one.id == device_id)
+        given = {"name": name, "area": area}
+        self.change(mac, **{key: value for key, value in given.items() if value is not None})
+        return self.devices[mac]
+
     def forget(self, hardware_id: str) -> None:
         del self.devices[hardware_id]
         self._note()

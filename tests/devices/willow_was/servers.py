@@ -16,6 +16,7 @@ from devices.willow.was.door import WasDoor
 from devices.willow.was.ears import WasEars
 from devices.willow.was.routes import was_routes
 from devices.willow.was.settings import WasSettings
+from pipeline.settings import SessionSettings
 from server.auth import Gate
 from server.networks import networks_of
 from tests.devices.willow.servers import Scene as Inference
@@ -39,6 +40,7 @@ class Scene:
     audio_hosts: tuple[str, ...] = ()
     folder: Path = Path("/nonexistent")
     is_local: bool = False
+    usual: SessionSettings = field(default_factory=SessionSettings)
 
 
 @dataclass
@@ -93,6 +95,7 @@ async def running(scene: Scene) -> AsyncIterator[Server]:
         audio_hosts=scene.audio_hosts,
         folder=scene.folder,
         version="1.2.3",
+        usual=scene.usual,
     )
     was = WasDoor(
         scene.known,

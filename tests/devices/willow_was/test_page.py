@@ -1,6 +1,9 @@
 """What WAS's page and its scripts do that devices have to live with."""
 
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from tests.devices.willow_was.servers import SPEECH, Server, against
 from tests.devices.willow_was.test_rest import IMAGE, files, post
@@ -23,6 +26,47 @@ def test_a_page_that_calls_the_server_by_another_name_updates_devices(tmp_path: 
         assert (status, answer["error"]["param"]) == (400, "ota_url")
 
     against(act, files(tmp_path))
+
+
+def test_a_device_is_named_and_placed_also_while_it_is_away() -> None:
+    async def act(server: Server) -> None:
+        device = await server.device()
+        config = "/api/client?action=config"
+        said = {"hostname": device.hostname, "label": "Kitchen  speaker", "area": "kitchen"}
+        assert (await post(server, config, said))[0] == 200
+        await server.until(lambda: server.door.roster.all()[0].device.area == "kitchen")
+        (shown,) = await (await server.client.get("/api/client")).json()
+        assert (shown["label"], shown["area"]) == ("Kitchen speaker", "kitchen")
+        await device.off()
+        mac = shown["mac_addr"]
+        assert (await post(server, config, {"mac_addr": mac.upper(), "area": ""}))[0] == 200
+        kept = server.known.devices[mac]
+        assert (kept.name, kept.area) == ("Kitchen speaker", "")
+
+    against(act)
+
+
+@pytest.mark.parametrize(
+    ("said", "status", "param"),
+    [
+        ({"mac_addr": "aa"}, 400, "label"),
+        ({"mac_addr": "aa", "label": "x"}, 404, "mac_addr"),
+        ({"hostname": "nobody", "label": "x"}, 404, "hostname"),
+        ({"hostname": "dev_0", "label": " "}, 400, "label"),
+        ({"hostname": "dev_0", "name": "x" * 65}, 400, "name"),
+        ({"hostname": "dev_0", "area": 7}, 400, "area"),
+        ({"hostname": "dev_0", "label": "a\nb"}, 400, "label"),
+    ],
+)
+def test_a_name_that_cannot_be_is_said(said: dict[str, Any], status: int, param: str) -> None:
+    async def act(server: Server) -> None:
+        await server.device()
+        before = dict(server.known.devices)
+        got, answer = await post(server, "/api/client?action=config", said)
+        assert (got, answer["error"]["param"]) == (status, param)
+        assert server.known.devices == before
+
+    against(act)
 
 
 def test_a_masked_password_in_the_was_url_stays_what_it_is() -> None:

@@ -190,7 +190,7 @@ def test_what_is_not_applied_waits_until_the_device_comes_again() -> None:
         ("config?type=nvs", {"WIFI": 7}, "WIFI"),
         ("config?type=tz", {}, "type"),
         ("client?action=explode", {}, "action"),
-        ("client?action=config", {"mac_addr": "x", "label": "y"}, "action"),
+        ("client?action=config", {"mac_addr": "x", "label": "y"}, "mac_addr"),
         ("client?action=restart", {"hostname": "nobody"}, "hostname"),
         ("client?action=notify", {"data": {}}, "data"),
         ("client?action=notify", {"data": {"text": "x" * 1001}}, "data.text"),
