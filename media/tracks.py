@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
 
 import numpy as np
 
@@ -23,8 +22,9 @@ MAX_LAG_MS = 100
 _MAX_CONCEALED_MS = 100
 "What libopus guesses beyond is background noise, and costs as much as decoding."
 
-REACTION_S = 0.003
-"From a packet to knowing what it ends: voice activity. An answer that follows is waited for."
+LEAD_S = 0.007
+"""So long before the other side's packet a silent one of ours is due. While a turn ends it waits,
+for what comes of that before the packet or by it."""
 MAX_HOLD_S = 0.01
 """What a silent packet waits for sound that is about to come. It is less than a network's jitter,
 and worth 20 ms: sound that misses a packet is heard after all of its silence."""
@@ -135,7 +135,7 @@ class TrackSink:
         self._tick = 0
         self._is_silent = True
         self._has_held = False
-        "A packet waits, or has waited, for the sound that is coming."
+        "A packet has waited in vain for the sound that is coming."
         self._news = asyncio.Event()
         "Something that the pump's callback cannot do: wait, or fail."
         self._awaited: asyncio.Event | None = None
@@ -166,11 +166,11 @@ class TrackSink:
         return self._is_silent and not self._has_held and self._coming() is not None
 
     def follow(self) -> None:
-        """The other side's packet came just now. In silence, ticks move a little so that they come
-        right after: what a packet brings about goes out with the next tick, not 20 ms later."""
+        """The other side's packet came just now. In silence, ticks move a little, until they come
+        `LEAD_S` before."""
         if self._send is None or not self._is_silent:
             return
-        wanted = asyncio.get_running_loop().time() + REACTION_S
+        wanted = asyncio.get_running_loop().time() - LEAD_S
         ahead = (self._origin - wanted) % self._ptime_s
         if ahead > self._ptime_s / 2:
             ahead -= self._ptime_s
@@ -191,8 +191,8 @@ class TrackSink:
         with Guard(self._fail):  # it ends `run`, not the pump of all others
             self._leave_gap(asyncio.get_running_loop().time())
             self._awaited = self._coming() if self._is_silent else None
-            self._has_held = self._awaited is not None
             if self._awaited is None:
+                self._has_held = False
                 self._go()
             else:
                 self._news.set()
@@ -207,9 +207,11 @@ class TrackSink:
     async def _until_sound(self) -> None:
         """A moment: the media clock has no place for it within a packet."""
         assert self._awaited is not None
-        with suppress(TimeoutError):
+        try:
             async with asyncio.timeout(MAX_HOLD_S):
                 await self._awaited.wait()
+        except TimeoutError:
+            self._has_held = True
 
     def _go(self) -> None:
         assert self._send is not None

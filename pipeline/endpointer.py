@@ -18,6 +18,9 @@ MAX_HANG_MS = 150
 "A VAD that calls silence speech is not believed for so long; for longer, it must know better."
 ONSET_MS = 60
 "A VAD is as late in a word's beginning: a sound at the end of the silence is waited for."
+SUPPOSED_MS = 20
+"""Silence that may be supposed before it is heard: one packet's. Whoever speaks in it goes on after
+an end, as in the next one; with more, packets that are lost or late would end a turn."""
 MAX_UTTERANCE_MS = 60_000
 "A longer one is cut here and goes on as the next: recognisers and people lose track."
 
@@ -65,6 +68,8 @@ class Endpointer:
         "What this pause waits for, in place of `silence_ms`."
         self._held = 0
         "Samples for which the end waits for the VAD to say what sounds."
+        self._silent_from: int | None = None
+        "The end of sound, as of the newest frame; None: that was no silence."
 
     def is_speech(self, probability: float) -> bool:
         """Whether a frame of this probability would count as speech now."""
@@ -88,6 +93,25 @@ class Endpointer:
         if self._candidate is not None and pause in (None, self._candidate):
             self._pause_ms = silence_ms
 
+    @property
+    def missing(self) -> int | None:
+        """Samples of silence with which the utterance ends, after what was heard, if that is no
+        more than may be supposed. None: more is missing, or something sounds."""
+        if self._silent_from is None:
+            return None
+        wanted = ms_to_samples(self._wait_ms, ASR_RATE_HZ)
+        missing = max(0, wanted - (self._position - self._silent_from))
+        return missing if missing <= ms_to_samples(SUPPOSED_MS, ASR_RATE_HZ) else None
+
+    def suppose(self) -> SpeechEdge | None:
+        """ENDED, if what is `missing` was silent as well. Positions count what was heard: the next
+        frame belongs to what comes next."""
+        if self.missing is None or self._silent_from is None:
+            return None
+        ended = SpeechEdge(Edge.ENDED, self._silent_from, self.speech_end)
+        self.reset()
+        return ended
+
     def reset(self) -> None:
         """Forget a running utterance; positions go on."""
         self.in_speech = False
@@ -95,7 +119,7 @@ class Endpointer:
         self._leave_pause()
 
     def _leave_pause(self) -> None:
-        self._candidate = self._pause_ms = None
+        self._candidate = self._pause_ms = self._silent_from = None
         self._held = 0
 
     def _idle(self, is_speech: bool, start: int, samples: int) -> SpeechEdge | None:
@@ -128,8 +152,8 @@ class Endpointer:
     def _silent(self, samples: int, sound: Sound | None) -> SpeechEdge | None:
         end = self._sound_end(sound)
         silence = self._position - end
-        wait_ms = self.silence_ms if self._pause_ms is None else self._pause_ms
-        if silence >= ms_to_samples(wait_ms, ASR_RATE_HZ):
+        self._silent_from = None if sound is not None and sound.is_now else end
+        if silence >= ms_to_samples(self._wait_ms, ASR_RATE_HZ):
             if self._waits_for_vad(samples, sound):
                 return None
             self.reset()
@@ -138,6 +162,10 @@ class Endpointer:
             self._candidate = end
             return SpeechEdge(Edge.CANDIDATE, end, self.speech_end)
         return None
+
+    @property
+    def _wait_ms(self) -> float:
+        return self.silence_ms if self._pause_ms is None else self._pause_ms
 
     def _sound_end(self, sound: Sound | None) -> int:
         if sound is None:

@@ -75,6 +75,21 @@ class Hearing:
         if self._eagerness is not None:
             self._endpointer.expect(wait_ms(self._eagerness, probability), pause)
 
+    @property
+    def missing(self) -> int | None:
+        """Samples of silence, after what was heard, with which the utterance ends: see
+        `Endpointer.missing`."""
+        return self._endpointer.missing
+
+    @property
+    def waiting(self) -> int:
+        """Samples that came and are heard with the next frame: less than the VAD takes."""
+        return len(self._rest)
+
+    def suppose(self) -> SpeechEdge | None:
+        """ENDED, as if that silence had been heard; None if more is missing."""
+        return self._endpointer.suppose()
+
     def reset(self) -> None:
         """Forget a running utterance and what was heard before it."""
         self._endpointer.reset()

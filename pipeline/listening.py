@@ -25,6 +25,7 @@ from core.items import AudioPart, MessageItem
 from core.ports import Clock
 from core.queues import DropOldest
 from engines.base import AsrResult
+from pipeline.ending import Ending
 from pipeline.endpointer import Edge, SpeechEdge
 from pipeline.engines import EngineSet
 from pipeline.hearing import Heard, Hearing
@@ -66,7 +67,8 @@ class Listening:
         self._hearing, self._engines, self._history = hearing, engines, history
         self._settings, self._reactions = settings, reactions
         self._clock, self._emit = clock, emit
-        self._evidence = TurnEvidence(engines.endpoint, reactions.is_whole, hearing.expect)
+        self._evidence = TurnEvidence(engines.endpoint, reactions.is_whole, self._expect)
+        self._ending = Ending(hearing, clock)
         self._joining = Joining()
         self._open: OpenUtterance | None = None
         self._uncommitted = 0
@@ -88,15 +90,22 @@ class Listening:
         """Somebody speaks, or what was said is not known yet."""
         return self.is_speaking or self.is_transcribing
 
+    def is_ending_within(self, seconds: float) -> bool:
+        """So soon what is said is over, if nobody goes on."""
+        return self._ending.is_due_within(seconds)
+
     async def run(self, frames: DropOldest[AudioFrame], tasks: asyncio.TaskGroup) -> None:
         """Listen until the frames end."""
+        tasks.create_task(self._ending.run(lambda: self._suppose(tasks)), name="end-of-pause")
         async for frame in frames:
             self.listen(frame, tasks)
 
     def listen(self, frame: AudioFrame, tasks: asyncio.TaskGroup) -> None:
         """Raises RequestError on audio of another rate."""
+        self._ending.came(len(frame.pcm))
         for heard in self._hearing.push(frame):
             self._hear(heard, tasks)
+        self._ending.settle()
 
     def commit(self, tasks: asyncio.TaskGroup) -> None:
         """The client says that the utterance is over. Raises RequestError when there is none."""
@@ -164,6 +173,19 @@ class Listening:
             open_.end = heard.edge.at
             self._finish(open_, tasks)
             self._joining.ended(open_.said)
+
+    def _suppose(self, tasks: asyncio.TaskGroup) -> None:
+        """What was missing of the silence is over, and nothing was heard."""
+        missing, open_ = self._hearing.missing, self._open
+        ended = self._hearing.suppose()
+        if missing is not None and ended is not None and open_ is not None:
+            open_.end = ended.at
+            self._finish(open_, tasks, supposed=missing)
+            self._joining.ended(open_.said)
+
+    def _expect(self, probability: float | None, pause: int) -> None:
+        self._hearing.expect(probability, pause)
+        self._ending.settle()
 
     def _pause(self, open_: OpenUtterance, pause: SpeechEdge, tasks: asyncio.TaskGroup) -> None:
         """It may be over: what can be known ahead is found out in the silence."""
@@ -241,15 +263,16 @@ class Listening:
         options = settings.recognition(recogniser.info, self._engines.expected())
         return Utterance(recogniser, utterance_id, options, self._clock, tasks)
 
-    def _finish(self, open_: OpenUtterance, tasks: asyncio.TaskGroup) -> None:
-        """Commit: from here on the client knows the item, and its words are on their way."""
+    def _finish(self, open_: OpenUtterance, tasks: asyncio.TaskGroup, *, supposed: int = 0) -> None:
+        """Commit: from here on the client knows the item, and its words are on their way.
+        `supposed`: samples of silence that are not heard yet."""
         self._open = None
         self._uncommitted = 0
         self._evidence.end()
         open_.utterance.end()
         now = self._clock.now()
         end = self._hearing.samples if open_.end is None else open_.end
-        silence_s = (self._hearing.samples - end) / ASR_RATE_HZ
+        silence_s = (self._hearing.samples + supposed - end) / ASR_RATE_HZ
         open_.turn.take(open_.guessed)
         open_.turn.mark(Mark.SPEECH_END, now - silence_s)
         open_.turn.mark(Mark.ENDPOINT, now)

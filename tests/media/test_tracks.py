@@ -9,7 +9,7 @@ from core.audio import AudioFrame
 from media.jitter import JitterStats
 from media.opus import OpusDecoder, OpusEncoder, OpusSettings
 from media.pump import Pump
-from media.tracks import MAX_FILL_MS, MAX_HOLD_S, REACTION_S, TrackSink, TrackSource
+from media.tracks import LEAD_S, MAX_FILL_MS, MAX_HOLD_S, TrackSink, TrackSource
 from tests.loop import VirtualClockLoop, run_virtual
 from tests.media.signals import assert_continuous, joined, peak_hz, tone
 
@@ -154,7 +154,7 @@ def test_source_track_sends_20_ms_every_20_ms() -> None:
 
 
 @pytest.mark.parametrize("offset_ms", [0, 3, 7, 12, 19])
-def test_in_silence_ticks_come_right_after_the_other_sides_packets(offset_ms: int) -> None:
+def test_in_silence_ticks_come_shortly_before_the_other_sides_packets(offset_ms: int) -> None:
     async def main() -> list[float]:
         loop, after = asyncio.get_running_loop(), list[float]()
         sound: list[AudioFrame | None] = [None]
@@ -176,7 +176,7 @@ def test_in_silence_ticks_come_right_after_the_other_sides_packets(offset_ms: in
                     sound[0] = beep(0)
                     before = loop.time()
                 assert (await sent.get())[0] == 960 * tick
-                after.append(loop.time() - came[-1] if came else 0)
+                after.append(loop.time() - came[-1] if came else 0)  # on the packet before
             assert loop.time() - before == pytest.approx(10 * 0.02, abs=0.001), (
                 "sound keeps its pace"
             )
@@ -189,7 +189,7 @@ def test_in_silence_ticks_come_right_after_the_other_sides_packets(offset_ms: in
         found.append(await main())
 
     run_virtual(run())
-    assert all(abs(one - REACTION_S) < 0.001 for one in found[0][60:80])
+    assert all(abs(0.02 - one - LEAD_S) < 0.001 for one in found[0][60:80])
 
 
 def stalls(loop: VirtualClockLoop, seconds: Callable[[int], float]) -> TrackSink:
@@ -344,6 +344,21 @@ def test_a_silent_packet_waits_for_sound_that_is_about_to_come() -> None:
             assert await next_of(sent) == (44, 40)
             assert [*awaits, speaker.track.awaits_sound] == [True, False]
             assert [await next_of(sent) for _ in range(2)] == [(60, 60), (80, 80)]
+
+    run_virtual(main())
+
+
+def test_while_a_packet_waits_texts_wait_for_it_too() -> None:
+    async def main() -> None:
+        speaker = Speaker()
+        async with sending(speaker.track) as sent:
+            await next_of(sent)
+            speaker.coming = asyncio.Event()
+            await asyncio.sleep(0.02 + MAX_HOLD_S / 2)
+            assert speaker.track.awaits_sound
+            speaker.begin()
+            assert await next_of(sent) == (20 + 500 * MAX_HOLD_S, 20)
+            assert not speaker.track.awaits_sound
 
     run_virtual(main())
 

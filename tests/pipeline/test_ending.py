@@ -1,0 +1,265 @@
+"""A turn ends when its silence is over, not with the packet after; in virtual time."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from core.audio import ASR_RATE_HZ, AudioFrame
+from core.events import SessionEvent, SpeechStarted, SpeechStopped, Transcribed, TurnTraced
+from pipeline.audible import Sound
+from pipeline.ending import Ending, Pace
+from pipeline.endpointer import SUPPOSED_MS, Edge, Endpointer
+from pipeline.hearing import Hearing
+from pipeline.session import Session
+from pipeline.settings import SessionSettings, TurnDetection
+from tests.loop import run_virtual
+from tests.pipeline.fakes import FRAME, LoopClock, LoudVad, World
+from tests.pipeline.test_session import of, run_session
+
+SILENCE, ONE, TWO = 0, 1000, 2000
+WAIT = TurnDetection(silence_ms=210)
+"Half a packet is missing after ten."
+
+
+# What is supposed.
+
+
+def paused(frames: int, sound: Sound | None = None, silence_ms: float = 210) -> Endpointer:
+    """After speech, and so many frames of silence."""
+    endpointer = Endpointer(silence_ms=silence_ms)
+    for _ in range(10):
+        endpointer.push(1.0, FRAME)
+    for _ in range(frames):
+        endpointer.push(0.0, FRAME, sound)
+    return endpointer
+
+
+def test_no_more_than_one_packet_is_supposed_silent() -> None:
+    missing = [paused(frames).missing for frames in range(11)]
+    assert missing == [None] * 10 + [160]
+    assert paused(10, silence_ms=200 + SUPPOSED_MS).missing == 320
+    assert paused(10, silence_ms=201 + SUPPOSED_MS).missing is None
+    assert paused(9).suppose() is None
+
+
+def test_what_is_supposed_ends_the_utterance_where_its_sound_ended() -> None:
+    endpointer = paused(10)
+    ended = endpointer.suppose()
+    assert ended is not None
+    assert (ended.edge, ended.at, ended.until) == (Edge.ENDED, 10 * FRAME, 10 * FRAME)
+    assert not endpointer.in_speech
+    assert endpointer.missing is None
+    assert endpointer.suppose() is None
+    again = [endpointer.push(1.0, FRAME) for _ in range(3)]  # in the very next frame
+    assert again[-1] is not None
+    assert (again[-1].edge, again[-1].at) == (Edge.STARTED, 20 * FRAME)
+
+
+def test_nothing_is_supposed_while_something_sounds_or_somebody_speaks() -> None:
+    assert paused(10, Sound(10 * FRAME, is_now=False)).missing == 160
+    assert paused(10, Sound(10 * FRAME, is_now=True)).missing is None
+    endpointer = paused(10)
+    endpointer.push(1.0, FRAME)
+    assert endpointer.missing is None
+    endpointer.push(0.0, FRAME)
+    endpointer.reset()
+    assert endpointer.suppose() is None
+
+
+def test_evidence_may_leave_nothing_missing() -> None:
+    assert paused(10, silence_ms=500).missing is None
+    endpointer = paused(10, silence_ms=500)
+    endpointer.expect(120)
+    assert endpointer.missing == 0
+    assert endpointer.suppose() is not None
+
+
+# What is live.
+
+
+def pace(gaps_ms: Sequence[float], packet_ms: int = 20) -> Pace:
+    found, now = Pace(), 7.0
+    for gap_ms in gaps_ms:
+        now += gap_ms / 1000
+        found.push(now, packet_ms * ASR_RATE_HZ // 1000)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("gaps_ms", "packet_ms", "is_live"),
+    [
+        ([20] * 51, 20, True),
+        ([20] * 30, 20, False),  # too little is known
+        ([60] * 20, 60, True),
+        ([100] * 11, 100, True),
+        ([20, 30, 10] * 20, 20, True),
+        ([20] * 60 + [120, 0, 0, 0, 0, 0], 20, True),  # a delay, and what it held back
+        ([20] * 60 + [0] * 20, 20, False),
+        ([10] * 100, 20, False),  # twice as fast
+        ([0] * 100, 20, False),
+        ([0] * 100 + [20] * 51, 20, True),
+    ],
+)
+def test_live_is_what_takes_its_time(
+    gaps_ms: Sequence[float], packet_ms: int, is_live: bool
+) -> None:
+    assert pace(gaps_ms, packet_ms).is_live is is_live
+
+
+def test_what_a_vad_has_not_heard_yet_is_no_silence_to_wait_for() -> None:
+    class Slow(LoudVad):
+        frame_samples = 512
+
+    async def main() -> None:
+        clock, ended = LoopClock(), list[float]()
+        hearing = Hearing(Slow())
+        hearing.configure(WAIT)
+        ending = Ending(hearing, clock)
+        task = asyncio.create_task(ending.run(lambda: ended.append(clock.now())))
+        loud = np.random.default_rng(1).normal(0, 4000, 1600).astype(np.int16)
+        came_at = list[float]()
+        for at in range(80):
+            await asyncio.sleep(0.02)
+            pcm = np.resize(loud, FRAME) if at < 61 else np.zeros(FRAME, np.int16)
+            ending.came(FRAME)
+            list(hearing.push(AudioFrame(pcm, ASR_RATE_HZ, 0)))
+            ending.settle()
+            came_at.append(clock.now())
+            if hearing.missing:
+                break
+        heard = hearing.samples + hearing.waiting
+        assert hearing.waiting
+        assert hearing.missing
+        await asyncio.sleep(0.05)
+        task.cancel()
+        left_s = (hearing.samples + hearing.missing - heard) / ASR_RATE_HZ
+        assert ended == [pytest.approx(came_at[-1] + max(0, left_s))]
+
+    run_virtual(main())
+
+
+# Sessions.
+
+Script = Sequence[tuple[int, int]]
+
+
+async def say(session: Session, script: Script, packet_ms: float = 20, faster: float = 1) -> None:
+    for level, duration_ms in script:
+        for _ in range(round(duration_ms / 20)):
+            await asyncio.sleep(packet_ms / 1000 / faster)
+            session.feed(AudioFrame(np.full(FRAME, level, np.int16), ASR_RATE_HZ, 0))
+            session.pull()
+
+
+class Timed:
+    """A session's story, with the time of each end."""
+
+    def __init__(
+        self,
+        scenario: Callable[[Session], object],
+        detection: TurnDetection = WAIT,
+        **settings: object,
+    ) -> None:
+        self.ended_ms: list[float] = []
+
+        async def watched(session: Session) -> None:
+            emit, loop = session._listening._emit, asyncio.get_running_loop()
+
+            def note(event: SessionEvent) -> None:
+                if isinstance(event, SpeechStopped):
+                    self.ended_ms.append(round(1000 * loop.time(), 3))
+                emit(event)
+
+            session._listening._emit = note
+            await scenario(session)  # type: ignore[misc]
+
+        asked = replace(SessionSettings(turn_detection=detection), **settings)  # type: ignore[arg-type]
+        self.events = run_session(World(), watched, asked)
+
+
+def test_a_turn_ends_between_two_packets() -> None:
+    timed = Timed(lambda s: say(s, [(SILENCE, 800), (ONE, 400), (SILENCE, 3000)]))
+    assert timed.ended_ms == [1200 + 210]
+    assert [e.audio_end_ms for e in of(SpeechStopped, timed.events)] == [1200]
+    (turn,) = of(TurnTraced, timed.events)
+    assert turn.status == "answered"
+    assert (turn.stages[0].stage, turn.stages[0].end_ms) == ("endpoint_wait", 210)
+    assert [e.transcript for e in of(Transcribed, timed.events)] == ["one"]
+
+
+def test_packets_that_do_not_come_end_no_turn() -> None:
+    async def scenario(session: Session) -> None:
+        await say(session, [(SILENCE, 800), (ONE, 400), (SILENCE, 180)])
+        await asyncio.sleep(2)
+        assert session._listening.is_speaking
+        await say(session, [(SILENCE, 20)])
+        await asyncio.sleep(2)
+
+    timed = Timed(scenario)
+    assert timed.ended_ms == [1200 + 180 + 2000 + 20 + 10]
+
+
+def test_an_upload_ends_by_what_is_heard() -> None:
+    script = [(SILENCE, 2000), (ONE, 400), (SILENCE, 200), (TWO, 400), (SILENCE, 3000)]
+    timed = Timed(lambda s: say(s, script, faster=2))
+    assert [e.transcript for e in of(Transcribed, timed.events)] == ["one two"]
+    assert timed.ended_ms == [1500 + 110]  # with a whole packet, at twice the speed
+
+
+def test_who_goes_on_in_what_was_supposed_loses_no_sample() -> None:
+    script = [(SILENCE, 800), (ONE, 400), (SILENCE, 200), (TWO, 400), (SILENCE, 3000)]
+    timed = Timed(lambda s: say(s, script), replace(WAIT, prefix_padding_ms=0))
+    assert [e.transcript for e in of(Transcribed, timed.events)] == ["one", "two"]
+    assert [e.audio_start_ms for e in of(SpeechStarted, timed.events)] == [800, 1400]
+
+
+def test_who_goes_on_in_what_was_supposed_is_heard_as_one() -> None:
+    semantic = TurnDetection(
+        kind="semantic_vad", eagerness="medium"
+    )  # 600 ms where words tell none
+    script = [(SILENCE, 800), (ONE, 400), (SILENCE, 700), (TWO, 400), (SILENCE, 4000)]
+    timed = Timed(lambda s: say(s, script), semantic)
+    assert [e.transcript for e in of(Transcribed, timed.events)][-1] == "one two"
+    assert [t.status for t in of(TurnTraced, timed.events)][-1] == "answered"
+
+
+def test_settings_that_change_within_the_wait_count() -> None:
+    async def scenario(session: Session) -> None:
+        await say(session, [(SILENCE, 800), (ONE, 400), (SILENCE, 200)])
+        session.configure(SessionSettings(turn_detection=None))
+        await asyncio.sleep(1)
+        assert session._listening.is_speaking
+        session.commit_input()
+        await asyncio.sleep(1)
+
+    assert Timed(scenario).ended_ms == [2400]
+
+
+def test_a_clients_own_end_within_the_wait_is_the_only_one() -> None:
+    async def scenario(session: Session) -> None:
+        await say(session, [(SILENCE, 800), (ONE, 400), (SILENCE, 200)])
+        session.commit_input()
+        await asyncio.sleep(1)
+
+    assert Timed(scenario).ended_ms == [1400]
+
+
+def test_a_speaker_is_told_that_sound_may_come_shortly_before_the_end() -> None:
+    told: list[bool] = []
+
+    async def scenario(session: Session) -> None:
+        await say(session, [(SILENCE, 800), (ONE, 400), (SILENCE, 200)])
+        for _ in range(3):
+            await asyncio.sleep(0.006)
+            told.append(session.coming is not None)
+
+    Timed(scenario, TurnDetection(silence_ms=219))
+    assert told == [False, True, True]
+
+
+def test_whether_it_is_live_is_not_known_at_once() -> None:
+    timed = Timed(lambda s: say(s, [(ONE, 400), (SILENCE, 3000)]))
+    assert timed.ended_ms == [400 + 220]
