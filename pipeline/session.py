@@ -13,6 +13,7 @@ from core.items import Item
 from core.queues import DropOldest
 from engines.base import AsrResult
 from media.opus import LEAST_DELAY_MS
+from media.tracks import MAX_HOLD_S
 from pipeline.activity import Activity
 from pipeline.answer import Answer
 from pipeline.client_clock import ClientClock
@@ -238,8 +239,10 @@ class Session:
     def coming(self) -> asyncio.Event | None:
         """For a server-paced session: set when there is sound to pull. None: no answer is on its
         way, or it is being heard."""
+        is_ending = self._listening.is_ending_within(MAX_HOLD_S)
         is_on_its_way = self._listening.is_transcribing or self._responding.answering.is_busy
-        return self._playout.awaited if is_on_its_way and self.settings.answers else None
+        is_coming = is_ending or is_on_its_way
+        return self._playout.awaited if is_coming and self.settings.answers else None
 
     @property
     def is_answering(self) -> bool:
