@@ -2,75 +2,14 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import asynccontextmanager
 
 import pytest
 
-from core.ports import ToolContext, ToolSpec
-from engines.base import AS_CONFIGURED, LlmOptions, Message, TextDelta, ToolCall
-from pipeline.exchange import Exchanges, Question
-from pipeline.home import Home, HomeConfig
 from pipeline.mcp import connection
-from pipeline.skills import ClockTools
-from pipeline.text_language import TextLanguage
-from server.config_home_assistant import HomeAssistantConfig
-from server.home_assistant import house
-from tests.devices.home_assistant.fake import TOKEN, FakeHome, fake_home
+from tests.devices.home_assistant.fake import TOKEN, fake_home
 from tests.devices.home_assistant.house import run, until
 from tests.devices.home_assistant.mcp_home import home_with_tools
-from tests.engines.intents_talk import HandClock
-from tests.pipeline.fakes import Counts, EchoLlm, World
-
-CONTEXT = ToolContext("conv_1", "en")
-
-
-class Asks(EchoLlm):
-    """A language model that turns the kitchen lights on, and repeats what came of it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.offered: list[str] = []
-
-    async def reply(
-        self,
-        messages: Sequence[Message],
-        tools: Sequence[ToolSpec],
-        *,
-        language: str,
-        options: LlmOptions = AS_CONFIGURED,
-    ) -> AsyncGenerator[TextDelta | ToolCall, None]:
-        self.offered = [tool.name for tool in tools]
-        if messages[-1].role == "tool":
-            yield TextDelta(messages[-1].text)
-        elif "time" in messages[-1].text:
-            yield ToolCall("call_1", "HassGetCurrentTime", {})
-        elif "sentence" in messages[-1].text:
-            yield ToolCall("call_1", "home_assistant", {"text": "turn on the kitchen lights"})
-        else:
-            wanted = {"name": "Kitchen Lights", "domain": ["light"]}
-            yield ToolCall("call_1", "HassTurnOn", wanted)
-
-
-@asynccontextmanager
-async def earshot(home: FakeHome, token: str = TOKEN) -> AsyncIterator[World]:
-    """As the server puts it together."""
-    config = HomeAssistantConfig(url=home.url, token=token, use="tools")
-    clock = HandClock()
-    async with house(config, Home(HomeConfig()), clock, Counts()) as parts:
-        assert parts is not None
-        yield World(llm=Asks(), providers=(*parts.providers, ClockTools(clock)))
-
-
-async def ask(world: World, text: str) -> str:
-    exchanges = Exchanges(world.surroundings(), world.conversations, TextLanguage())
-    async with exchanges.open(Question(text, language="en")) as exchange:
-        return await exchange.text()
-
-
-async def has_tools(world: World) -> None:
-    toolbox = world.surroundings().toolbox
-    await until(lambda: "HassTurnOn" in toolbox.names(CONTEXT))
+from tests.devices.home_assistant.model import CONTEXT, Asks, ask, earshot, has_tools
 
 
 def told(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -88,7 +27,7 @@ def secrets(caplog: pytest.LogCaptureFixture) -> object:
 
 def test_a_language_model_uses_its_tools(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
-        async with home_with_tools() as (home, switched), earshot(home) as world:
+        async with home_with_tools() as (home, switched), earshot(home.url) as world:
             await has_tools(world)
             answer = await ask(world, "light")
             assert "action_done" in answer
@@ -106,7 +45,10 @@ def test_a_token_that_its_mcp_server_refuses_is_sent_once(
     monkeypatch.setattr(connection, "FIRST_WAIT_S", 0.01)
 
     async def main() -> None:
-        async with home_with_tools(mcp_token="of-somebody") as (home, _), earshot(home) as world:
+        async with (
+            home_with_tools(mcp_token="of-somebody") as (home, _),
+            earshot(home.url) as world,
+        ):
             await until(lambda: len(told(caplog)) > 0)
             for _ in range(2):  # nor when Home Assistant was away and is there again
                 home.logins = 0
@@ -124,7 +66,7 @@ def test_a_token_that_its_mcp_server_refuses_is_sent_once(
 
 def test_a_wrong_token_is_not_tried_on_its_mcp_server(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
-        async with home_with_tools() as (home, _), earshot(home, "of-somebody-else") as world:
+        async with home_with_tools() as (home, _), earshot(home.url, "of-somebody-else") as world:
             await until(lambda: home.logins == 1)
             assert "does not let me in" in await ask(world, "a sentence")
             assert (home.logins, home.mcp_requests) == (1, 0)
@@ -134,7 +76,7 @@ def test_a_wrong_token_is_not_tried_on_its_mcp_server(caplog: pytest.LogCaptureF
 
 def test_an_integration_that_is_missing_is_named(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
-        async with fake_home() as home, earshot(home) as world:
+        async with fake_home() as home, earshot(home.url) as world:
             await until(lambda: len(told(caplog)) > 0)
             assert "Done" in await ask(world, "a sentence")
 
@@ -144,7 +86,7 @@ def test_an_integration_that_is_missing_is_named(caplog: pytest.LogCaptureFixtur
 
 def test_while_it_is_away_the_rest_works_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
-        async with home_with_tools() as (home, switched), earshot(home) as world:
+        async with home_with_tools() as (home, switched), earshot(home.url) as world:
             await has_tools(world)
             await home.stop()
             toolbox = world.surroundings().toolbox
