@@ -62,6 +62,12 @@ class JitterBuffer(Generic[T]):
 
     def push(self, sequence_number: int, packet: T) -> list[T]:
         """Take the packet; return those that are due, in order."""
+        if sequence_number == self._next and not self._held:  # as nearly all are
+            self._suspect = None
+            self._newest = sequence_number
+            self._next = (sequence_number + 1) & 0xFFFF
+            self.flow.released += 1
+            return [packet]
         if self._next is None:
             self._restart(sequence_number)
         elif sequence_number == self._suspect:

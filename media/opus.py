@@ -92,7 +92,7 @@ class OpusEncoder:
 
     def _coded(self, pcm: Pcm) -> bytes:
         self.coded_frames += 1
-        return self._encoder.encode(np.ascontiguousarray(pcm))
+        return self._encoder.encode(pcm)
 
 
 def _is_silence(packet: bytes) -> bool:

@@ -33,6 +33,10 @@ _STREAMS = "_RTCRtpReceiver__remote_streams"
 _REPORTS_EXITED = "_RTCRtpReceiver__rtcp_exited"
 _SENDER = "_RTCRtpSender__"
 _DTLS = "_RTCDtlsTransport__"
+_RX_BYTES, _RX_PACKETS = f"{_DTLS}rx_bytes", f"{_DTLS}rx_packets"
+_TX_BYTES, _TX_PACKETS = f"{_DTLS}tx_bytes", f"{_DTLS}tx_packets"
+_NTP_TIME, _RTP_TIME = f"{_SENDER}ntp_timestamp", f"{_SENDER}rtp_timestamp"
+_OCTETS, _PACKETS = f"{_SENDER}octet_count", f"{_SENDER}packet_count"
 _RUN = "_run_rtp"
 _REPORT = "_run_rtcp"
 _COMPONENT = 1
@@ -44,12 +48,12 @@ _REPORTED_EVERY = 10
 "Packets: sender reports go out about once a second, and name one of the last 200 ms."
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Arrived:
-    """What aiortc's statistics ask of a packet."""
+    """What aiortc's statistics ask of a packet, and do not keep."""
 
-    sequence_number: int
-    timestamp: int
+    sequence_number: int = 0
+    timestamp: int = 0
 
 
 def tap(receiver: RTCRtpReceiver, sink: Sink) -> None:
@@ -89,6 +93,7 @@ class Incoming:
         "SSRC of the stream that takes the short path."
         self._payload_type = 0
         self._queue: asyncio.Queue[Any] | None = None
+        self._arrived = _Arrived()
 
     def add(self, packet: RtpPacket) -> tuple[bool, None]:
         """What aiortc calls."""
@@ -98,7 +103,7 @@ class Incoming:
 
     def _know(self, packet: RtpPacket) -> None:
         dtls = self._receiver.transport
-        _check(dtls, "_rx_srtp", f"{_DTLS}rx_bytes", f"{_DTLS}rx_packets")
+        _check(dtls, "_rx_srtp", _RX_BYTES, _RX_PACKETS)
         self._counts: dict[str, Any] = vars(dtls)
         self._statistics = getattr(self._receiver, _STREAMS)[packet.ssrc]
         self._source = packet.ssrc.to_bytes(4, "big")
@@ -114,8 +119,8 @@ class Incoming:
             self._enqueue(item)
             return
         counts = self._counts
-        counts[f"{_DTLS}rx_bytes"] += len(item[0])
-        counts[f"{_DTLS}rx_packets"] += 1
+        counts[_RX_BYTES] += len(item[0])
+        counts[_RX_PACKETS] += 1
         try:
             data = counts["_rx_srtp"].unprotect(item[0])
         except SrtpError:  # not from whom we agreed on keys with, or a second time
@@ -124,7 +129,8 @@ class Incoming:
         if begin > end:
             return
         _, _, sequence_number, timestamp, _ = _HEADER.unpack_from(data)
-        self._statistics.add(_Arrived(sequence_number, timestamp))
+        self._arrived.sequence_number, self._arrived.timestamp = sequence_number, timestamp
+        self._statistics.add(self._arrived)
         self._sink(sequence_number, timestamp, data[begin:end])
 
     def _is_ours(self, data: bytes) -> bool:
@@ -181,9 +187,8 @@ class _Stream:
 
     def __init__(self, sender: RTCRtpSender, payload_type: int) -> None:
         dtls = sender.transport
-        _check(dtls, "_tx_srtp", f"{_DTLS}tx_bytes", f"{_DTLS}tx_packets")
-        reported = ("ntp_timestamp", "rtp_timestamp", "octet_count", "packet_count")
-        _check(sender, *(f"{_SENDER}{name}" for name in reported))
+        _check(dtls, "_tx_srtp", _TX_BYTES, _TX_PACKETS)
+        _check(sender, _NTP_TIME, _RTP_TIME, _OCTETS, _PACKETS)
         self._ice = _ice(dtls)
         self._of_dtls, self._of_sender = vars(dtls), vars(sender)
         self._type = 0x80 | payload_type  # each packet is a frame: its marker is set
@@ -211,13 +216,13 @@ class _Stream:
     def _count(self, timestamp: int, payload_bytes: int, sent_bytes: int) -> None:
         """For reports and statistics."""
         dtls, sender = self._of_dtls, self._of_sender
-        dtls[f"{_DTLS}tx_bytes"] += sent_bytes
-        dtls[f"{_DTLS}tx_packets"] += 1
-        if sender[f"{_SENDER}packet_count"] % _REPORTED_EVERY == 0:
-            sender[f"{_SENDER}ntp_timestamp"] = current_ntp_time()
-            sender[f"{_SENDER}rtp_timestamp"] = timestamp
-        sender[f"{_SENDER}octet_count"] += payload_bytes
-        sender[f"{_SENDER}packet_count"] += 1
+        dtls[_TX_BYTES] += sent_bytes
+        dtls[_TX_PACKETS] += 1
+        if sender[_PACKETS] % _REPORTED_EVERY == 0:
+            sender[_NTP_TIME] = current_ntp_time()
+            sender[_RTP_TIME] = timestamp
+        sender[_OCTETS] += payload_bytes
+        sender[_PACKETS] += 1
 
 
 def _ice(dtls: Any) -> Any:

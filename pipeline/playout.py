@@ -23,6 +23,9 @@ CLIENT_RATE_HZ = 24_000
 MAX_QUEUED_MS = 4000
 "Synthesis runs ahead by this much, no more: an interruption throws it away."
 
+REFILL_MS = 200
+"So much is played before a voice that waits goes on: to wake it for each frame costs more."
+
 PacedBy = Literal["server", "client"]
 
 
@@ -187,7 +190,8 @@ class Playout:
             self._ran_dry = writer.has_started
             return None
         frame = self._frames.popleft()
-        self._has_room.set()
+        if len(self._frames) * PTIME_MS <= MAX_QUEUED_MS - REFILL_MS:
+            self._has_room.set()
         if not self._frames:
             self._has_sound.clear()
         self._played(writer, frame)

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 
@@ -101,7 +100,8 @@ def joined(before: SessionEvent, after: SessionEvent) -> OutputAudio | None:
     is_one_item = (before.response_id, before.item_id) == (after.response_id, after.item_id)
     if not is_one_item or len(before.pcm) + len(after.pcm) > MAX_JOINED_SAMPLES:
         return None
-    return replace(before, pcm=np.concatenate([before.pcm, after.pcm]))
+    both = np.concatenate([before.pcm, after.pcm])
+    return OutputAudio(before.response_id, before.item_id, before.output_index, both)
 
 
 def _log_words(event: SessionEvent) -> None:

@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from core.audio import ASR_RATE_HZ, AudioFrame, ms_to_samples
+from core.audio import ASR_RATE_HZ, PTIME_MS, AudioFrame, ms_to_samples
 from core.errors import RequestError
 from core.events import StageSpan
 from core.items import AudioPart, FunctionCallItem, FunctionOutputItem, MessageItem, TextPart
@@ -15,7 +15,7 @@ from pipeline.client_clock import ClientClock
 from pipeline.endpointer import INTERRUPT_MS, MAX_UTTERANCE_MS, START_MS, Edge, Endpointer
 from pipeline.hearing import Hearing
 from pipeline.history import MAX_ITEMS, History
-from pipeline.playout import MAX_QUEUED_MS, PACED_RATE_HZ, Playout, PlayoutWriter
+from pipeline.playout import MAX_QUEUED_MS, PACED_RATE_HZ, REFILL_MS, Playout, PlayoutWriter
 from pipeline.settings import TurnDetection
 from pipeline.spoken import SpokenText
 from pipeline.stable_prefix import StablePrefix
@@ -277,6 +277,25 @@ def test_playout_is_exact_paced_and_bounded() -> None:
 
     run_virtual(main())
     assert told.events == ["started", "stopped"]
+
+
+def test_a_voice_that_waits_is_woken_for_more_than_one_frame() -> None:
+    async def main() -> None:
+        playout = paced(Told())
+        writer = playout.open("resp_1", PACED_RATE_HZ)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(writer.write(np.ones(PACED_RATE_HZ * 5, np.int16)))
+            await asyncio.sleep(0.01)
+            for pulled in range(1, REFILL_MS // PTIME_MS):
+                assert playout.pull() is not None
+                await asyncio.sleep(0)
+                assert writer.total_ms == MAX_QUEUED_MS, pulled
+            playout.pull()
+            await asyncio.sleep(0.01)
+            assert writer.total_ms == MAX_QUEUED_MS + REFILL_MS
+            playout.clear()
+
+    run_virtual(main())
 
 
 def test_a_cleared_writer_is_dead_and_wakes_up() -> None:

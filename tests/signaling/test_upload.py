@@ -61,7 +61,7 @@ def test_a_long_upload_is_converted_as_it_is_taken(monkeypatch: pytest.MonkeyPat
     assert len(list(frames)) == 30
 
 
-@pytest.mark.parametrize("audio", ["?", "AAA", "AA=="])
+@pytest.mark.parametrize("audio", ["?", "AAA", "AA==", "AAAA=", "AA AA", "AAAA\n", "AA-_", "äAAA"])
 def test_what_is_no_audio(audio: str) -> None:
     with pytest.raises(RequestError) as refused:
         list(Upload().push(audio))
