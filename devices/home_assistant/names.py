@@ -104,7 +104,9 @@ def house(told: Registries) -> House:
     """The house that these describe."""
     areas = tuple(_areas(told.areas))
     known = {area.id for area in areas}
-    device_areas = {one.get("id"): one.get("area_id") for one in _tables(told.devices)}
+    devices = _tables(told.devices)
+    device_areas = {_text(one.get("id")): _text(one.get("area_id")) for one in devices}
+    device_areas.pop("", None)
     entries = told.entries if isinstance(told.entries, Mapping) else {}
     found: list[Entity] = []
     for state in _tables(told.states):
@@ -117,7 +119,7 @@ def house(told: Registries) -> House:
         names = _names(attributes.get("friendly_name"), entry.get("aliases"))
         if not names or not (_by_itself(entity_id, entry) if decision is None else decision):
             continue
-        area = entry.get("area_id") or device_areas.get(entry.get("device_id"))
+        area = _text(entry.get("area_id")) or device_areas.get(_text(entry.get("device_id")), "")
         found.append(
             Entity(
                 entity_id,

@@ -85,6 +85,21 @@ def test_odd_answers_make_no_house_and_no_trouble(odd: Any) -> None:
     assert house(Registries(**told)) == House()
 
 
+@pytest.mark.parametrize("odd", [[], {}, {"a": 1}, 3])
+def test_an_odd_area_or_device_is_none(odd: Any) -> None:
+    area, entry = {"area_id": "kitchen", "name": "Kitchen"}, {"area_id": odd, "device_id": odd}
+    devices = [{"id": odd, "area_id": "kitchen"}, {"id": "d", "area_id": odd}]
+    found = house(
+        registries(
+            states=[state("light.a"), state("light.b")],
+            entries={"light.a": entry, "light.b": {"device_id": "d"}},
+            devices=devices,
+            areas=[area],
+        )
+    )
+    assert [one.area for one in found.entities] == ["", ""]
+
+
 def test_areas_and_first_names_are_expected_first() -> None:
     found = house(
         registries(
