@@ -7,10 +7,14 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal, Protocol
 
+from media.echo_mode import EchoMode
 from pipeline.settings import SessionSettings
 
 Kind = Literal["xiaozhi", "willow", "wyoming"]
 """The protocol that a device speaks."""
+
+DeviceEcho = Literal[EchoMode, ""]
+"""Empty: as everywhere."""
 
 Standing = Literal["new", "approved", "blocked"]
 """`new`: somebody has to approve it first; `blocked`: somebody said no."""
@@ -47,6 +51,8 @@ class DeviceProfile:
     answer_temperature: float | None = None
     tools: tuple[str, ...] | None = None
     "Names of the server's tools that may be used; None: all."
+    echo: DeviceEcho = ""
+    "For boards that hear themselves, among boards that do not."
 
     def applied(self, settings: SessionSettings) -> SessionSettings:
         """The settings that a session on this device begins with."""
@@ -61,6 +67,7 @@ class DeviceProfile:
                 else self.answer_temperature
             ),
             tools=settings.tools if self.tools is None else self.tools,
+            echo=self.echo or settings.echo,
         )
 
 

@@ -180,6 +180,8 @@ class EchoLlm:
         self.closed_early = 0
         self.asked: list[list[Message]] = []
         self.languages_asked: list[str] = []
+        self.options_asked: list[LlmOptions] = []
+        self.tools_asked: list[Sequence[ToolSpec]] = []
         self.fails = False
 
     async def reply(
@@ -192,6 +194,8 @@ class EchoLlm:
     ) -> AsyncGenerator[TextDelta | ToolCall, None]:
         self.asked.append(list(messages))
         self.languages_asked.append(language)
+        self.options_asked.append(options)
+        self.tools_asked.append(tools)
         last = messages[-1] if messages else Message("user", "nothing")
         if self.fails:
             raise EngineError("llm", "echo", "fails on purpose")

@@ -6,12 +6,14 @@ from datetime import timedelta
 from ipaddress import ip_network
 
 import pytest
+from sqlalchemy import update
 
 from core.errors import NotFound, RequestError
 from devices.directory import Device, DeviceProfile
 from devices.pairing import RegistrySettings, Rule
 from devices.registry import registry as registry_file
 from devices.registry import rows
+from devices.registry.tables import devices
 from tests.devices.registry.known import Known, contact, known
 
 MINUTE = timedelta(minutes=1)
@@ -130,6 +132,19 @@ def test_devices_are_named_placed_and_given_a_profile(url: str) -> None:
             assert await here.registry.in_area("bath") == []
             cleared = await here.registry.edit(device.id, area="")
             assert cleared.area == ""
+
+    asyncio.run(main())
+
+
+def test_a_profile_from_before_a_field_was_there_has_its_default(url: str) -> None:
+    async def main() -> None:
+        async with known(url) as here:
+            device = await here.registry.check_in(contact())
+            old = {"voice": "high", "of_a_later_version": 1}
+            written = update(devices).values(profile=old)
+            await here.registry._database.run(lambda connection: connection.execute(written))
+            kept = await here.registry.by_id(device.id)
+            assert kept.profile == DeviceProfile(voice="high", echo="")
 
     asyncio.run(main())
 

@@ -1,0 +1,137 @@
+"""A device's profile at every door that has profiles: what of it reaches the language model."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from devices.directory import DeviceEcho, DeviceProfile
+from media.echo_mode import EchoMode
+from pipeline.settings import SessionSettings
+from tests.devices.willow_was import servers as was
+from tests.devices.xiaozhi import servers as xiaozhi
+from tests.pipeline.fakes import EchoLlm
+
+USUAL = SessionSettings(
+    instructions="Be brief.", answer_temperature=0.3, voice="low", echo="off", tools=None
+)
+
+BOARDS_OWN = {"self_get_device_status", "self_audio_speaker_set_volume"}
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a model was asked with."""
+
+    system: str
+    "Its first line: which room it is comes behind."
+    temperature: float | None
+    tools: frozenset[str]
+
+
+def seen(llm: EchoLlm) -> Seen:
+    """In its last round."""
+    (said,) = (one.text for one in llm.asked[-1] if one.role == "system")
+    tools = frozenset(one.name for one in llm.tools_asked[-1])
+    return Seen(said.partition("\n")[0], llm.options_asked[-1].temperature, tools)
+
+
+def asked_by_xiaozhi(profile: DeviceProfile) -> Seen:
+    settings = xiaozhi.XiaozhiSettings(networks=xiaozhi.LOOPBACK, fresh=USUAL)
+    scene = xiaozhi.Scene(settings=settings)
+
+    async def act(server: xiaozhi.Server) -> None:
+        board = server.board()
+        await board.boot()
+        scene.directory.change(board.mac, profile=profile)
+        await board.open()
+        await board.turn("one")
+        await board.hang_up()
+
+    xiaozhi.against(act, scene)
+    return seen(scene.llm)
+
+
+def asked_by_willow(profile: DeviceProfile) -> Seen:
+    scene = was.Scene(usual=USUAL)
+
+    async def act(server: was.Server) -> None:
+        device = await server.device()
+        server.known.change(was.mac_of(device), profile=profile)
+        await server.until(lambda: server.door.roster.all()[0].device.profile == profile)
+        assert (await device.speak(was.SPEECH)).ok
+
+    was.against(act, scene)
+    return seen(scene.inference.llm)
+
+
+@pytest.mark.parametrize(
+    ("asked", "every_tool"),
+    [(asked_by_xiaozhi, BOARDS_OWN | {"add"}), (asked_by_willow, {"add"})],
+)
+@pytest.mark.parametrize(
+    ("profile", "system", "temperature", "tools"),
+    [
+        (DeviceProfile(), "Be brief.", 0.3, None),
+        (
+            DeviceProfile(instructions="Be a pirate.", answer_temperature=0.0, tools=()),
+            "Be a pirate.",
+            0.0,
+            set(),
+        ),
+        (DeviceProfile(answer_temperature=1.5, tools=("add",)), "Be brief.", 1.5, {"add"}),
+        (DeviceProfile(tools=("set_timer",)), "Be brief.", 0.3, set()),
+    ],
+)
+def test_a_profile_reaches_the_model(
+    asked: Callable[[DeviceProfile], Seen],
+    every_tool: set[str],
+    profile: DeviceProfile,
+    system: str,
+    temperature: float,
+    tools: set[str] | None,
+) -> None:
+    offered = frozenset(every_tool if tools is None else tools)
+    assert asked(profile) == Seen(system, temperature, offered)
+
+
+@pytest.mark.parametrize(("given", "expected"), [("", "off"), ("cancel", "cancel")])
+def test_one_board_of_a_server_cancels_its_echo(given: DeviceEcho, expected: EchoMode) -> None:
+    settings = xiaozhi.XiaozhiSettings(networks=xiaozhi.LOOPBACK, fresh=USUAL)
+    scene = xiaozhi.Scene(settings=settings)
+
+    async def act(server: xiaozhi.Server) -> None:
+        board = server.board()
+        await board.boot()
+        scene.directory.change(board.mac, profile=DeviceProfile(echo=given))
+        await board.open()
+        await board.turn("one")
+        begun_with = scene.conversations.profile_of(scene.directory.known[board.mac].id)
+        assert begun_with is not None
+        assert begun_with.echo == expected
+        await board.hang_up()
+
+    xiaozhi.against(act, scene)
+
+
+@pytest.mark.parametrize(
+    ("given", "field", "expected"),
+    [
+        ({}, "echo", "half_duplex"),
+        ({"echo": "cancel"}, "echo", "cancel"),
+        ({"echo": "off"}, "echo", "off"),
+        ({"voice": "high"}, "voice", "high"),
+        ({"language": "de"}, "language", "de"),
+        ({"instructions": "Sing."}, "instructions", "Sing."),
+        ({"answer_temperature": 0.0}, "answer_temperature", 0.0),
+        ({"tools": ()}, "tools", ()),
+        ({"wake_word": "alexa"}, "wake_word", ""),
+    ],
+)
+def test_what_a_session_begins_with(given: dict[str, Any], field: str, expected: object) -> None:
+    usual = replace(USUAL, echo="half_duplex")
+    settings = DeviceProfile(**given).applied(usual)
+    assert getattr(settings, field) == expected
+    others = {name: getattr(usual, name) for name in USUAL.__slots__ if name != field}
+    assert {name: getattr(settings, name) for name in others} == others
