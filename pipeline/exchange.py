@@ -37,6 +37,10 @@ class Question:
     model: str = DEFAULT
     temperature: float | None = None
     max_output_tokens: int | None = None
+    top_p: float | None = None
+    repetition_penalty: float | None = None
+    usual_temperature: float | None = None
+    "What its door is used to; counts where nobody has said another."
     place: Place | None = None
     "Where it was asked; None: where its conversation was held last."
 
@@ -103,6 +107,9 @@ class Exchanges:
         options = LlmOptions(
             settings.answer_temperature if temperature is None else temperature,
             settings.max_output_tokens if most is None else most,
+            top_p=question.top_p,
+            repetition_penalty=question.repetition_penalty,
+            usual_temperature=question.usual_temperature,
         )
         return AnswerPlan(
             turn=Turn(new_id("turn")),

@@ -13,8 +13,14 @@ from pipeline.settings import DEFAULT
 
 MAX_NEW_TOKENS = range(1, 16_385)
 TEMPERATURES = (0.0, 2.0)
-TOP_P = (0.0, 1.0)
+TOP_P = (0.01, 1.0)
+"Servers refuse 0."
 PENALTIES = (0.5, 2.0)
+
+USUAL_TEMPERATURE = 0.7
+"""WIS's, where neither the query nor this server's settings say one. Its 512 tokens are the default
+of our engines; its top_p and its penalty of 1.15 are not taken over: they suited one model, and a
+penalty on what was said before garbles calls of tools. `reference/wis.md` section 1.2."""
 
 MAX_ID_CHARS = 128
 
@@ -22,10 +28,8 @@ FOREIGN = ("cross-site", "same-site")
 
 
 def read_question(query: Mapping[str, Any], text: str) -> Question:
-    """`max_new_tokens`, `temperature`, and ours: `language`, `model`, `conversation_id`. `top_p`
-    and `repetition_penalty` are checked, and left to the engine's settings. Raises RequestError."""
-    number_of(query, "top_p", *TOP_P)
-    number_of(query, "repetition_penalty", *PENALTIES)
+    """`max_new_tokens`, `temperature`, `top_p`, `repetition_penalty`, and ours: `language`,
+    `model`, `conversation_id`. Raises RequestError."""
     return Question(
         text,
         conversation_id=text_of(query, "conversation_id")[:MAX_ID_CHARS] or None,
@@ -33,6 +37,9 @@ def read_question(query: Mapping[str, Any], text: str) -> Question:
         model=text_of(query, "model") or DEFAULT,
         temperature=number_of(query, "temperature", *TEMPERATURES),
         max_output_tokens=whole_of(query, "max_new_tokens", MAX_NEW_TOKENS),
+        top_p=number_of(query, "top_p", *TOP_P),
+        repetition_penalty=number_of(query, "repetition_penalty", *PENALTIES),
+        usual_temperature=USUAL_TEMPERATURE,
     )
 
 

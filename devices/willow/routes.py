@@ -37,8 +37,8 @@ _QUESTION = {
     "model": "Ours: a language model of this server.",
     "max_new_tokens": "1 to 16384: the longest answer, for models that count.",
     "temperature": "0 to 2.",
-    "top_p": "0 to 1; checked, and without effect.",
-    "repetition_penalty": "0.5 to 2; checked, and without effect.",
+    "top_p": "0.01 to 1: only the likeliest words that are together as likely as this.",
+    "repetition_penalty": "0.5 to 2: above 1, what was said before is less likely.",
 }
 _ASKED = (
     "conversation_already_has_active_response",

@@ -7,6 +7,8 @@ import pytest
 from aiohttp import ClientWebSocketResponse, WSMsgType
 
 from devices.willow.door import WillowSettings
+from devices.willow.question import USUAL_TEMPERATURE
+from engines.base import LlmOptions
 from tests.devices.willow.servers import Scene, Server, against
 from tests.devices.willow.test_chatbot import HeldLlm
 from tests.server.http import error_of
@@ -55,13 +57,14 @@ def test_a_conversation_goes_on_over_a_new_connection() -> None:
 def test_wishes_of_the_query_hold_for_every_question() -> None:
     llm = HeldLlm()
     llm.goes_on.set()
+    wished = LlmOptions(0.5, 9, top_p=0.9, usual_temperature=USUAL_TEMPERATURE)
 
     async def act(_: Server, ws: ClientWebSocketResponse) -> None:
         await ws.send_str("one")
         await ws.receive_str()
-        assert (llm.languages_asked, llm.options) == (["de"], [(0.5, 9)])
+        assert (llm.languages_asked, llm.options) == (["de"], [wished])
 
-    talk(act, Scene(llm=llm), "?language=de&temperature=0.5&max_new_tokens=9")
+    talk(act, Scene(llm=llm), "?language=de&temperature=0.5&max_new_tokens=9&top_p=.9")
 
 
 def test_what_is_wrong_is_answered_and_the_connection_goes_on() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from core.items import MessageItem
-from engines.base import TextDelta
+from engines.base import LlmOptions, TextDelta
 from media.files import decode_file
 from tests.devices.willow.servers import Scene, Server, against
 from tests.pipeline.fakes import EchoLlm
@@ -25,12 +25,12 @@ class HeldLlm(EchoLlm):
         self.goes_on = asyncio.Event()
         self.is_asked = asyncio.Event()
         self.is_closed = asyncio.Event()
-        self.options: list[tuple[float | None, int | None]] = []
+        self.options: list[LlmOptions] = []
 
     async def reply(self, messages: Any, tools: Any, *, language: str, options: Any = None) -> Any:
         self.asked.append(list(messages))
         self.languages_asked.append(language)
-        self.options.append((options.temperature, options.max_output_tokens))
+        self.options.append(options)
         self.is_asked.set()
         complete = False
         try:
@@ -93,17 +93,23 @@ def test_the_voice_begins_while_the_answer_is_written() -> None:
 @pytest.mark.parametrize(
     ("query", "asked"),
     [
-        ({}, ("en", None, None)),
-        ({"language": "de-DE"}, ("de", None, None)),
-        ({"text": "Licht an"}, ("de", None, None)),
-        ({"temperature": "0.7", "max_new_tokens": "512"}, ("en", 0.7, 512)),
-        ({"top_p": ".95", "repetition_penalty": "1.15", "nobody": "knows"}, ("en", None, None)),
-        ({"model": "echo"}, ("en", None, None)),
+        ({}, ("en", {})),
+        ({"language": "de-DE"}, ("de", {})),
+        ({"text": "Licht an"}, ("de", {})),
+        (
+            {"temperature": "0.2", "max_new_tokens": "512"},
+            ("en", {"temperature": 0.2, "max_output_tokens": 512}),
+        ),
+        (
+            {"top_p": ".95", "repetition_penalty": "1.15", "nobody": "knows"},
+            ("en", {"top_p": 0.95, "repetition_penalty": 1.15}),
+        ),
+        ({"model": "echo"}, ("en", {})),
     ],
 )
 @BOTH
 def test_what_the_model_is_asked(
-    path: str, query: Mapping[str, str], asked: tuple[object, ...]
+    path: str, query: Mapping[str, str], asked: tuple[str, dict[str, Any]]
 ) -> None:
     llm = HeldLlm()
     llm.goes_on.set()
@@ -112,7 +118,9 @@ def test_what_the_model_is_asked(
         response = await server.client.get(path, params={"text": "one", **query})
         assert response.status == 200, await response.text()
         await response.read()
-        assert (llm.languages_asked[0], *llm.options[0]) == asked
+        language, wished = asked
+        assert llm.languages_asked[0] == language
+        assert llm.options == [LlmOptions(usual_temperature=0.7, **wished)], "0.7 is WIS's"
 
     against(act, Scene(llm=llm))
 
@@ -126,7 +134,7 @@ def test_what_the_model_is_asked(
         ({"max_new_tokens": "9" * 100}, 400, "max_new_tokens", "1 to 16384"),
         ({"temperature": "2.1"}, 400, "temperature", "0 to 2"),
         ({"temperature": "nan"}, 400, "temperature", "0 to 2"),
-        ({"top_p": "2"}, 400, "top_p", "0 to 1"),
+        ({"top_p": "0"}, 400, "top_p", "0.01 to 1"),
         ({"repetition_penalty": "warm"}, 400, "repetition_penalty", "0.5 to 2"),
         ({"model": "parrot"}, 404, "model", "default, echo"),
     ],
