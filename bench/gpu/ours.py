@@ -39,8 +39,9 @@ def answers(
             seated[index] = model.rows.join(first, new, encoded[index])
         model.rows.step()
         ended = model.rows.ended()
+        written = model.rows.answers(ended)
         for index in [index for index, seat in seated.items() if seat in ended]:
-            found[index] = model.rows.answer(seated[index])
+            found[index] = written[ended.index(seated[index])]
             model.rows.leave(seated.pop(index))
     return [found[index] for index in range(len(windows))]
 

@@ -43,12 +43,6 @@ def _up(samples: int, step: int) -> int:
 
 
 def usual_frames(padding: Padding) -> tuple[int, ...]:
-    """Mel frames of the windows that utterances of some seconds have; those of all where there are
-    few."""
-    seconds: dict[Padding, tuple[float, ...]] = {
-        "max": (30,),
-        "bucket": (10, 20, 30),
-        "longest": (*range(10, 21), 30),
-        "nopad": (*(step / 4 for step in range(8, 41)), 30),
-    }
-    return tuple(round(100 * length) for length in seconds[padding])
+    """Mel frames of all windows there are, the shortest first: those of most utterances."""
+    lengths = range(0, WINDOW_SAMPLES + 1, _SHORT_STEP_SAMPLES)
+    return tuple(sorted({window_frames(samples, padding) for samples in lengths}))

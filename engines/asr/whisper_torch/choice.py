@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import torch
 
-from engines.asr.whisper_torch.state import NOWHERE, State
+from engines.asr.whisper_torch.rules import Now
+from engines.asr.whisper_torch.state import NOWHERE, Kind, State
 
 MAX_BEAM = 8
 _KEPT = 2 * MAX_BEAM
@@ -20,7 +21,17 @@ _LOW = 0xFFFFFFFF
 
 @dataclass(frozen=True, slots=True)
 class _Next:
-    """Of every row: which token follows, and whose past it continues."""
+    """Of every row: which token follows."""
+
+    token: torch.Tensor
+    gain: torch.Tensor
+    "Its log probability."
+    done: torch.Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class _Following:
+    """Of every row of a beam, and of those that are none: whose past it goes on with, and how."""
 
     token: torch.Tensor
     logprob: torch.Tensor
@@ -31,77 +42,77 @@ class _Next:
 
 
 def choose(
-    state: State, scores: torch.Tensor, allowed: torch.Tensor, *, said: int, is_plain: bool
+    state: State, now: Now, scores: torch.Tensor, allowed: torch.Tensor, *, said: int, kind: Kind
 ) -> None:
     """Write the next step's state. `scores`: before the rules, `allowed` after them. `said`: no row
-    is longer. `is_plain`: none has a beam or a temperature."""
+    is longer. Of a row that is done nothing counts behind its last token."""
     rows = len(scores)
-    now = state.position[:rows].clone()
-    is_given = now + 1 < state.prompt[:rows]
-    is_over = state.done[:rows] == 1
-    total = scores.logsumexp(1)
-    _note_silence(state, scores, total, now, is_over)
-    following = _single(state, allowed, is_plain=is_plain)
-    if not is_plain:
-        following = _beam(state, allowed, total, following, ~is_given & ~is_over)
-    given = state.tokens[:rows].gather(1, now[:, None] + 1)[:, 0]
-    token = torch.where(is_given, given, following.token)
-    frozen = is_given | is_over
-    if not is_plain:
-        own = torch.arange(rows, device=state.device)
-        parent = torch.where(frozen, own, following.parent)
-        state.tokens[:rows] = state.tokens[:rows][parent]
-        state.last_time[:rows] = state.last_time[:rows][parent]
-        past = state.said[:, :, :rows, :, :said]
-        past.copy_(past.index_select(2, parent))
-        state.score[:rows] = torch.where(frozen, state.score[:rows], following.score)
-    state.logprob[:rows] = torch.where(frozen, state.logprob[:rows], following.logprob)
-    here = state.tokens[:rows].gather(1, now[:, None] + 1)[:, 0]
-    state.tokens[:rows].scatter_(1, now[:, None] + 1, torch.where(is_over, here, token)[:, None])
-    is_time = ~frozen & (token >= state.special.timestamps)
-    state.last_time[:rows] = torch.where(is_time, token, state.last_time[:rows])
-    state.position[:rows] = torch.where(is_over, now, now + 1)
-    ends = is_over | (~is_given & following.done)
-    state.done[:rows] = ends.to(state.done.dtype)
+    _note_silence(state, scores)
+    single = _single(state, now, allowed, kind)
+    token, done = single.token, single.done
+    if kind in (Kind.BEAM, Kind.MIXED):
+        beam = _beam(state, now, scores, allowed, single)
+        token, done = beam.token, beam.done
+        _take_over(state, beam, now.is_chosen, said)
+    else:
+        state.logprob[:rows].addcmul_(single.gain, now.is_chosen)
+    at = now.following[:, None]
+    given = state.tokens[:rows].gather(1, at)[:, 0]
+    token = torch.where(now.following < state.prompt[:rows], given, token)
+    state.tokens[:rows].scatter_(1, at, token[:, None])
+    if kind is not Kind.PLAIN:
+        is_time = now.is_chosen & (token >= state.special.timestamps)
+        _set_where(is_time, state.last_time[:rows], token)
+    state.position[:rows].add_(state.done[:rows] == 0)
+    state.done[:rows].bitwise_or_(now.is_chosen & done)
 
 
-def _note_silence(
-    state: State,
-    scores: torch.Tensor,
-    total: torch.Tensor,
-    now: torch.Tensor,
-    is_over: torch.Tensor,
-) -> None:
+def _take_over(state: State, following: _Following, is_chosen: torch.Tensor, said: int) -> None:
+    """Each row of a beam goes on with the past of one of its rows."""
+    rows = len(is_chosen)
+    parent = torch.where(is_chosen, following.parent, state.numbers[:rows])
+    state.tokens[:rows] = state.tokens[:rows][parent]
+    state.last_time[:rows] = state.last_time[:rows][parent]
+    past = state.said[:, :, :rows, :, :said]
+    past.copy_(past.index_select(2, parent))
+    for kept, new in ((state.score, following.score), (state.logprob, following.logprob)):
+        _set_where(is_chosen, kept[:rows], new)
+
+
+def _set_where(mask: torch.Tensor, kept: torch.Tensor, new: torch.Tensor) -> None:
+    """In place, by one kernel."""
+    torch.where(mask, new, kept, out=kept)
+
+
+def _note_silence(state: State, scores: torch.Tensor) -> None:
     """How likely it is that nothing is said: the model tells where the transcript starts."""
     if state.special.no_speech is None:
         return
     rows = len(scores)
-    silence = (scores[:, state.special.no_speech] - total).exp()
-    is_start = (now == state.start_at[:rows]) & ~is_over
-    state.no_speech[:rows] = torch.where(is_start, silence, state.no_speech[:rows])
+    silence = scores.softmax(1)[:, state.special.no_speech]
+    is_start = state.position[:rows] == state.start_at[:rows]
+    _set_where(is_start, state.no_speech[:rows], silence)
 
 
-def _single(state: State, allowed: torch.Tensor, *, is_plain: bool) -> _Next:
+def _single(state: State, now: Now, allowed: torch.Tensor, kind: Kind) -> _Next:
     """The likeliest token, or with a temperature a drawn one."""
-    rows = len(allowed)
-    drawn = allowed
-    if not is_plain:
-        warmth = state.temperature[:rows, None]
+    chances = allowed.log_softmax(1)
+    if kind in (Kind.DRAWN, Kind.MIXED):
+        warmth = state.temperature[: len(allowed), None]
         warm = allowed / warmth.clamp(min=1e-3) + _gumbel(state, allowed)
-        drawn = torch.where(warmth > 0, warm, allowed)
-    token = drawn.argmax(1)
-    gain = allowed.gather(1, token[:, None])[:, 0] - allowed.logsumexp(1)
-    length = state.position[:rows] + 2
-    done = (token == state.special.end) | (length >= state.limit[:rows])
-    own = torch.arange(rows, device=state.device)
-    return _Next(token, state.logprob[:rows] + gain, done, state.score[:rows], own)
+        token = torch.where(warmth > 0, warm, allowed).argmax(1)
+        gain = chances.gather(1, token[:, None])[:, 0]
+    else:
+        token, gain = allowed.argmax(1), chances.amax(1)
+    is_last = now.following >= state.limit[: len(allowed)] - 1
+    return _Next(token, gain, (token == state.special.end) | is_last)
 
 
 def _gumbel(state: State, allowed: torch.Tensor) -> torch.Tensor:
     """Noise with which the largest is a draw (Gumbel). A hash of seed, position and token: nothing
     of it depends on other rows, on the device or on what was drawn before."""
     rows = len(allowed)
-    number = torch.arange(allowed.shape[1], device=state.device)
+    number = state.numbers[: allowed.shape[1]]
     of_row = _mixed(state.seed[:rows] * 0x9E3779B1 + state.position[:rows] + 1)
     mixed = _mixed(number * 0x85EBCA6B + of_row[:, None])
     share = (mixed.float() + 0.5) / (_LOW + 1.0)
@@ -117,14 +128,16 @@ def _mixed(x: torch.Tensor) -> torch.Tensor:
 
 
 def _beam(
-    state: State, allowed: torch.Tensor, total: torch.Tensor, single: _Next, is_live: torch.Tensor
-) -> _Next:
+    state: State, now: Now, scores: torch.Tensor, allowed: torch.Tensor, single: _Next
+) -> _Following:
     """As transformers' beam search with length penalty 1 and early_stopping False."""
-    rows = len(allowed)
+    rows, is_live = len(allowed), now.is_chosen
+    total = scores.logsumexp(1)
     group, width = state.group[:rows], state.width[:rows]
-    rank = torch.arange(rows, device=state.device) - group
-    members = (group[:, None] + torch.arange(MAX_BEAM, device=state.device)).clamp(max=rows - 1)
-    is_member = torch.arange(MAX_BEAM, device=state.device) < width[:, None]
+    number = state.numbers[:rows]
+    rank = number - group
+    members = (group[:, None] + state.numbers[:MAX_BEAM]).clamp(max=rows - 1)
+    is_member = state.numbers[:MAX_BEAM] < width[:, None]
     # The beam's best candidates: each row's own best ones, then the best of all.
     own, tokens = (allowed - total[:, None]).topk(_KEPT)
     own = own + state.score[:rows, None]
@@ -134,8 +147,8 @@ def _beam(
     token = tokens[parent, at % _KEPT]
     change = total - allowed.logsumexp(1)
     logprob = (state.logprob[:rows] - state.score[:rows] + change)[parent] + best
-    is_kept = torch.arange(_KEPT, device=state.device) < 2 * width[:, None]
-    length = state.position[:rows] + 2
+    is_kept = state.numbers[:_KEPT] < 2 * width[:, None]
+    length = now.following + 1
     ends = (token == state.special.end) | (length >= state.limit[:rows])[:, None]
     going = (best + ends * NOWHERE).masked_fill(~is_kept, -torch.inf)
     running, order = going.topk(MAX_BEAM)
@@ -146,18 +159,19 @@ def _beam(
     spoken = (length - state.prompt[:rows]).clamp(min=1)
     is_better = (running[:, 0] / spoken)[:, None] > is_closed
     is_open = (state.open[:rows] == 1) & (is_better & is_member).any(1)
-    state.open[:rows] = torch.where(is_beam & is_live, is_open.long(), state.open[:rows])
+    _set_where(is_beam & is_live, state.open[:rows], is_open.long())
     over = ~is_open | (ends | ~is_kept).all(1)
 
     def taken(of: torch.Tensor) -> torch.Tensor:
         return of.gather(1, mine)[:, 0]
 
-    return _Next(
+    alone = state.logprob[:rows] + single.gain
+    return _Following(
         token=torch.where(is_beam, taken(token), single.token),
-        logprob=torch.where(is_beam, taken(logprob), single.logprob),
+        logprob=torch.where(is_beam, taken(logprob), alone),
         done=torch.where(is_beam, over, single.done),
-        score=torch.where(is_beam, taken(going), single.score),
-        parent=torch.where(is_beam, taken(parent), single.parent),
+        score=torch.where(is_beam, taken(going), state.score[:rows]),
+        parent=torch.where(is_beam, taken(parent), number),
     )
 
 
@@ -184,7 +198,7 @@ def _finish(
     the score that a running beam must beat (rows, MAX_BEAM)."""
     rows = len(members)
     width = state.width[:rows, None]
-    counts = ended.is_end & (torch.arange(_KEPT, device=state.device) < width)
+    counts = ended.is_end & (state.numbers[:_KEPT] < width)
     length = state.position[:rows] + 2
     spoken = (length - state.prompt[:rows]).clamp(min=1)[:, None]
     blocked = ~counts | (state.open[:rows, None] == 0)
@@ -202,15 +216,14 @@ def _finish(
 
     def put(buffer: torch.Tensor, fresh: torch.Tensor) -> None:
         chosen = torch.where(_like(is_old, fresh), buffer[:rows][kept], fresh)
-        buffer[:rows] = torch.where(_like(is_live, fresh), chosen, buffer[:rows])
+        _set_where(_like(is_live, fresh), buffer[:rows], chosen)
 
     put(state.best, written)
     put(state.best_length, length)
     put(state.best_logprob, ended.logprob.gather(1, new)[:, 0])
-    score = torch.where(is_live, top.gather(1, rank[:, None])[:, 0], state.best_score[:rows])
-    state.best_score[:rows] = score
+    _set_where(is_live, state.best_score[:rows], top.gather(1, rank[:, None])[:, 0])
     said = is_said.gather(1, rank[:, None])[:, 0].long()
-    state.is_said[:rows] = torch.where(is_live, said, state.is_said[:rows])
+    _set_where(is_live, state.is_said[:rows], said)
     worst = top.masked_fill(~is_member, torch.inf).amin(1, keepdim=True)
     return torch.where(is_said, worst, NOWHERE)
 

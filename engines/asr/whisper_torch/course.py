@@ -71,7 +71,7 @@ class Courses:
             window = normalised(powers, frames, part.seek).to(self._device.dtype)
             encoded = yield Encode(window)
             if part.spoken is None:
-                part.spoken = self._detected(encoded, part.options.languages)
+                part.spoken = yield Apart(partial(self._detected, encoded, part.options.languages))
             question = self._listening.question(0, part)
             answer = yield from self._answer(question, encoded, seed)
             take = partial(self._listening.take, part, question, answer, Heard(encoded))

@@ -20,26 +20,33 @@ def listen(weights: DecoderWeights, shape: Shape, encoded: torch.Tensor) -> torc
     return weights.cross(encoded).view(parts).permute(2, 1, 3, 0, 4)
 
 
-def step(weights: DecoderWeights, state: State, rows: int, said: int, heard: int) -> torch.Tensor:
+def step(
+    weights: DecoderWeights, state: State, rows: int, said: int, heard: int, *, is_full: bool
+) -> torch.Tensor:
     """Scores (rows, vocabulary), float32, of what follows each of the first `rows` rows' current
-    token. `said` and `heard`: how much of the caches is looked at; no row may be longer."""
+    token. `said` and `heard`: how much of the caches is looked at; no row may be longer. `is_full`:
+    all that count listen to exactly `heard` positions."""
     position = state.position[:rows]
     token = state.tokens[:rows].gather(1, position[:, None])
-    number = torch.arange(rows, device=state.device)
-    is_past = torch.arange(said, device=state.device) <= position[:, None]
-    is_audio = torch.arange(heard, device=state.device) < state.heard[:rows, None]
+    number = state.numbers[:rows]
+    past = state.numbers[:said] <= position[:, None]
+    past = torch.where(past, state.seen, state.unseen)[:, None, None]
+    audio = None
+    if not is_full:
+        audio = state.numbers[:heard] < state.heard[:rows, None]
+        audio = torch.where(audio, state.seen, state.unseen)[:, None, None]
 
     def attend_said(layer: int, qkv: torch.Tensor) -> torch.Tensor:
-        q, k, v = _heads(qkv, 3, state.shape)
-        keys, values = state.said[:, layer, :rows]
-        keys[number, :, position] = k[:, :, 0]
-        values[number, :, position] = v[:, :, 0]
-        return _found(q, keys[:, :, :said], values[:, :, :said], is_past[:, None, None])
+        parts = qkv.view(rows, 3, state.shape.decoder_heads, state.shape.head_width)
+        kept = state.said[:, layer, :rows]
+        kept[:, number, :, position] = parts[:, 1:]
+        keys, values = kept[:, :, :, :said]
+        return _found(parts[:, 0, :, None], keys, values, past)
 
     def attend_audio(layer: int, query: torch.Tensor) -> torch.Tensor:
         (q,) = _heads(query, 1, state.shape)
         keys, values = state.audio[:, layer, :rows, :, :heard]
-        return _found(q, keys, values, is_audio[:, None, None])
+        return _found(q, keys, values, audio)
 
     x = weights.tokens[token] + weights.positions[position][:, None]
     return scores(weights, _through(weights, x, attend_said, attend_audio))[:, 0]

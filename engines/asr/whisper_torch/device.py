@@ -1,10 +1,12 @@
 """A model on its device, with everything that one thread needs to run it."""
 
 from collections.abc import Callable, Sequence
+from itertools import product
 from pathlib import Path
 
 import torch
 
+from engines.asr.whisper_torch.copies import upload
 from engines.asr.whisper_torch.decoder import listen, read, scores
 from engines.asr.whisper_torch.features import DeviceLogMel
 from engines.asr.whisper_torch.graphs import Captured, Eager, EncodeShape, Launcher, StepShape
@@ -17,7 +19,13 @@ from engines.asr.whisper_torch.rows import (
     Rows,
 )
 from engines.asr.whisper_torch.shape import Shape, Special, read_shape, read_special
-from engines.asr.whisper_torch.state import State
+from engines.asr.whisper_torch.state import Kind, State
+
+ENCODED_AT_ONCE = (8, 4, 2, 1)
+"Windows. More fill no GPU better, and make everybody else's step wait longer."
+
+USUAL_FRAMES = 1000
+"Of longer windows only single ones are captured: their kernels take longer than launching them."
 
 COMPUTE_TYPES: dict[str, tuple[torch.dtype, Kept]] = {
     "float32": (torch.float32, "plain"),
@@ -57,10 +65,10 @@ class Device:
 
     def languages(self, encoded: torch.Tensor) -> dict[int, float]:
         """How likely each language token is as the first of a transcript of (positions, width).
-        Waits for the device."""
+        Waits for the device; any thread may ask."""
         decoder = self.weights.decoder
         audio = listen(decoder, self.shape, encoded)
-        start = torch.tensor([self.special.start]).to(encoded.device)
+        start = upload(torch.tensor([self.special.start]), encoded.device)
         output, _, _ = read(decoder, self.shape, start, audio)
         wanted = list(self.special.languages)
         chances = scores(decoder, output[0])[wanted].softmax(0)
@@ -78,16 +86,23 @@ def open_device(
 
 
 def shapes(shape: Shape, frames: Sequence[int], capacity: int) -> list[StepShape | EncodeShape]:
-    """What may be asked for: few rows, short answers and plain choices first."""
-    found: list[StepShape | EncodeShape] = []
+    """What may be asked for, the likeliest first: what short greedy answers to short utterances
+    need, then each time what is longer, or chosen with more effort."""
     rows = [*(size for size in ROW_BUCKETS if size < capacity), capacity]
     said = [*(size for size in SAID_BUCKETS if size < shape.text_positions), shape.text_positions]
-    heard = sorted(
-        {min(-(-(f // 2) // HEARD_STEP) * HEARD_STEP, shape.audio_positions) for f in frames}
+    heard = sorted({min(f // 2, shape.audio_positions) for f in frames})
+    looked_at = sorted(
+        {min(-(-h // HEARD_STEP) * HEARD_STEP, shape.audio_positions) for h in heard}
     )
-    for windows in (1, 2, 4, 8):
-        found += [EncodeShape(windows, length) for length in sorted(set(frames))]
-    for length in said:
-        for is_plain in (True, False):
-            found += [StepShape(r, length, h, is_plain) for r in rows for h in heard]
-    return found
+    found: list[tuple[int, StepShape | EncodeShape]] = []
+    few = [f for f in frames if f <= USUAL_FRAMES] or frames
+    for rank, windows in enumerate(reversed(ENCODED_AT_ONCE)):
+        found += [(rank, EncodeShape(windows, f)) for f in few]
+    found += [(1, EncodeShape(1, f)) for f in frames if f not in few]
+    for (i, length), kind in product(enumerate(said), Kind):
+        for h, count in product(looked_at, rows):
+            # Rows that all listen to so much: to windows of just that length, or to whole ones.
+            evens = [even for even in (True, False) if len(heard) > 1 or even == (h in heard)]
+            evens = evens if h in heard else [False]
+            found += [(i + kind, StepShape(count, length, h, kind, even)) for even in evens]
+    return [one for _, one in sorted(found, key=lambda ranked: ranked[0])]

@@ -6,6 +6,7 @@ import torch
 from core.audio import Pcm
 from engines.asr.whisper.features import Features
 from engines.asr.whisper.windows import FRAME_SAMPLES
+from engines.asr.whisper_torch.copies import upload
 
 _FFT_SAMPLES = 400
 _HALF = _FFT_SAMPLES // 2
@@ -29,7 +30,7 @@ class DeviceLogMel:
     def powers(self, pcm: Pcm) -> torch.Tensor:
         """log10 of the power of every frame that hears any of `pcm`, (mels, frames)."""
         frames = -(-(len(pcm) + _HALF) // FRAME_SAMPLES)
-        samples = torch.from_numpy(pcm.astype(np.float32) / 32768).to(self._device)
+        samples = upload(torch.from_numpy(pcm.astype(np.float32) / 32768), self._device)
         start = torch.nn.functional.pad(samples, (0, max(0, _HALF + 1 - len(samples))))
         before = start[1 : _HALF + 1].flip(0)  # what is before the beginning is its mirror image
         needed = (frames - 1) * FRAME_SAMPLES + _FFT_SAMPLES

@@ -4,6 +4,7 @@ On a modern GPU a step of one row is computed faster than its hundred kernels ar
 launches them at once; it needs buffers that never move (`state`) and one capture per shape.
 """
 
+import logging
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,8 +16,10 @@ from engines.asr.whisper_torch.choice import choose
 from engines.asr.whisper_torch.decoder import step
 from engines.asr.whisper_torch.encoder import encode
 from engines.asr.whisper_torch.load import Weights
-from engines.asr.whisper_torch.rules import allowed
-from engines.asr.whisper_torch.state import State
+from engines.asr.whisper_torch.rules import Now, allowed
+from engines.asr.whisper_torch.state import Kind, State
+
+logger = logging.getLogger(__name__)
 
 _REHEARSALS = 2
 "Runs before a capture: libraries choose their kernels and take their memory in them."
@@ -33,8 +36,9 @@ class StepShape:
     "Tokens of the longest of them."
     heard: int
     "Encoder positions of the longest of them."
-    is_plain: bool
-    "None has a beam or a temperature."
+    kind: Kind = Kind.PLAIN
+    is_full: bool = False
+    "All listen to exactly `heard` positions."
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,11 @@ class EncodeShape:
 
 class Launcher(Protocol):
     """One of the two ways; both compute the same."""
+
+    @property
+    def captured(self) -> Sequence["StepShape | EncodeShape"]:
+        """What is replayed from a graph."""
+        ...
 
     def step(self, shape: StepShape) -> None:
         """The next token of the first rows of the state. Does not wait for the device."""
@@ -60,13 +69,17 @@ class Eager:
 
     def __init__(self, weights: Weights, state: State) -> None:
         self._weights, self._state = weights, state
+        self.captured: Sequence[StepShape | EncodeShape] = ()
 
     def step(self, shape: StepShape) -> None:
         """See `Launcher`."""
         decoder = self._weights.decoder
-        scores = step(decoder, self._state, shape.rows, shape.said, shape.heard)
-        may = allowed(self._state, scores)
-        choose(self._state, scores, may, said=shape.said, is_plain=shape.is_plain)
+        scores = step(
+            decoder, self._state, shape.rows, shape.said, shape.heard, is_full=shape.is_full
+        )
+        now = Now.of(self._state, shape.rows)
+        may = allowed(self._state, now, scores, shape.kind)
+        choose(self._state, now, scores, may, said=shape.said, kind=shape.kind)
 
     def encode(self, mel: torch.Tensor) -> torch.Tensor:
         """See `Launcher`."""
@@ -119,20 +132,28 @@ class Captured:
         budget_s: float,
         now: Callable[[], float],
     ) -> int:
-        """Capture them in this order until the budget is used up; how many were. No row may be in
-        use: steps leave rows that are done as they are."""
+        """Capture them in this order until the budget is used up, or one fails, for memory perhaps:
+        that one and what follows go kernel by kernel. How many were captured. No row may be in use:
+        what steps write to rows that are done does not count."""
         began = now()
-        count = 0
-        for shape in shapes:
-            if now() - began > budget_s:
-                break
-            if isinstance(shape, StepShape):
-                self._steps.capture(shape, partial(self._eager.step, shape))
-            else:
-                self._capture_encoder(shape)
-            count += 1
-        torch.cuda.synchronize()
-        return count
+        try:
+            for shape in shapes:
+                if now() - began > budget_s:
+                    break
+                if isinstance(shape, StepShape):
+                    self._steps.capture(shape, partial(self._eager.step, shape))
+                else:
+                    self._capture_encoder(shape)
+            torch.cuda.synchronize()
+        except RuntimeError as error:  # torch's; what it says may be a page
+            reason = str(error).partition("\n")[0]
+            logger.warning("= asr.whisper_torch: no more CUDA graphs: %s", reason)
+        return len(self.captured)
+
+    @property
+    def captured(self) -> Sequence[StepShape | EncodeShape]:
+        """See `Launcher`."""
+        return [*self._steps.captured, *self._encodes.captured]
 
     def step(self, shape: StepShape) -> None:
         """See `Launcher`."""

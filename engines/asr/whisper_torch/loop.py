@@ -15,14 +15,12 @@ from typing import Any
 
 import torch
 
+from engines.asr.whisper_torch.device import ENCODED_AT_ONCE
 from engines.asr.whisper_torch.graphs import Launcher
 from engines.asr.whisper_torch.rows import Rows, Seat, Written
 from engines.asr.whisper_torch.state import NewRow
 
 logger = logging.getLogger(__name__)
-
-ENCODE_BUCKETS = (8, 4, 2, 1)
-"Windows encoded at once. More fill no GPU better, and make everybody else's step wait longer."
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +139,9 @@ class Loop:
             self._join()
             if self._rows.seats:
                 self._rows.step()
-            for seat in self._rows.ended():
-                self._end(seat)
+            ended = self._rows.ended()
+            for seat, written in zip(ended, self._rows.answers(ended), strict=True):
+                self._end(seat, written)
         except Exception as error:  # the device failed: nobody's rows can be trusted
             logger.exception("a step failed")
             for job in list(self._jobs):
@@ -172,7 +171,7 @@ class Loop:
             return
         first = _window(waiting[0])
         alike = [job for job in waiting if _window(job).shape == first.shape]
-        batch = alike[: next(size for size in ENCODE_BUCKETS if size <= len(alike))]
+        batch = alike[: next(size for size in ENCODED_AT_ONCE if size <= len(alike))]
         encoded = self._launcher.encode(torch.stack([_window(job) for job in batch]))
         for job, one in zip(batch, encoded, strict=True):
             self._go_on(job, one)
@@ -190,11 +189,11 @@ class Loop:
                     return
                 job.seats[index] = self._rows.join(first, new, job.asked.encoded)
 
-    def _end(self, seat: Seat) -> None:
+    def _end(self, seat: Seat, written: Written) -> None:
         job, index = next(
             (job, i) for job in self._jobs for i, one in job.seats.items() if one is seat
         )
-        job.written[index] = self._rows.answer(seat)
+        job.written[index] = written
         del job.seats[index]
         self._rows.leave(seat)
         if isinstance(job.asked, Write) and len(job.written) == len(job.asked.rows):

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 import torch
 
+from engines.asr.whisper_torch.copies import upload
 from engines.asr.whisper_torch.decoder import listen, read, scores
 from engines.asr.whisper_torch.graphs import Launcher, StepShape
 from engines.asr.whisper_torch.load import Weights
-from engines.asr.whisper_torch.state import NewRow, State
+from engines.asr.whisper_torch.state import Kind, NewRow, State
 
 READ_AT_ONCE = 16
 "Prompts longer than this are read in one go; shorter ones take a step per token, in graphs."
@@ -98,8 +99,9 @@ class Rows:
         end = max(seat.first + seat.new.beam_size for seat in self._seats)
         said = max(seat.length for seat in self._seats)
         heard = max(seat.heard for seat in self._seats)
-        is_plain = all(s.new.beam_size == 1 and not s.new.temperature for s in self._seats)
-        self._launcher.step(shape_of(self._state, end, said, heard, is_plain=is_plain))
+        kind = Kind.of(seat.new.kind for seat in self._seats)
+        is_even = all(seat.heard == heard for seat in self._seats)
+        self._launcher.step(shape_of(self._state, end, said, heard, kind, is_even=is_even))
         self._launched += 1
         most = self._state.shape.text_positions
         for seat in self._seats:
@@ -123,27 +125,26 @@ class Rows:
         self._asked = None
         return [seat for seat in asked if flags[seat.first] and seat in self._seats]
 
-    def answer(self, seat: Seat) -> Written:
-        """Of one that has ended."""
-        state, first, new = self._state, seat.first, seat.new
-        if new.beam_size > 1:
-            length = int(state.best_length[first])
-            tokens, logprob = state.best[first], state.best_logprob[first]
-        else:
-            length = int(state.position[first]) + 1
-            tokens, logprob = state.tokens[first], state.logprob[first]
-        spoken = tokens[len(new.prompt) : length].tolist()
-        has_ended = bool(spoken) and spoken[-1] == state.special.end
+    def answers(self, seats: Sequence[Seat]) -> list[Written]:
+        """Of those that have ended."""
+        if not seats:
+            return []
+        told = self._state.answers([(seat.first, seat.new.beam_size > 1) for seat in seats])
+        return [self._written(seat.new, *one) for seat, one in zip(seats, told, strict=True)]
+
+    def _written(
+        self, new: NewRow, length: float, logprob: float, no_speech: float, *tokens: float
+    ) -> Written:
+        spoken = [int(token) for token in tokens[len(new.prompt) : int(length)]]
+        has_ended = bool(spoken) and spoken[-1] == self._state.special.end
         count = max(1, len(spoken))
         said = spoken[:-1] if has_ended else spoken
-        return Written(
-            tuple(said), float(logprob) / count, float(state.no_speech[first]), has_ended
-        )
+        return Written(tuple(said), logprob / count, no_speech, has_ended)
 
     def _read(self, first: int, new: NewRow, audio: torch.Tensor) -> int:
         """The prompt but its last token, at once; how many tokens that were."""
         weights, state = self._weights, self._state
-        tokens = torch.tensor(new.prompt[:-1]).to(state.device)
+        tokens = upload(torch.tensor(new.prompt[:-1]), state.device)
         output, kept, _ = read(weights.decoder, weights.shape, tokens, audio)
         rows = slice(first, first + new.beam_size)
         state.said[:, :, rows, :, : len(tokens)] = kept[:, :, None]
@@ -155,12 +156,23 @@ class Rows:
         return len(tokens)
 
 
-def shape_of(state: State, rows: int, said: int, heard: int, *, is_plain: bool) -> StepShape:
-    """The smallest shape of those that graphs are captured for."""
+def shape_of(
+    state: State,
+    rows: int,
+    said: int,
+    heard: int,
+    kind: Kind = Kind.PLAIN,
+    *,
+    is_even: bool = False,
+) -> StepShape:
+    """The smallest shape of those that graphs are captured for. `is_even`: all listen to `heard`
+    positions."""
     most, longest = state.shape.text_positions, state.shape.audio_positions
+    looked_at = min(-(-heard // HEARD_STEP) * HEARD_STEP, longest)
     return StepShape(
         rows=min(next((b for b in ROW_BUCKETS if b >= rows), rows), state.rows),
         said=min(next((b for b in SAID_BUCKETS if b >= said), most), most),
-        heard=min(-(-heard // HEARD_STEP) * HEARD_STEP, longest),
-        is_plain=is_plain,
+        heard=looked_at,
+        kind=kind,
+        is_full=is_even and heard == looked_at,
     )

@@ -1,22 +1,40 @@
 """What a row may say next: Whisper's rules of suppression and timestamps, for all rows at once."""
 
+from dataclasses import dataclass
+
 import torch
 
-from engines.asr.whisper_torch.state import State
+from engines.asr.whisper_torch.state import Kind, State
 
 _NEVER = -torch.inf
 
 
-def allowed(state: State, scores: torch.Tensor) -> torch.Tensor:
+@dataclass(frozen=True, slots=True)
+class Now:
+    """Where each row is, before a step."""
+
+    following: torch.Tensor
+    "Position of the token that comes next."
+    is_chosen: torch.Tensor
+    "That token is not given, and the row is not done."
+
+    @staticmethod
+    def of(state: State, rows: int) -> "Now":
+        following = state.position[:rows] + 1
+        is_spoken = following >= state.prompt[:rows]
+        return Now(following, is_spoken & (state.done[:rows] == 0))
+
+
+def allowed(state: State, now: Now, scores: torch.Tensor, kind: Kind) -> torch.Tensor:
     """`scores` (rows, vocabulary) with -inf at what a row must not say. As in transformers:
     begin-suppressed, suppressed, then timestamps."""
     rows = len(scores)
-    following = state.position[:rows] + 1
-    said = following - state.prompt[:rows]
-    is_first = said == 0
+    is_first = now.following == state.prompt[:rows]
     banned = state.banned[:rows] | (is_first[:, None] & state.banned_first)
     scores = scores.masked_fill(banned, _NEVER)
-    timed = _timed(state, scores, said, is_first)
+    if kind < Kind.TIMED:
+        return scores
+    timed = _timed(state, scores, now.following - state.prompt[:rows], is_first)
     return torch.where(state.is_timed[:rows, None] == 1, timed, scores)
 
 
@@ -25,7 +43,7 @@ def _timed(
 ) -> torch.Tensor:
     rows, special = len(scores), state.special
     position = state.position[:rows, None]
-    number = torch.arange(scores.shape[1], device=state.device)
+    number = state.numbers[: scores.shape[1]]
     is_time = number >= special.timestamps
     last = state.tokens[:rows].gather(1, position)[:, 0]
     before = state.tokens[:rows].gather(1, (position - 1).clamp(min=0))[:, 0]
@@ -39,10 +57,10 @@ def _timed(
     banned = number == special.no_timestamps
     banned = banned | (must_be_text & is_time) | (must_be_time & (number < special.end))
     banned = banned | (is_time & (number < earliest))
-    late = torch.zeros_like(is_time)
+    not_first = ~is_time
     if special.first_timestamps is not None:
-        late = number > special.timestamps + special.first_timestamps
-    banned = banned | (is_first[:, None] & (~is_time | late))
+        not_first = not_first | (number > special.timestamps + special.first_timestamps)
+    banned = banned | (is_first[:, None] & not_first)
     scores = scores.masked_fill(banned, _NEVER)
     # Some timestamp is likelier than every word: then it is one.
     times = scores[:, special.timestamps :].logsumexp(1)

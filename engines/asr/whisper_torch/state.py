@@ -1,9 +1,12 @@
 """Everything that rows keep between steps, in buffers that never move: graphs hold addresses."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 
 import torch
 
+from engines.asr.whisper_torch.copies import upload
 from engines.asr.whisper_torch.shape import Shape, Special
 
 _INTS = (
@@ -14,6 +17,27 @@ _FLOATS = ("temperature", "score", "logprob", "no_speech", "best_score", "best_l
 
 NOWHERE = -1.0e9
 "Score of a beam that does not count yet; transformers has the same."
+
+
+class Kind(IntEnum):
+    """What a step must be able to choose."""
+
+    PLAIN = 0
+    "The likeliest token that is not suppressed."
+    TIMED = 1
+    "That, or by the rules of timestamps."
+    DRAWN = 2
+    "These, or at a temperature."
+    BEAM = 3
+    "PLAIN, TIMED, or beams, whose rows take over each other's keys and values: all are copied."
+    MIXED = 4
+    "Anything."
+
+    @staticmethod
+    def of(kinds: Iterable["Kind"]) -> "Kind":
+        """That of a step for all of these."""
+        found = set(kinds)
+        return Kind.MIXED if {Kind.DRAWN, Kind.BEAM} <= found else max(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +57,14 @@ class NewRow:
     "Of what is drawn: the same seed draws the same, whoever the neighbours are."
     suppressed: tuple[int, ...] | None = None
     "Never said. None: what the checkpoint says."
+
+    @property
+    def kind(self) -> Kind:
+        if self.beam_size > 1:
+            return Kind.BEAM
+        if self.temperature:
+            return Kind.DRAWN
+        return Kind.TIMED if self.is_timed else Kind.PLAIN
 
 
 class State:
@@ -99,6 +131,11 @@ class State:
         audio = (2, shape.decoder_layers, rows, heads, shape.audio_positions, width)
         self.audio = torch.zeros(audio, dtype=dtype, device=device)
         "Keys and values of the encoder's output."
+        self.numbers = torch.arange(max(shape.vocabulary, length, *audio), device=device)
+        "0, 1, 2, ..."
+        self.seen = torch.zeros((), dtype=dtype, device=device)
+        self.unseen = torch.full((), -torch.inf, dtype=dtype, device=device)
+        "What attention adds to a score."
         self.banned_first = self.mask(special.suppressed_first)
         self._masks: dict[tuple[int, ...], torch.Tensor] = {}
 
@@ -106,13 +143,12 @@ class State:
         """(vocabulary): true at `tokens`."""
         mask = torch.zeros(self.shape.vocabulary, dtype=torch.bool)
         mask[list(tokens)] = True
-        return mask.to(self.device)
+        return upload(mask, self.device)
 
     def put(self, first: int, new: NewRow, audio: torch.Tensor) -> None:
         """Begin in rows `first` to `first + beam_size - 1`. `audio`: what they listen to, from
         `decoder.listen`, (2, layers, heads, positions, head width)."""
         rows = slice(first, first + new.beam_size)
-        prompt = torch.tensor(new.prompt)
         ints = {
             "prompt": len(new.prompt),
             "limit": new.limit,
@@ -124,19 +160,34 @@ class State:
             "open": 1,
             "heard": audio.shape[3],
         }
-        column = torch.tensor([ints.get(name, 0) for name in _INTS])
-        floats = torch.zeros(len(_FLOATS), new.beam_size)
-        floats[_FLOATS.index("temperature")] = new.temperature
-        floats[_FLOATS.index("best_score")] = NOWHERE
-        floats[_FLOATS.index("score"), 1:] = NOWHERE  # else all beams would be the same
-        self.ints[:, rows] = column.to(self.device)[:, None]
-        self.floats[:, rows] = floats.to(self.device)
-        self.tokens[rows, : len(new.prompt)] = prompt.to(self.device)
+        floats = {"temperature": new.temperature, "best_score": NOWHERE}
+        # One copy for all of it: doubles hold every number there is here.
+        numbers = [*(ints.get(name, 0) for name in _INTS), *(floats.get(n, 0) for n in _FLOATS)]
+        packed = torch.tensor([*numbers, *new.prompt], dtype=torch.float64)
+        column, prompt = upload(packed, self.device).split([len(numbers), len(new.prompt)])
+        self.ints[:, rows] = column[: len(_INTS), None]
+        self.floats[:, rows] = column[len(_INTS) :, None]
+        self.score[first + 1 : rows.stop] = NOWHERE  # else all beams would be the same
+        self.tokens[rows, : len(new.prompt)] = prompt
         suppressed = self.special.suppressed if new.suppressed is None else new.suppressed
         if suppressed not in self._masks:
             self._masks[suppressed] = self.mask(suppressed)
         self.banned[rows] = self._masks[suppressed]
         self.audio[:, :, rows, :, : audio.shape[3]] = audio[:, :, None]
+
+    def answers(self, firsts: Sequence[tuple[int, bool]]) -> list[list[float]]:
+        """Of rows or beams (first row, is a beam): tokens in all, sum of log probabilities, no
+        speech, then the tokens. Waits for the device; one copy for all."""
+        parts = []
+        for first, is_beam in firsts:
+            row = slice(first, first + 1)
+            tokens = self.best[first] if is_beam else self.tokens[first]
+            length = self.best_length[row] if is_beam else self.position[row] + 1
+            logprob = self.best_logprob[row] if is_beam else self.logprob[row]
+            own = (length, logprob, self.no_speech[row], tokens)
+            parts.append(torch.cat([part.double() for part in own]))
+        found: list[list[float]] = torch.stack(parts).cpu().tolist()
+        return found
 
     def free(self, first: int, count: int) -> None:
         """Nobody wants these rows any more."""

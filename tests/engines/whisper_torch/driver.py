@@ -71,9 +71,10 @@ def answers(
                 device.rows.step()
             step += 1
             ended = device.rows.ended()
+            written = dict(zip(map(id, ended), device.rows.answers(ended), strict=True))
             for index, seat in list(seated.items()):
                 if seat in ended:
-                    found[index] = device.rows.answer(seat)
+                    found[index] = written[id(seat)]
                 elif index in stays:
                     stays[index] -= 1
                 if seat in ended or stays.get(index) == 0:

@@ -133,7 +133,7 @@ def test_an_answer_without_room_ends_at_its_limit(
 def test_steps_have_few_shapes(
     device: Device, rows: int, said: int, heard: int, expected: tuple[int, int, int]
 ) -> None:
-    shape = shape_of(device.state, rows, said, heard, is_plain=True)
+    shape = shape_of(device.state, rows, said, heard)
     assert (shape.rows, shape.said, shape.heard) == expected
 
 
