@@ -1,0 +1,77 @@
+"""The bench of boards: what its figures are made of, and that it runs."""
+
+import asyncio
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from bench.board import Answered, clip_of
+from bench.capacity.cores import Cores, cores
+from bench.peers.sound import utterance
+from bench.xiaozhi import Course, Times, table
+from core.audio import ASR_RATE_HZ
+from core.errors import RequestError
+from tests.conftest import require
+from tests.shared import ROOT
+
+COURSE = Course(parts=("board", "crowd"), rounds=1, turns=1, crowd_turns=1, idle=2, talking=2)
+
+RUN_S = 120
+
+
+def times(*packet_ms: float) -> Times:
+    found = Times()
+    found.add([Answered(ms, ms + 10) for ms in packet_ms])
+    return found
+
+
+def test_the_table_compares_like_with_like() -> None:
+    browser = Times()
+    browser.audible.extend([300.0, 310.0])
+    said = table({"browser": browser, "board": times(290, 300), "crowd": times(580, 600)}, COURSE)
+    lines = said.splitlines()
+    assert lines[2] == "| browser (WebRTC), alone | - | 305 / 310 | 2 |"
+    assert lines[3] == "| board, alone | 295 / 300 | 305 / 310 | 2 |"
+    assert "2 talking beside 2 idle" in lines[4]
+    assert "p50: +0 ms" in said
+    assert "p95: 2.00 and 1.97 (first packet, audible)" in said
+
+
+def test_a_clip_ends_when_its_last_sample_is_spoken() -> None:
+    time_s = np.arange(24_000) / 24_000
+    tone = (9000 * np.sin(2 * np.pi * 440 * time_s)).astype(np.int16)
+    clip = clip_of(utterance("x", tone))
+    assert clip.end_s == pytest.approx(1.0, abs=0.02)
+    assert len(clip.packets) == pytest.approx((1.0 + 0.7) * ASR_RATE_HZ / 960, abs=1)
+
+
+def cores_or_none() -> Cores | None:
+    try:
+        return cores()
+    except RequestError:
+        return None
+
+
+def test_it_runs_with_a_server_of_its_own() -> None:
+    """Every part once, few of each."""
+    require(cores_or_none(), "a second processor core")
+    few = ("--rounds", "1", "--turns", "1", "--crowd-turns", "1", "--idle", "2", "--talking", "2")
+
+    async def bench() -> tuple[int | None, str]:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *("-m", "bench.xiaozhi", *few, "--stubs", "1,1,1"),
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        async with asyncio.timeout(RUN_S):
+            said, _ = await process.communicate()
+        return process.returncode, said.decode()
+
+    code, said = asyncio.run(bench())
+    assert code == 0, said
+    assert "among many / alone, p95" in said
+    assert "board - browser" in said
