@@ -26,6 +26,7 @@ from tests.engines.completions import (
     talking,
     text,
 )
+from tests.engines.spoken_over import spoken_over
 
 LIGHT = ToolSpec("light", "Turns a light on.", {"type": "object", "properties": {}})
 KEY = "sk-very-secret"
@@ -206,6 +207,25 @@ def test_cancelling_before_the_first_token_closes_the_connection_at_once(run: An
             await server.left.wait()
 
     run(scenario())
+
+
+def test_speech_over_an_answer_closes_its_request() -> None:
+    """By a whole session; a voice that falls silent would leave the server writing."""
+    words = sse(delta(content="It is one o'clock, and this will take a while, "), done=False)
+    server = Server()
+    server.answers = [server.hangs_after(words)]
+
+    async def seen() -> None:
+        assert not server.left.is_set()
+        async with asyncio.timeout(2):
+            await server.left.wait()
+
+    async def scenario() -> None:
+        async with talking(server, token_timeout_s=20) as llm:
+            await spoken_over(llm, seen)
+
+    asyncio.run(scenario())
+    assert len(server.bodies) == 1
 
 
 def test_turns_use_one_connection() -> None:

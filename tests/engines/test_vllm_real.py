@@ -23,6 +23,7 @@ from engines.base import LlmOptions, Message, TextDelta
 from engines.llm import vllm
 from engines.llm.vllm.engine import Vllm
 from engines.llm.vllm.environment import MARKER
+from tests.engines.spoken_over import spoken_over
 from tests.engines.vllm_home import CONTEXT_TOKENS, ENVIRONMENT, earshot, installed, tiny_llama
 
 pytestmark = pytest.mark.real
@@ -183,6 +184,24 @@ def test_closing_the_answer_aborts_it(served: Served) -> None:
         while await served.metric("vllm:num_requests_running"):
             assert time.monotonic() - closed_s < 1
             await asyncio.sleep(0.02)
+        assert await served.metric("vllm:generation_tokens_total") - made < 10_000
+
+    served.runner.run(scenario())
+
+
+def test_speech_over_an_answer_aborts_it(served: Served) -> None:
+    """By a whole session, which goes on; the answer would take half a minute."""
+
+    async def seen() -> None:
+        assert await served.metric("vllm:num_requests_running") == 1
+        began_s = time.monotonic()
+        while await served.metric("vllm:num_requests_running"):
+            assert time.monotonic() - began_s < 2
+            await asyncio.sleep(0.02)
+
+    async def scenario() -> None:
+        made = await served.metric("vllm:generation_tokens_total")
+        await spoken_over(served.engine, seen)
         assert await served.metric("vllm:generation_tokens_total") - made < 10_000
 
     served.runner.run(scenario())

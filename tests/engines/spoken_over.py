@@ -1,0 +1,45 @@
+"""A real session whose answer is spoken over, for language models that have to notice it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from core.events import PlayoutStarted, ResponseDone, SessionEvent
+from engines.base import Llm
+from pipeline.sessions import Sessions
+from pipeline.settings import ResponseRequest, SessionSettings, TurnDetection
+from tests.pipeline.fakes import World, collect, speak
+
+SILENCE, ONE, TWO = 0, 1000, 2000
+ANSWER_TOKENS = 30_000
+PATIENCE_S = 60
+
+
+class AnsweredBy(World):
+    """Hears levels, speaks tones, and asks the given model."""
+
+    def __init__(self, llm: Llm) -> None:
+        super().__init__(llm=llm)  # type: ignore[arg-type]  # what it asks is not looked at
+
+
+async def spoken_over(llm: Llm, cancelled: Callable[[], Awaitable[None]]) -> None:
+    """One answer, interrupted while it sounds and is being written. `cancelled` waits until the
+    model's server has seen it, while the session goes on: nothing but the interruption ends it."""
+    asks_itself = TurnDetection(create_response=False)
+    settings = SessionSettings(turn_detection=asks_itself, max_output_tokens=ANSWER_TOKENS)
+    events: list[SessionEvent] = []
+    world = AnsweredBy(llm)
+    opened = Sessions(world.surroundings(), world.conversations, 1).open(
+        settings, paced_by="server"
+    )
+    async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as tasks, opened as session:
+        tasks.create_task(collect(session, events))
+        await speak(session, (ONE, 600), (SILENCE, 900))
+        session.create_response(ResponseRequest())
+        while not any(isinstance(one, PlayoutStarted) for one in events):
+            await speak(session, (SILENCE, 20))
+        assert not any(isinstance(one, ResponseDone) for one in events)
+        over = tasks.create_task(cancelled())
+        await speak(session, (TWO, 800), (SILENCE, 900))
+        await over
+        (done,) = (one for one in events if isinstance(one, ResponseDone))
+        assert (done.status, done.reason) == ("cancelled", "turn_detected")
