@@ -27,6 +27,9 @@ logger = logging.getLogger(__name__)
 SEND_TIMEOUT_S = 10
 "For one event of at most 32 kB; who needs longer cannot hear an answer in real time."
 
+LAST_CHANCE_S = 2
+"A client that did not read may still take what is queued, and the reason after it."
+
 _CLOSE: Mapping[End, tuple[int, bytes]] = {
     End.CLIENT: (WSCloseCode.OK, b""),
     End.IDLE: (WSCloseCode.OK, b"idle"),
@@ -59,8 +62,10 @@ async def serve(
         await ws.prepare(request)
         end = await _converse(ws, session, terms, metrics, home, idle_timeout_s)
         logger.info("= session %s ended: %s", session.id, end.value)
-    if end is End.LAGGING and request.transport is not None:
-        request.transport.abort()  # closing politely would wait for it to take what is queued
+    if end is End.LAGGING:
+        await asyncio.sleep(LAST_CHANCE_S)
+        if request.transport is not None:
+            request.transport.abort()  # else it would wait for ever for what is queued to be taken
     return ws
 
 

@@ -368,24 +368,6 @@ def test_an_idle_client_is_told_and_closed() -> None:
     against(scene, Setup(settings=RealtimeSettings(idle_timeout_s=0.05)))
 
 
-def test_a_client_that_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("signaling.realtime.ws.SEND_TIMEOUT_S", 0.2)
-    session = {"type": "realtime", "instructions": "x" * 200_000}
-
-    async def scene(server: Server) -> None:
-        ws = await server.client.ws_connect("/v1/realtime")
-
-        async def send_on() -> None:
-            while True:  # each is answered with as much, which nobody takes
-                await ws.send_json({"type": "session.update", "session": session})
-
-        with pytest.raises(ConnectionError):
-            await send_on()
-        await server.all_left()
-
-    against(scene)
-
-
 def test_a_vanished_client_leaves_nothing() -> None:
     async def scene(server: Server) -> None:
         ws = await server.client.ws_connect("/v1/realtime")

@@ -1,0 +1,214 @@
+"""Clients that are there and not there: half-open connections, and readers that do not read."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncGenerator, AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from aiohttp import WSCloseCode
+
+from media.peer import PeerSettings
+from signaling.realtime.connection import Connection
+from signaling.realtime.door import RealtimeSettings
+from signaling.realtime.socket import EventSocket
+from tests.signaling.callers import talking
+from tests.signaling.servers import Server, Setup, against
+
+HEARTBEAT_S = 0.2
+TEXT, CLOSE, PING, PONG = 1, 8, 9, 10
+
+UPGRADE = (
+    "GET /v1/realtime{query} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\n"
+    "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+    "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+)
+
+SENT_BYTES = 200_000
+LONG = {
+    "type": "session.update",
+    "session": {"type": "realtime", "instructions": "x" * SENT_BYTES},
+}
+
+
+@dataclass
+class RawClient:
+    """A WebSocket by hand: it answers nothing by itself."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    async def frame(self) -> tuple[int, bytes]:
+        """(opcode, payload) of the next one (RFC 6455 section 5.2)."""
+        head = await self.reader.readexactly(2)
+        size = head[1] & 0x7F
+        if size == 126:
+            size = int.from_bytes(await self.reader.readexactly(2))
+        elif size == 127:
+            size = int.from_bytes(await self.reader.readexactly(8))
+        return head[0] & 0x0F, await self.reader.readexactly(size)
+
+    async def until(self, wanted: int) -> bytes:
+        while True:
+            opcode, payload = await self.frame()
+            if opcode == wanted:
+                return payload
+
+    def send(self, opcode: int, payload: bytes) -> None:
+        """Of at most 125 bytes; masked with nothing, which is a mask."""
+        assert len(payload) < 126
+        self.writer.write(bytes([0x80 | opcode, 0x80 | len(payload)]) + bytes(4) + payload)
+
+
+@contextlib.asynccontextmanager
+async def upgraded(server: Server, query: str = "") -> AsyncIterator[RawClient]:
+    url = server.client._base_url
+    assert url is not None
+    reader, writer = await asyncio.open_connection(url.host, url.port)
+    writer.write(UPGRADE.format(query=query).encode())
+    head = await reader.readuntil(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 101")
+    try:
+        yield RawClient(reader, writer)
+    finally:
+        writer.transport.abort()
+
+
+def test_a_half_open_connection_is_let_go_and_one_that_answers_stays(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("signaling.realtime.socket.HEARTBEAT_S", HEARTBEAT_S)
+
+    async def scene(server: Server) -> None:
+        async with upgraded(server) as client:
+            for _ in range(4):
+                client.send(PONG, await client.until(PING))
+            assert server.sessions.count == 1
+            await client.until(PING)  # and says nothing: as from a machine that lost its power
+            await server.all_left()
+            with pytest.raises(asyncio.IncompleteReadError):
+                await client.until(PING)
+
+    with caplog.at_level("INFO", "signaling"):
+        against(scene)
+    assert "ended: the client left" in caplog.text
+
+
+async def gone(connection: Connection) -> None:
+    """Wait, within the test's deadline, until nobody is beside the call."""
+    while True:
+        if not connection.asides:
+            return
+        await asyncio.sleep(0.01)
+
+
+def test_a_half_open_sideband_is_let_go_and_the_call_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("signaling.realtime.socket.HEARTBEAT_S", HEARTBEAT_S)
+
+    async def scene(server: Server) -> None:
+        async with talking(server) as caller:
+            connection = server.door.calls.connection(caller.call_id)
+            async with upgraded(server, f"?call_id={caller.call_id}") as client:
+                client.send(PONG, await client.until(PING))
+                assert len(connection.asides) == 1
+                await gone(connection)
+            caller.send(type="session.update", session={"type": "realtime"})
+            await caller.expect("session.updated")
+
+    against(scene)
+
+
+class TalkativeHome:
+    """A home of which there is always something to tell."""
+
+    def __init__(self) -> None:
+        self.told = 0
+
+    async def watch(self, language: str | None = None) -> AsyncGenerator[Any, None]:
+        while True:
+            self.told += 1
+            yield {"areas": "x" * SENT_BYTES}
+            await asyncio.sleep(0)
+
+
+WATCH = {
+    "type": "session.update",
+    "session": {"type": "realtime", "include": ["earshot.home"]},
+}
+
+
+def test_a_client_that_does_not_read_is_cut_off_and_costs_no_more_than_an_event(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("signaling.realtime.ws.SEND_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("signaling.realtime.ws.LAST_CHANCE_S", 0)
+    queued, home = watch_buffers(monkeypatch), TalkativeHome()
+
+    async def scene(server: Server) -> None:
+        async with upgraded(server) as client:
+            client.send(TEXT, json.dumps(WATCH).encode())
+            await server.all_left()
+            with pytest.raises(asyncio.IncompleteReadError):
+                await client.until(CLOSE)  # cut off before it
+
+    with caplog.at_level("INFO", "signaling"):
+        against(scene, Setup(home=home))
+    assert "ended: the client did not take its events" in caplog.text
+    assert 0 < max(queued) < 64 * 1024 + 2.1 * SENT_BYTES  # asyncio's high water, two events
+    assert home.told * SENT_BYTES < 32 * 1024 * 1024  # what the sockets of both ends hold
+
+
+def test_a_reader_that_resumes_in_time_is_told_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("signaling.realtime.ws.SEND_TIMEOUT_S", 0.2)
+
+    async def scene(server: Server) -> None:
+        async with upgraded(server) as client:
+            client.send(TEXT, json.dumps(WATCH).encode())
+            await server.all_left()
+            why = await client.until(CLOSE)
+            assert int.from_bytes(why[:2]) == WSCloseCode.POLICY_VIOLATION
+            assert why[2:] == b"client too slow"
+
+    against(scene, Setup(home=TalkativeHome()))
+
+
+def watch_buffers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Bytes that the server holds for its client, whenever it has one more event for it."""
+    queued = [0]
+    send = EventSocket.send_str
+
+    async def watched(self: EventSocket, *args: Any, **kwargs: Any) -> None:
+        asyncio.get_running_loop().call_soon(note, self._req)
+        await send(self, *args, **kwargs)
+
+    def note(request: Any) -> None:
+        if request is not None and request.transport is not None:
+            queued.append(request.transport.get_write_buffer_size())
+
+    monkeypatch.setattr(EventSocket, "send_str", watched)
+    return queued
+
+
+async def hear_nothing(_: object) -> None:
+    """In place of what takes the chunks of SCTP: nothing of them is acknowledged."""
+
+
+def test_a_call_that_does_not_take_its_events_ends_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    peer = PeerSettings(max_buffered_bytes=100_000)
+
+    async def scene(server: Server) -> None:
+        async with talking(server) as caller:
+            connection = server.door.calls.connection(caller.call_id)
+            monkeypatch.setattr(caller.peer._pc.sctp, "_receive_chunk", hear_nothing)
+            while server.door.calls.count:
+                await connection.receive(json.dumps(LONG))
+                await asyncio.sleep(0.01)
+        await server.all_left()
+
+    with caplog.at_level("INFO", "signaling"):
+        against(scene, Setup(settings=RealtimeSettings(peer=peer)))
+    assert "ended: lagging" in caplog.text
