@@ -1,7 +1,8 @@
 """A real session whose answer is spoken over, for language models that have to notice it."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from core.events import PlayoutStarted, ResponseDone, SessionEvent
 from engines.base import Llm
@@ -21,7 +22,7 @@ class AnsweredBy(World):
         super().__init__(llm=llm)  # type: ignore[arg-type]  # what it asks is not looked at
 
 
-async def spoken_over(llm: Llm, cancelled: Callable[[], Awaitable[None]]) -> None:
+async def spoken_over(llm: Llm, cancelled: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """One answer, interrupted while it sounds and is being written. `cancelled` waits until the
     model's server has seen it, while the session goes on: nothing but the interruption ends it."""
     asks_itself = TurnDetection(create_response=False)
