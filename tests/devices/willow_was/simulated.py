@@ -24,6 +24,13 @@ USER_AGENT = "Willow/0.4.2-rc.2"
 HW_TYPE = "ESP32-S3-BOX-3"
 PATIENCE_S = 10.0
 
+AUDIO_HEADERS = {
+    "x-audio-sample-rate": "16000",
+    "x-audio-bits": "16",
+    "x-audio-channel": "1",
+    "x-audio-codec": "pcm",
+}
+
 
 @dataclass
 class Turn:
@@ -152,6 +159,37 @@ class SimulatedWillow:
         turn.sound = (await fetch(url, self.address))[2]
         return turn
 
+    async def break_off(self, pcm: bytes, *, wakes: bool = True) -> None:
+        """Wake word, half of the speech, and the plug is pulled."""
+        half_said = asyncio.Event()
+
+        async def chunks() -> AsyncIterator[bytes]:
+            for at in range(0, len(pcm) // 2, READ_BYTES):
+                yield pcm[at : at + READ_BYTES]
+            half_said.set()
+            await asyncio.Event().wait()
+
+        assert self._client is not None
+        assert self.config is not None
+        if wakes:
+            await self.wake()
+        posting = asyncio.ensure_future(
+            self._client.post(self.config["wis_url"], data=chunks(), headers=AUDIO_HEADERS)
+        )
+        await half_said.wait()
+        await self.cut()
+        posting.cancel()
+        with suppress(asyncio.CancelledError, aiohttp.ClientError, ConnectionError):
+            await posting
+
+    async def speak_and_go(self, pcm: bytes) -> Turn:
+        """The plug is pulled once the words are understood, before it has its answer."""
+        turn = Turn()
+        await self.wake()
+        turn.heard = json.loads(await self._post(pcm, turn))
+        await self.cut()
+        return turn
+
     def results(self) -> list[Mapping[str, Any]]:
         return self._results(0)
 
@@ -170,16 +208,10 @@ class SimulatedWillow:
             for at in range(0, len(pcm), READ_BYTES):
                 yield pcm[at : at + READ_BYTES]
 
-        headers = {
-            "x-audio-sample-rate": "16000",
-            "x-audio-bits": "16",
-            "x-audio-channel": "1",
-            "x-audio-codec": "pcm",
-        }
         assert self._client is not None
         assert self.config is not None
         url = self.config["wis_url"]
-        async with self._client.post(url, data=chunks(), headers=headers) as response:
+        async with self._client.post(url, data=chunks(), headers=AUDIO_HEADERS) as response:
             turn.status = response.status
             body = await response.read()
         assert len(body) < REPLY_BYTES

@@ -225,6 +225,18 @@ def test_the_server_knows_what_a_device_does_and_how_long_it_took() -> None:
     against(act)
 
 
+FATES = (
+    "on",
+    "reboot",
+    "unplugged",
+    "twice",
+    "no goodbye",
+    "mid-speech",
+    "before the answer",
+)
+"What happens to the device before a turn."
+
+
 def _has_more(device: SimulatedWillow, results: int) -> bool:
     return len(device.results()) > results
 
@@ -233,8 +245,10 @@ async def _turns(server: Server, turns: int) -> None:
     """Each turn is answered once, whatever happened to the device before it."""
     lottery = random.Random("willow turns")
     device = await server.device()
+    expected, fates = 0, [*FATES] * (turns // len(FATES) + 1)
+    lottery.shuffle(fates)
     for number in range(turns):
-        match lottery.choice(("on", "reboot", "unplugged", "twice", "no goodbye")):
+        match fates[number]:
             case "reboot":
                 await device.reboot()
             case "unplugged":
@@ -251,20 +265,29 @@ async def _turns(server: Server, turns: int) -> None:
             case "no goodbye":
                 await device.off(goodbye=False)
                 await device.boot()
+            case "mid-speech":  # half a sentence is no command
+                await device.break_off(SPEECH)
+                await device.boot()
+            case "before the answer":  # it is one, whoever is there to hear what came of it
+                assert (await device.speak_and_go(SPEECH)).heard["text"] == "one two"
+                expected += 1
+                await device.boot()
+                await server.until(lambda: not server.door.commands._lines["dev_0"].is_busy)
         before = len(device.results())
-        if number % 3:
+        if number % 10:
             turn = await device.speak(SPEECH, volume=lottery.choice((None, -20.0)))
             assert (turn.heard["text"], turn.ok) == ("one two", True)
         else:
-            await device.send({"cmd": "endpoint", "data": {"text": "one two"}})
+            await device.send({"cmd": "endpoint", "data": {"text": "four"}})
             await device.until(partial(_has_more, device, before))
+        expected += 1
         assert len(device.results()) == before + 1
-        assert commands(server) == number + 1
+        assert commands(server) == expected
     assert len(server.known.devices) == 1
 
 
 def test_turns_with_reboots_drops_and_double_connects() -> None:
-    against(lambda server: _turns(server, 8))
+    against(lambda server: _turns(server, 14))
 
 
 @pytest.mark.real

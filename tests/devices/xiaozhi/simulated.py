@@ -107,6 +107,8 @@ class Board:
 
     stalls: random.Random | None = None
     "Whether its packets wait for the air now and then, and then come together."
+    loses: float = 0.0
+    "Of its packets, with `stalls`: its own queue was full, so they are never sent."
 
     def __post_init__(self) -> None:
         self.flash: dict[str, Any] = dict(self.flash_of.flash) if self.flash_of else {}
@@ -116,6 +118,8 @@ class Board:
         "Everything that came, with its time under `at`."
         self.played: list[bytes] = []
         self.first_sound_at: list[float] = []
+        self.dropped = 0
+        "Packets of the microphone that were never sent."
         self.lost = 0
         "Packets that came when none was taken, or found the queue full."
         self.queued_most = 0
@@ -315,6 +319,13 @@ class Board:
             self._changed.clear()
             await self._changed.wait()
 
+    async def half_said(self) -> None:
+        """Until about half of what it says is out."""
+        half = len(self._to_say) // 2
+        while len(self._to_say) > half:
+            self._changed.clear()
+            await self._changed.wait()
+
     async def until(self, state: str) -> None:
         while self.state != state:
             if self.closed.is_set():
@@ -436,8 +447,12 @@ class Board:
                 packet = self._to_say.popleft() if self._to_say else bytes(sent % 4)
                 if not self._to_say:
                     self._has_said.set()
-                with suppress(ConnectionError):
-                    await self.ws.send_bytes(self.framed(packet))
+                is_lost = self.stalls is not None and self.stalls.random() < self.loses
+                self.dropped += is_lost
+                if not is_lost:
+                    with suppress(ConnectionError):
+                        await self.ws.send_bytes(self.framed(packet))
+                self._changed.set()
             sent += 1
             stall_s = 0.0
             if self.stalls is not None and self.stalls.random() < 0.05:
