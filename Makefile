@@ -50,7 +50,7 @@ test: install-dev ## Every test but the slow ones; a missing Chromium skips the 
 test-real: install-dev ## Tests with real models, a real installation, a real browser for minutes
 	$(bin)/python -m pytest -m real $(ARGS)
 
-soak: install-dev ## Ten minutes of sessions, a million random inputs: nothing may grow or break
+soak: install-dev ## Ten minutes of sessions, a million inputs for every decoder: nothing may grow or break
 	$(bin)/python -m pytest -m soak $(ARGS)
 
 bench: install-dev ## Measure latency, accuracy and memory on this machine

@@ -1,19 +1,19 @@
-"""Bytes from outside: worker frames, descriptions, sound files, packets, settings."""
+"""Bytes from outside: worker frames, sound as files, streams and packets, settings."""
 
-import asyncio
-import json
 import random
-import tempfile
 import wave
-from collections.abc import Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from io import BytesIO
 from pathlib import Path
+from typing import cast
 
 import av
 import numpy as np
 
+from core.audio import Pcm
 from core.errors import ConfigError, RemoteProtocolError, RequestError
 from engines.base import AsrInfo, AsrOptions, AsrResult
 from engines.wire import (
@@ -32,22 +32,15 @@ from engines.wire import (
     reply_reader,
     request_reader,
 )
-from media.files import decode_file
+from media.amr import AmrDecoder
+from media.files import FileLimits, decode_file
 from media.opus import BadAudioPacket, OpusDecoder, OpusEncoder
-from media.peer import Peer, PeerCallbacks
-from media.sdp import checked_sdp
+from media.raw import ByteDecoder, NotPlain, RawDecoder, WavDecoder
 from server.config import Config
 from server.config_load import load, setting_paths
-from tests.fuzz.mutate import (
-    ODD_TEXTS,
-    ODD_VALUES,
-    mutated_bytes,
-    mutated_json,
-    mutated_lines,
-    mutated_text,
-)
+from tests.fuzz.drawn import drawn, scripts
+from tests.fuzz.target import Target
 from tests.media.signals import tone
-from tests.media.test_sdp import OFFER
 
 REQUESTS: tuple[Request, ...] = (
     Load("asr", "whisper", {"model": "x", "threads": 2}),
@@ -64,65 +57,32 @@ REPLIES: tuple[Reply, ...] = (
 SAMPLES = 1920
 MAX_PACKET_SAMPLES = 5760
 "120 ms at 48 kHz."
+MAX_FILE_S = 60.0
+"A head may promise days."
 
 
-def framing(lottery: random.Random) -> None:
-    """Good frames come out whole in any split; a damaged stream is refused or waited on."""
-    is_request = lottery.random() < 0.5
-    messages = lottery.choices(REQUESTS, k=3) if is_request else lottery.choices(REPLIES, k=3)
-    good = b"".join(frame(message) for message in messages)
-    is_damaged = lottery.random() < 0.8
-    data = mutated_bytes(lottery, good) if is_damaged else good
+def framing(data: bytes) -> None:
+    """The first bytes say whose frames and where the stream is cut. It is read, refused or waited
+    on, and in one piece just the same."""
+    stream, is_request = data[2:], bool(data[:1] and data[0] % 2)
+    cut = data[1] * len(stream) // 256 if len(data) > 1 else 0
+    whole = _frames(is_request, stream)
+    assert whole == _frames(is_request, stream[:cut], stream[cut:])
+
+
+def _frames(is_request: bool, *pieces: bytes) -> str:
+    """As text, for among damaged numbers is one that equals none, not even itself."""
     reader = request_reader() if is_request else reply_reader()
     out: list[Request | Reply] = []
     try:
-        for part in _split(lottery, data):
-            for message in reader.receive_data(part):
+        for piece in pieces:
+            for message in reader.receive_data(piece):
                 out.append(message)
                 for item in message.items if isinstance(message, Decode) else ():
                     item.to_item()
     except RemoteProtocolError:
-        assert is_damaged
-    else:
-        assert is_damaged or out == messages
-
-
-def _split(lottery: random.Random, data: bytes) -> Sequence[bytes]:
-    cuts = sorted(lottery.randrange(len(data) + 1) for _ in range(lottery.randrange(6)))
-    ends = [*cuts, len(data)]
-    return [data[begin:end] for begin, end in zip([0, *cuts], ends, strict=True)]
-
-
-def describing(lottery: random.Random) -> None:
-    """A description we can use, or an error that names what is wrong."""
-    try:
-        checked = checked_sdp(mutated_lines(lottery, OFFER))
-    except RequestError as error:
-        assert error.code in {
-            "invalid_sdp",
-            "sdp_without_audio",
-            "sdp_without_opus",
-            "sdp_too_large",
-        }
-    else:
-        assert checked.startswith("v=0")
-
-
-def answering(lottery: random.Random) -> None:
-    """A whole peer takes the description and answers it, or refuses it and is closed."""
-    offer = mutated_lines(lottery, OFFER.replace("AA:BB", ":".join(["AB"] * 32)))
-
-    async def main() -> None:
-        peer = Peer(PeerCallbacks(lambda: None, lambda _: None, lambda _: None))
-        try:
-            answer = await peer.answer(offer)
-            assert answer.startswith("v=0")
-        except RequestError as error:
-            assert error.code
-        finally:
-            await peer.close()
-
-    asyncio.run(main())
+        return "refused"
+    return repr(out)
 
 
 @cache
@@ -152,19 +112,40 @@ def _coded(container: str, codec: str) -> bytes:
     return out.getvalue()
 
 
-def sound_files(lottery: random.Random) -> None:
-    """Damaged sound files give what is there or a refusal. The first bytes are hit most."""
-    kinds = (_wav, lambda: _coded("ogg", "libopus"), lambda: _coded("flac", "flac"))
-    data = lottery.choice(kinds)()
-    head = min(len(data), lottery.choice((44, 64, 200, len(data))))
+def sound_files(data: bytes) -> None:
+    """Damaged sound files give what is there or a refusal."""
     try:
-        pcm = decode_file(mutated_bytes(lottery, data[:head]) + data[head:])
+        pcm = decode_file(data, limits=FileLimits(max_duration_s=MAX_FILE_S))
     except RequestError as error:
         assert error.code in {"unsupported_audio", "audio_too_long"}
     else:
         assert pcm.dtype == np.int16
         assert pcm.ndim == 1
         assert len(pcm) > 0
+
+
+def sound_streams(data: bytes) -> None:
+    """As they arrive, the first byte says where cut: WAV, AMR and bare samples give the same sound
+    in pieces as whole, or are refused."""
+    stream = data[1:]
+    cut = data[0] * len(stream) // 256 if data else 0
+    decoders: tuple[Callable[[], ByteDecoder], ...] = (
+        WavDecoder,
+        AmrDecoder,
+        lambda: RawDecoder(16_000, 24, 2),
+    )
+    for decoder in decoders:
+        whole = _heard(decoder(), stream)
+        in_pieces = _heard(decoder(), stream[:cut], stream[cut:])
+        assert (whole is None) == (in_pieces is None)
+        assert whole is None or in_pieces is None or len(whole) == len(in_pieces)
+
+
+def _heard(decoder: ByteDecoder, *pieces: bytes) -> Pcm | None:
+    try:
+        return np.concatenate([*(decoder.push(piece) for piece in pieces), decoder.flush()])
+    except (RequestError, NotPlain):
+        return None
 
 
 @cache
@@ -180,61 +161,85 @@ def packets(lottery: random.Random) -> None:
     decoder = OpusDecoder()
     for _ in range(lottery.randint(1, 8)):
         good = lottery.choice(_packets())
-        noise = lottery.randbytes(lottery.choice((0, 1, 2, 3, 20, 200, 1275, 8000)))
-        data = noise if lottery.random() < 0.5 else mutated_bytes(lottery, good)
+        data = bytearray(good)
+        for _ in range(lottery.randrange(4)):
+            data[lottery.randrange(len(data))] = lottery.randrange(256)
+        if lottery.random() < 0.5:
+            data = bytearray(lottery.randbytes(lottery.choice((0, 1, 2, 3, 20, 200, 1275, 8000))))
         try:
-            assert len(decoder.decode(data)) <= MAX_PACKET_SAMPLES
+            assert len(decoder.decode(bytes(data))) <= MAX_PACKET_SAMPLES
         except BadAudioPacket:
             assert len(decoder.conceal()) <= MAX_PACKET_SAMPLES
     assert len(decoder.decode(_packets()[0])) == 960
 
 
-def settings(lottery: random.Random) -> None:
-    """A configuration in force, or one line for each thing that is wrong with it."""
-    text = "\n".join(_setting(lottery) for _ in range(lottery.randint(1, 6)))
-    if lottery.random() < 0.3:
-        text = mutated_text(lottery, text)
-    environ = {_variable(lottery): lottery.choice(ODD_TEXTS) for _ in range(lottery.randrange(3))}
-    with tempfile.NamedTemporaryFile(suffix=".toml") as file:
-        file.write(text.encode(errors="surrogatepass"))
-        file.flush()
-        try:
-            assert isinstance(load(environ, file=Path(file.name)).config, Config)
-        except ConfigError as error:
-            assert str(error).strip()
+def settings(data: bytes) -> None:
+    """A file, and behind its first zero byte lines of the environment: a configuration in force,
+    or one line for each thing that is wrong with it."""
+    toml, _, lines = data.partition(b"\0")
+    pairs = (line.partition("=") for line in lines.decode(errors="replace").split("\n"))
+    environ = {f"EARSHOT_{name}": value for name, _, value in pairs if name != "CONFIG"}
+    try:
+        assert isinstance(load(environ, file=cast(Path, _File(toml))).config, Config)
+    except ConfigError as error:
+        assert str(error).strip()
 
 
-@cache
-def _paths() -> tuple[tuple[str, ...], ...]:
-    return tuple(setting_paths())
+@dataclass
+class _File:
+    """As much of one as is read; a real one for each input would take most of the time."""
+
+    data: bytes
+
+    def read_text(self, *, encoding: str) -> str:
+        return self.data.decode(encoding)
 
 
-def _setting(lottery: random.Random) -> str:
-    path = lottery.choice(_paths())
-    value = lottery.choice((1, 0.5, "auto", "x", True, ["en"], {"a": 1}, *ODD_VALUES))
-    if lottery.random() < 0.3:
-        value = mutated_json(lottery, {"a": [value]})
-    written = lottery.choice((json.dumps(value), _inline(value)))
-    name = ".".join(path)
-    return f"{mutated_text(lottery, name) if lottery.random() < 0.1 else name} = {written}"
+VALUES = ("1", "0.5", '"auto"', "true", '["en"]', "{ a = 1 }", "nan", "1979-05-27", "9" * 40)
 
 
-def _inline(value: object) -> str:
-    """As TOML writes it."""
-    match value:
-        case dict():
-            inner = ", ".join(f"{json.dumps(k)} = {_inline(v)}" for k, v in value.items())
-            return "{ " + inner + " }"
-        case list():
-            return f"[{', '.join(map(_inline, value))}]"
-        case None:
-            return "''"
-        case float():
-            return str(value)
-        case _:
-            return json.dumps(value)
+def _written() -> tuple[bytes, ...]:
+    """Every setting, in a file and in the environment."""
+    paths = list(setting_paths())
+    toml = [f"{'.'.join(path)} = {VALUES[i % len(VALUES)]}" for i, path in enumerate(paths)]
+    names = ["__".join(path).upper() for path in paths]
+    both = (f"{line}\n\0{name}=1" for line, name in zip(toml, names, strict=True))
+    return tuple(one.encode() for one in both)
 
 
-def _variable(lottery: random.Random) -> str:
-    name = "EARSHOT_" + "__".join(lottery.choice(_paths())).upper()
-    return mutated_text(lottery, name) if lottery.random() < 0.1 else name
+TARGETS = (
+    Target(
+        name="worker_frames",
+        one_input=framing,
+        seeds=tuple(
+            bytes([kind, 100]) + b"".join(map(frame, messages))
+            for kind, messages in ((1, REQUESTS), (0, REPLIES))
+        ),
+    ),
+    Target(
+        name="sound_files",
+        one_input=sound_files,
+        seeds=(_wav(), _coded("ogg", "libopus"), _coded("flac", "flac")),
+        few=1000,
+        many=100_000,
+    ),
+    Target(
+        name="sound_streams",
+        one_input=sound_streams,
+        seeds=(
+            b"\x10" + _wav()[:600],
+            b"\x10#!AMR\n" + b"\x7c" * 4,
+            b"\x03#!AMR-WB\n" + b"\x7c" * 4,
+        ),
+        words=("RIFF", "WAVE", "fmt ", "data", "LIST", "#!AMR\n", "#!AMR-WB\n"),
+        few=2000,
+    ),
+    Target(name="opus_packets", one_input=drawn(packets), seeds=scripts(), few=1000),
+    Target(
+        name="settings",
+        one_input=settings,
+        seeds=_written(),
+        words=VALUES,
+        few=3000,
+    ),
+)

@@ -1,17 +1,18 @@
-"""What comes to the REST door as a form: fields of any text, and bytes that are hardly one."""
+"""What comes to the REST doors: forms, their fields, and JSON of any shape."""
 
 import asyncio
-import random
+from urllib.parse import parse_qsl
 
-from aiohttp import StreamReader
+from aiohttp import MultipartReader, StreamReader
 from aiohttp.base_protocol import BaseProtocol
-from aiohttp.test_utils import make_mocked_request
 
 from core.errors import EarshotError, RequestError
 from media.spool import SpoolLimits, Spools
-from tests.fuzz.mutate import mutated_bytes
+from tests.fuzz.kept_loop import run_kept
+from tests.fuzz.target import Target, lines
 from web.openai.form import read_form
 from web.openai.job import transcription, translation
+from web.openai.speech_fields import MAX_INPUT_CHARS, decoded
 
 NAMES = (
     "model",
@@ -38,37 +39,22 @@ NAMES = (
     "model[]",
     "",
 )
-TEXTS = (
-    "",
-    " ",
-    "default",
-    "de",
-    "German",
-    "verbose_json",
-    "json",
-    "text",
-    "word",
-    "segment",
-    "logprobs",
-    "true",
-    "False",
-    "1",
-    "0",
-    "-1",
-    "0.5",
-    "1e309",
-    "nan",
-    "null",
-    "server_vad",
-    "auto",
-    "max",
-    "translate",
-    "[]",
-    "{}",
-    "\x00",
-    "ü" * 50,
+FIELDS = (
+    b"model=default&language=de&prompt=x&response_format=verbose_json&temperature=0.5",
+    b"model=default&languages[]=de&languages[]=en&timestamp_granularities[]=word&stream=true",
+    b"model=default&chunking_strategy[type]=server_vad&chunking_strategy[threshold]=0.5",
+    b"model=default&keywords[]=Ada&include[]=logprobs&beam_size=5&padding=max&task=translate",
 )
-
+SPEECH = {
+    "model": "tts-1",
+    "input": "The kettle is on.",
+    "voice": {"id": "alloy"},
+    "response_format": "opus",
+    "speed": 1.5,
+    "instructions": "calmly",
+    "stream_format": "sse",
+    "language": "de",
+}
 FORM = (
     b'--b\r\nContent-Disposition: form-data; name="model"\r\n\r\ndefault\r\n'
     b'--b\r\nContent-Disposition: form-data; name="file"; filename="a.wav"\r\n'
@@ -79,11 +65,9 @@ FORM = (
 MAX_FILE_BYTES = 500
 
 
-def fields(lottery: random.Random) -> None:
-    """A job, or an error that names the field."""
-    sent = [(lottery.choice(NAMES), lottery.choice(TEXTS)) for _ in range(lottery.randrange(8))] + [
-        ("model", "default")
-    ] * lottery.randrange(2)
+def fields(data: bytes) -> None:
+    """Of a form: a job, or an error that names the field."""
+    sent = parse_qsl(data.decode(errors="replace"), keep_blank_values=True)
     for understood in (transcription, translation):
         try:
             job = understood(sent)
@@ -94,13 +78,25 @@ def fields(lottery: random.Random) -> None:
             assert job.options.beam_size is None or 1 <= job.options.beam_size <= 10
 
 
-def forms(lottery: random.Random) -> None:
-    """The fields, or an error of ours; nothing is kept."""
-    data = mutated_bytes(lottery, FORM)
-    cut = lottery.randrange(len(data) + 1)
+def forms(data: bytes) -> None:
+    """The first byte says where the rest is cut. The fields, or an error of ours; nothing is
+    kept."""
+    cut = data[0] * len(data) // 256 if data else 0
     spools = Spools(SpoolLimits(max_bytes=MAX_FILE_BYTES))
-    asyncio.run(_read(spools, data[:cut], data[cut:]))
+    run_kept(_read(spools, data[1:cut], data[max(1, cut) :]))
     assert (spools.count, spools.used_bytes) == (0, 0)
+
+
+class _Request:
+    """As much of one as a form is read from; aiohttp's own for tests takes a millisecond."""
+
+    content_type = "multipart/form-data"
+
+    def __init__(self, content: StreamReader) -> None:
+        self.content = content
+
+    async def multipart(self) -> MultipartReader:
+        return MultipartReader({"Content-Type": f"{self.content_type}; boundary=b"}, self.content)
 
 
 async def _read(spools: Spools, *pieces: bytes) -> None:
@@ -110,13 +106,41 @@ async def _read(spools: Spools, *pieces: bytes) -> None:
         if piece:
             content.feed_data(piece)
     content.feed_eof()
-    request = make_mocked_request(
-        "POST", "/", headers={"Content-Type": "multipart/form-data; boundary=b"}, payload=content
-    )
     with spools.open() as spool:
         try:
-            found = await read_form(request, spool, lambda name: name in NAMES)
+            found = await read_form(_Request(content), spool, lambda name: name in NAMES)  # type: ignore[arg-type]
         except EarshotError:
             return
         assert all(name in NAMES for name, _ in found)
         assert spool.size_bytes <= MAX_FILE_BYTES
+
+
+def speech_bodies(data: bytes) -> None:
+    """Of a request for speech: fields within their bounds, or an error that a client can read."""
+    try:
+        fields = decoded(data)
+    except RequestError as error:
+        assert error.code
+        assert len(str(error)) < 1000
+        str(error).encode()
+    else:
+        assert 0 < len(fields.input) <= MAX_INPUT_CHARS
+        assert 0.25 <= fields.speed <= 4
+
+
+TARGETS = (
+    Target(name="form_fields", one_input=fields, seeds=FIELDS, words=NAMES),
+    Target(
+        name="forms",
+        one_input=forms,
+        few=3000,
+        seeds=tuple(bytes([cut]) + FORM for cut in (0, 60, 200)),
+        words=("Content-Disposition: ", "form-data; name=", "\r\n--b", "\r\n\r\n", "filename*="),
+    ),
+    Target(
+        name="speech_bodies",
+        one_input=speech_bodies,
+        seeds=lines((SPEECH, {**SPEECH, "voice": "alloy", "stream_format": "audio"})),
+        is_json=True,
+    ),
+)

@@ -1,11 +1,8 @@
-"""Makes good data bad: small changes reach further into a parser than noise does."""
+"""Makes good JSON bad, value by value: bytes alone seldom change one into another."""
 
-import json
 import random
 from typing import Any
 
-ODD_BYTES = (0, 1, 0x20, 0x7F, 0x80, 0xFE, 0xFF)
-ODD_INTS = (0, 1, 0x7F, 0xFF, 0x7FFF, 0xFFFF, 0x7FFF_FFFF, 0x8000_0000, 0xFFFF_FFFF)
 ODD_TEXTS = (
     "",
     " ",
@@ -50,67 +47,6 @@ ODD_VALUES: tuple[Any, ...] = (
 )
 
 
-def mutated_bytes(lottery: random.Random, data: bytes) -> bytes:
-    """One to six changes: bits, bytes, numbers, spans, the end."""
-    out = bytearray(data)
-    for _ in range(lottery.randint(1, 6)):
-        at = lottery.randrange(len(out) + 1)
-        span = lottery.randint(1, 12)
-        match lottery.randrange(7):
-            case 0 if at < len(out):
-                out[at] ^= 1 << lottery.randrange(8)
-            case 1 if at < len(out):
-                out[at] = lottery.choice(ODD_BYTES)
-            case 2:
-                out[at:at] = lottery.randbytes(span)
-            case 3:
-                del out[at : at + span]
-            case 4:
-                out[at:at] = out[at : at + span]
-            case 5:
-                number = lottery.choice(ODD_INTS).to_bytes(4, "big")
-                out[at : at + 4] = number if lottery.random() < 0.5 else number[::-1]
-            case _ if lottery.random() < 0.3:
-                del out[at:]
-    return bytes(out)
-
-
-def mutated_text(lottery: random.Random, text: str) -> str:
-    """One to four changes: characters, odd texts, spans, the end."""
-    for _ in range(lottery.randint(1, 4)):
-        at = lottery.randrange(len(text) + 1)
-        span = lottery.randint(1, 12)
-        match lottery.randrange(5):
-            case 0:
-                text = text[:at] + chr(lottery.randrange(32, 127)) + text[at + 1 :]
-            case 1:
-                text = text[:at] + lottery.choice(ODD_TEXTS) + text[at:]
-            case 2:
-                text = text[:at] + text[at + span :]
-            case 3:
-                text = text[: at + span] + text[at:]
-            case _ if lottery.random() < 0.3:
-                text = text[:at]
-    return text
-
-
-def mutated_lines(lottery: random.Random, text: str) -> str:
-    """One to four lines dropped, doubled, moved, changed or brought in from elsewhere."""
-    lines = text.splitlines()
-    for _ in range(lottery.randint(1, 4)):
-        at = lottery.randrange(len(lines)) if lines else 0
-        match lottery.randrange(5):
-            case 0:
-                del lines[at : at + 1]
-            case 1:
-                lines[at:at] = lines[at : at + lottery.randint(1, 8)]
-            case 2 if lines:
-                lines.insert(lottery.randrange(len(lines)), lines.pop(at))
-            case _ if lines:
-                lines[at] = mutated_text(lottery, lines[at])
-    return "\r\n".join(lines) + "\r\n"
-
-
 def odd_json(lottery: random.Random, depth: int = 3) -> Any:
     """Any JSON value, and some that are none (NaN)."""
     match lottery.randrange(5 if depth else 3):
@@ -145,9 +81,3 @@ def mutated_json(lottery: random.Random, value: Any) -> Any:
         changed = [] if lottery.random() < 0.2 else [mutated_json(lottery, value[at])]
         return [*value[:at], *changed * lottery.randint(1, 2), *value[at + 1 :]]
     return odd_json(lottery)
-
-
-def as_json_text(lottery: random.Random, value: Any) -> str:
-    """Mostly JSON; now and then changed once more as text."""
-    text = json.dumps(value, ensure_ascii=lottery.random() < 0.5)
-    return mutated_text(lottery, text) if lottery.random() < 0.15 else text

@@ -6,24 +6,41 @@ import json
 import random
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from core.audio import ASR_RATE_HZ, AudioFrame
 from core.errors import RequestError
+from core.events import FormatName
 from core.ports import ToolSpec
 from engines.base import AS_CONFIGURED, LlmOptions, Message, TextDelta, ToolCall
+from media import g711
+from media.pcm import from_bytes
 from pipeline.playout import PacedBy
 from pipeline.sessions import Sessions
 from pipeline.settings import SessionSettings
 from signaling.realtime.beta import to_ga
 from signaling.realtime.connection import Connection
+from signaling.realtime.events import (
+    ClientEvent,
+    InputAppend,
+    ItemCreate,
+    ResponseCreate,
+    SessionUpdate,
+)
 from signaling.realtime.incoming import decode
-from signaling.realtime.session import Terms
+from signaling.realtime.items import new_item
+from signaling.realtime.offer import read_secret_request
+from signaling.realtime.response import response_request
+from signaling.realtime.session import Terms, check_unchanged, merged, session_json
+from signaling.realtime.sound import Spoken
 from signaling.realtime.translate import Transport
-from tests.fuzz.mutate import as_json_text, mutated_json
-from tests.loop import run_virtual
+from signaling.realtime.upload import Upload, heard_in
+from tests.fuzz.drawn import drawn, scripts
+from tests.fuzz.kept_loop import run_kept
+from tests.fuzz.mutate import mutated_json
+from tests.fuzz.target import Target, lines
 from tests.pipeline.fakes import WORDS, Counts, EchoLlm, LevelAsr, World
 
 TURN_DETECTION: tuple[Any, ...] = (
@@ -136,12 +153,11 @@ BETA_EVENTS: tuple[Any, ...] = (
 LEVELS = (0, 0, *WORDS)
 
 
-def client_text(lottery: random.Random, share_bad: float) -> str:
+def client_text(lottery: random.Random) -> str:
     event = lottery.choice((*EVENTS, *BETA_EVENTS))
-    if lottery.random() < share_bad:
+    if lottery.random() < 0.2:
         for _ in range(lottery.randint(1, 3)):
             event = mutated_json(lottery, event)
-        return as_json_text(lottery, event)
     return json.dumps(event)
 
 
@@ -171,13 +187,57 @@ class AnyTurnLlm(EchoLlm):
                 yield delta
 
 
-def decoding(lottery: random.Random) -> None:
-    """An event or an error that names itself, and nothing else."""
+FORMATS: tuple[FormatName, ...] = ("audio/pcm", "audio/pcmu", "audio/pcma")
+
+
+def events(data: bytes) -> None:
+    """A text frame in either shape: an event that means something, or an error that names what is
+    wrong with it."""
+    text = data.decode(errors="replace")
+    for reshape in (None, to_ga):
+        try:
+            run_kept(_meant(decode(text, reshape)))
+        except RequestError as error:
+            assert error.code
+            assert 0 < len(str(error)) < 2_000
+
+
+async def _meant(event: ClientEvent) -> None:
+    """What is done with it before a session hears of it."""
+    match event:
+        case SessionUpdate(session=sent):
+            terms = merged(Terms(), sent)
+            check_unchanged(Terms(), terms)
+            json.dumps(session_json(terms, "sess_1"))
+        case ItemCreate(item=item):
+            await heard_in(new_item(item).recordings, "audio/pcm")
+        case ResponseCreate(response=params):
+            response_request(params)
+        case InputAppend(audio=audio):
+            for name in FORMATS:
+                frames = list(Upload(name).push(audio))
+                assert sum(len(frame.pcm) for frame in frames) <= 2 * len(audio)
+
+
+def secrets(data: bytes) -> None:
+    """The body that asks for an ephemeral key."""
     try:
-        decode(client_text(lottery, share_bad=0.9), lottery.choice((None, to_ga)))
+        asked = read_secret_request(data)
+        if asked.session is not None:
+            merged(Terms(), asked.session)
     except RequestError as error:
         assert error.code
         assert 0 < len(str(error)) < 2_000
+
+
+def sound(data: bytes) -> None:
+    """Any bytes are sound in G.711, and are found again in what was made of them."""
+    for law in get_args(g711.Law):
+        heard = g711.decode(data, law)
+        assert len(heard) == len(data)
+        assert np.array_equal(g711.decode(g711.encode(heard, law), law), heard)
+    pieces = Spoken().push("item_1", from_bytes(data[: len(data) // 2 * 2]), "audio/pcmu")
+    assert all(base64.b64decode(piece, validate=True) for piece in pieces)
 
 
 def conversing(lottery: random.Random) -> None:
@@ -212,7 +272,7 @@ def conversing(lottery: random.Random) -> None:
         assert sessions.count == 0
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
-    run_virtual(main())
+    run_kept(main())
     ids = [event["event_id"] for event in sent]
     assert len(set(ids)) == len(ids)
     _check_errors(sent)
@@ -222,7 +282,7 @@ def conversing(lottery: random.Random) -> None:
 async def _act(lottery: random.Random, connection: Connection, session: Any) -> None:
     """The client says something wrong or right, somebody speaks, or time goes by."""
     if lottery.random() < 0.6:
-        await connection.receive(client_text(lottery, share_bad=0.2))
+        await connection.receive(client_text(lottery))
         return
     level = lottery.choice(LEVELS)
     for _ in range(lottery.choice((1, 10, 40, 100))):
@@ -248,3 +308,27 @@ def _check_responses(sent: list[dict[str, Any]]) -> None:
         elif event["type"] == "response.done":
             assert event["response"]["id"] == is_open
             is_open = ""
+
+
+TARGETS = (
+    Target(
+        name="realtime_events",
+        one_input=events,
+        seeds=lines((*EVENTS, *BETA_EVENTS)),
+        is_json=True,
+    ),
+    Target(
+        name="realtime_secrets",
+        one_input=secrets,
+        seeds=lines({"expires_after": {"seconds": 60}, "session": one} for one in SESSIONS),
+        is_json=True,
+    ),
+    Target(name="realtime_sound", one_input=sound, seeds=scripts(), few=5000),
+    Target(
+        name="realtime_sessions",
+        one_input=drawn(conversing),
+        seeds=scripts(),
+        few=100,
+        many=20_000,
+    ),
+)

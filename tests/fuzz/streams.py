@@ -7,7 +7,9 @@ from core.audio import ASR_RATE_HZ, ms_to_samples
 from media.jitter import JitterBuffer, distance
 from pipeline.chunker import MAX_CHARS, Chunker
 from pipeline.endpointer import MAX_UTTERANCE_MS, START_MS, Edge, Endpointer, SpeechEdge
+from tests.fuzz.drawn import drawn, scripts
 from tests.fuzz.mutate import ODD_TEXTS
+from tests.fuzz.target import Target
 
 SUCCESSORS = {
     None: {Edge.STARTED},
@@ -24,7 +26,7 @@ def buffering(lottery: random.Random) -> None:
     buffer = JitterBuffer[tuple[int, int]](depth)
     number, runs, resyncs = lottery.randrange(0x10000), [list[int]()], 0
     arrived, out = 0, 0
-    for _ in range(lottery.randrange(200)):
+    for _ in range(lottery.randrange(100)):
         number += lottery.choice((1, 1, 1, 1, 1, 2, 0, -1, -3, 60, 3500, -200))
         got = buffer.push(number & 0xFFFF, (arrived, number & 0xFFFF))
         arrived += 1
@@ -47,7 +49,7 @@ def endpointing(lottery: random.Random) -> None:
     samples = lottery.choice((160, 320, 480, 512, 5000))
     probability, position, started_at = 0.0, 0, 0
     before: Edge | None = None
-    for _ in range(lottery.randrange(600)):
+    for _ in range(lottery.randrange(200)):
         if lottery.random() < 0.1:
             probability = lottery.choice((0.0, 1.0, lottery.random()))
         endpointer.is_guarded = lottery.random() < 0.1
@@ -76,7 +78,7 @@ def chunking(lottery: random.Random) -> None:
     words = ("yes", "1.5", "Mr.", "no!", "and,", "so;", "why?", "…", "。", "！", "ok:", "a" * 300)
     spaces = (" ", " ", " ", "\n", "  ", "\t", "")
     chunker, said, deltas = Chunker(), list[str](), list[str]()
-    for _ in range(lottery.randrange(60)):
+    for _ in range(lottery.randrange(16)):
         deltas.append(lottery.choice((*words, *ODD_TEXTS[:-1])) + lottery.choice(spaces))
         clauses = chunker.push(deltas[-1])
         assert all(len(clause) <= MAX_CHARS + len(deltas[-1]) for clause in clauses)
@@ -89,3 +91,13 @@ def chunking(lottery: random.Random) -> None:
 
 def _letters(text: str) -> str:
     return "".join(text.split())
+
+
+TARGETS = tuple(
+    Target(name=name, one_input=drawn(play), seeds=scripts(), few=2000)
+    for name, play in (
+        ("buffering", buffering),
+        ("endpointing", endpointing),
+        ("chunking", chunking),
+    )
+)

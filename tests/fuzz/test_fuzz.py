@@ -1,58 +1,92 @@
-"""Whatever comes from outside is used or refused, in bounded time: a thousand inputs, a million."""
+"""Whatever comes from outside is used or refused, in bounded time and memory: some
+thousand inputs of each kind in every test run, a million in the soak. `engine.py` finds them."""
 
-import logging
+import json
+import os
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from subprocess import run
 
 import pytest
 
-from tests.fuzz import files, forms, realtime, speech, streams, willow, wyoming, xiaozhi
-from tests.fuzz.inputs import Fuzz, fuzz
+from tests.conftest import require
+from tests.fuzz.target import Target
+from tests.fuzz.targets import TARGETS
+from tests.shared import ROOT
 
-pytestmark = pytest.mark.filterwarnings("ignore::aiohttp.multipart.BadContentDispositionHeader")
+SEED = os.environ.get("EARSHOT_FUZZ_SEED", "7")
+"Another number gives other inputs; the same one the same."
 
-TARGETS = (
-    Fuzz("decoding", realtime.decoding, few=500, many=400_000),
-    Fuzz("conversing", realtime.conversing, few=30, many=10_000),
-    Fuzz("framing", files.framing, few=300, many=150_000),
-    Fuzz("describing", files.describing, few=100, many=70_000),
-    Fuzz("answering", files.answering, few=10, many=5_000),
-    Fuzz("sound_files", files.sound_files, few=100, many=50_000),
-    Fuzz("packets", files.packets, few=50, many=50_000),
-    Fuzz("settings", files.settings, few=50, many=30_000),
-    Fuzz("fields", forms.fields, few=200, many=40_000),
-    Fuzz("forms", forms.forms, few=50, many=10_000),
-    Fuzz("speech_bodies", speech.bodies, few=300, many=50_000),
-    Fuzz("questions", speech.queries, few=300, many=50_000),
-    Fuzz("buffering", streams.buffering, few=200, many=75_000),
-    Fuzz("endpointing", streams.endpointing, few=100, many=60_000),
-    Fuzz("chunking", streams.chunking, few=100, many=100_000),
-    Fuzz("willow_messages", willow.decoding, few=10_000, many=1_000_000),
-    Fuzz("willow_answers", willow.encoding, few=100, many=30_000),
-    Fuzz("willow_wakes", willow.waking, few=1_000, many=100_000),
-    Fuzz("wyoming_events", wyoming.reading, few=9_500, many=900_000),
-    Fuzz("wyoming_talks", wyoming.talking, few=500, many=100_000),
-    Fuzz("xiaozhi_decoding", xiaozhi.decoding, few=8_500, many=850_000),
-    Fuzz("xiaozhi_turns", xiaozhi.conversing, few=1_000, many=100_000),
-    Fuzz("xiaozhi_tools", xiaozhi.tools, few=500, many=50_000),
-    Fuzz("xiaozhi_sound", xiaozhi.hearing, few=20, many=20_000),
-)
+MAX_LOG_CHARS = 4000
+"Of its end, in a failure; the traceback comes last."
 
 
-@pytest.fixture(autouse=True)
-def quiet(caplog: pytest.LogCaptureFixture) -> None:
-    """A million warnings about bad input would be kept until the end."""
-    caplog.set_level(logging.CRITICAL)
+@dataclass(frozen=True, slots=True)
+class Fuzzer:
+    folder: Path
+
+    def run(self, names: Iterable[str], *flags: str, of: str = "tests.fuzz.targets") -> None:
+        """No names: all. Writes for each what `check` reads."""
+        require(find_spec("atheris"), "Atheris has no wheel for this Python or platform")
+        own = [f"--folder={self.folder}", f"--of={of}", "--jobs=2", *names]
+        done = run(
+            [sys.executable, "-m", "tests.fuzz.engine", *own, "--", f"-seed={SEED}", *flags],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONHASHSEED": "0"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr[-MAX_LOG_CHARS:]
+
+    def check(self, name: str) -> None:
+        folder = self.folder / name
+        report = json.loads((folder / "report.json").read_text("utf-8"))
+        if report["exit"] != 0:
+            found = folder / "input"
+            data = repr(found.read_bytes()) if found.exists() else "lost"
+            log = (folder / "log").read_text("utf-8", "replace")[-MAX_LOG_CHARS:]
+            pytest.fail(f"{name}: {report}\n{log}\nThe input: {data}", pytrace=False)
 
 
-@pytest.mark.parametrize("one", TARGETS, ids=lambda one: one.name)
-def test_some_random_inputs(one: Fuzz) -> None:
-    fuzz(one.name, one.target, one.few)
+@pytest.fixture(scope="module")
+def few(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Fuzzer:
+    """All targets of this test run in one process: what it imports takes seconds to instrument."""
+    items = (one for one in request.session.items if isinstance(one, pytest.Function))
+    asked = [one.callspec.params["target"] for one in items if "few" in one.fixturenames]
+    fuzzer = Fuzzer(tmp_path_factory.mktemp("fuzz"))
+    fuzzer.run(target.name for target in asked if isinstance(target, Target))
+    return fuzzer
+
+
+@pytest.fixture(scope="module")
+def broken(tmp_path_factory: pytest.TempPathFactory) -> Fuzzer:
+    fuzzer = Fuzzer(tmp_path_factory.mktemp("broken"))
+    fuzzer.run((), "-runs=100000", "-timeout=1", of="tests.fuzz.broken")
+    return fuzzer
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda one: one.name)
+def test_some_inputs(target: Target, few: Fuzzer) -> None:
+    few.check(target.name)
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("one", TARGETS, ids=lambda one: one.name)
-def test_a_million_random_inputs(one: Fuzz) -> None:
-    fuzz(one.name, one.target, one.many)
+@pytest.mark.parametrize("target", TARGETS, ids=lambda one: one.name)
+def test_a_million_inputs(target: Target, tmp_path: Path) -> None:
+    fuzzer = Fuzzer(tmp_path)
+    fuzzer.run([target.name], f"-runs={target.many}")
+    fuzzer.check(target.name)
 
 
-def test_they_are_a_million() -> None:
-    assert sum(one.many for one in TARGETS) >= 1_000_000
+@pytest.mark.parametrize(
+    ("target", "why"), [("fails", "AssertionError"), ("hangs", "timeout"), ("leaks", "memory")]
+)
+def test_what_is_broken_is_found(target: str, why: str, broken: Fuzzer) -> None:
+    with pytest.raises(pytest.fail.Exception) as failed:
+        broken.check(target)
+    assert why in str(failed.value)
+    assert f"The input: b'{target[:4]}" in str(failed.value)

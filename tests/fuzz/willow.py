@@ -3,26 +3,39 @@
 import json
 import random
 from typing import Any
+from urllib.parse import parse_qsl
 
+from core.errors import RequestError
 from devices.arbitration import Arbitration
+from devices.willow.messages import read_message
+from devices.willow.question import read_question
+from devices.willow.speaking import MAX_TEXT_CHARS as MAX_SPOKEN_CHARS
+from devices.willow.speaking import read_text
+from devices.willow.upload import AudioForm
 from firmware_protocol.willow.decode import MAX_TEXT_CHARS, MalformedMessage, decode
 from firmware_protocol.willow.encode import MAX_MESSAGE_BYTES, encode
 from firmware_protocol.willow.messages import Endpoint, Notify, Result, Unknown
 from tests.firmware_protocol.willow.vectors import FROM_DEVICE
-from tests.fuzz.mutate import mutated_bytes, mutated_json
+from tests.fuzz.drawn import drawn, scripts
+from tests.fuzz.target import Target, lines
 
 SEEDS: tuple[Any, ...] = tuple(json.loads(one.wire) for one in FROM_DEVICE)
-ALPHABET = 'ab \n\r\t"\\é😀\x00\u2028…'
+CALLS: tuple[Any, ...] = (
+    {"type": "ping", "message": "1"},
+    {"type": "start", "obj": {"partials": True, "model": "large"}},
+    {"type": "stop", "message": "", "obj": {"beam_size": 2, "detect_language": True}},
+)
+QUERIES = (
+    b"text=is+it+on&language=de_AT&model=default&conversation_id=k",
+    b"text=x&max_new_tokens=16&temperature=0.7&top_p=0.9&repetition_penalty=1.1",
+    b"x-audio-codec=wav&x-audio-sample-rate=16000&x-audio-bits=24&x-audio-channel=2",
+)
+TEXT = 'ab \n\r\t"\\é😀\x00\u2028…'
+SAID = tuple((TEXT * times).encode() for times in (1, 20, 200))
 
 
-def decoding(lottery: random.Random) -> None:
-    """A value within its bounds, or an error that can be told."""
-    fields = lottery.choice(SEEDS)
-    if lottery.random() < 0.5:
-        fields = mutated_json(lottery, fields)
-    data = json.dumps(fields).encode()
-    if lottery.random() < 0.5:
-        data = mutated_bytes(lottery, data)
+def messages(data: bytes) -> None:
+    """Of a device: a value within its bounds, or an error that can be told."""
     try:
         message = decode(data)
     except MalformedMessage as error:
@@ -36,9 +49,43 @@ def decoding(lottery: random.Random) -> None:
             assert len(str(names)) < 1000
 
 
-def encoding(lottery: random.Random) -> None:
+def call_messages(data: bytes) -> None:
+    """On a call's data channel."""
+    try:
+        read_message(data.decode(errors="replace"))
+    except RequestError as error:
+        _check_told(error)
+
+
+def queries(data: bytes) -> None:
+    """A question, a form of audio, or an error that names the field."""
+    sent = dict(parse_qsl(data.decode(errors="replace"), keep_blank_values=True))
+    try:
+        question = read_question(sent, read_text(sent))
+    except RequestError as error:
+        assert error.param
+        _check_told(error)
+    else:
+        assert 0 < len(question.text) <= MAX_SPOKEN_CHARS
+        assert question.temperature is None or 0 <= question.temperature <= 2
+        assert question.max_output_tokens is None or question.max_output_tokens >= 1
+        assert question.conversation_id is None or len(question.conversation_id) <= 128
+    try:
+        AudioForm.of(sent).decoder()
+    except RequestError as error:
+        assert error.param
+        _check_told(error)
+
+
+def _check_told(error: RequestError) -> None:
+    assert error.code
+    assert len(str(error)) < 500
+    str(error).encode()
+
+
+def encoding(data: bytes) -> None:
     """Whatever is said fits the firmware's buffer, in one line."""
-    text = "".join(lottery.choice(ALPHABET) for _ in range(lottery.choice((3, 300, 6000))))
+    text = data.decode(errors="replace")
     for message in (Result(ok=True, speech=text), Notify(id=2, text=text, audio_url="http://a/")):
         wire = encode(message)
         assert len(wire.encode()) <= MAX_MESSAGE_BYTES
@@ -72,3 +119,17 @@ def waking(lottery: random.Random) -> None:
     for verdict in race.tick(now + 10):
         waiting[verdict.device] -= 1
     assert set(waiting.values()) <= {0}
+
+
+TARGETS = (
+    Target(name="willow_messages", one_input=messages, seeds=lines(SEEDS), is_json=True),
+    Target(name="willow_call_messages", one_input=call_messages, seeds=lines(CALLS), is_json=True),
+    Target(
+        name="willow_queries",
+        one_input=queries,
+        seeds=QUERIES,
+        words=("nan", "1e309", "9" * 40, "%00", "%ff", "amrwb", "pcm", "&text=", "&temperature="),
+    ),
+    Target(name="willow_answers", one_input=encoding, seeds=SAID, max_bytes=6000),
+    Target(name="willow_wakes", one_input=drawn(waking), seeds=scripts()),
+)

@@ -3,14 +3,19 @@
 import asyncio
 import json
 import random
+from io import BytesIO
 from typing import Any
+
+from wyoming.event import Event, read_event
 
 from core.errors import EarshotError, RemoteProtocolError
 from devices.wyoming.connection import IDLE_S, Connection
-from devices.wyoming.wire import MAX_DATA_BYTES, MAX_HEADER_BYTES, MAX_PAYLOAD_BYTES, Wire
+from devices.wyoming.wire import MAX_HEADER_BYTES, MAX_PAYLOAD_BYTES, Wire
 from tests.devices.wyoming.servers import Scene
-from tests.fuzz.mutate import mutated_bytes, mutated_json, odd_json
-from tests.loop import run_virtual
+from tests.fuzz.drawn import drawn, scripts
+from tests.fuzz.kept_loop import run_kept
+from tests.fuzz.mutate import mutated_json, odd_json
+from tests.fuzz.target import Target
 
 FORM = {"rate": 16_000, "width": 2, "channels": 1, "timestamp": 0}
 VOICE = {"name": "low", "language": "en-US", "speaker": None}
@@ -48,23 +53,39 @@ class Line:
     async def drain(self) -> None: ...
 
 
-def reading(lottery: random.Random) -> None:
-    """Events within their bounds, then the end or an error that a client can read."""
-    data = b"".join(_event(lottery) for _ in range(lottery.randrange(1, 4)))
-    if lottery.random() < 0.8:
-        data = mutated_bytes(lottery, data)
-    asyncio.run(_read(data))
+def reading(data: bytes) -> None:
+    """Events within their bounds, cut anywhere (the first two bytes say where), then the end or an
+    error that a client can read. The library reads what we understood as we did."""
+    stream = data[2:]
+    first, second = sorted(byte * len(stream) // 256 for byte in data[:2].ljust(2))
+    run_kept(_read([stream[:first], stream[first:second], stream[second:]]))
 
 
-async def _read(data: bytes) -> None:
-    wire = _wire(data, Line())
+async def _read(pieces: list[bytes]) -> None:
+    reader, line = asyncio.StreamReader(MAX_HEADER_BYTES), Line()
+    wire = Wire(reader, line)  # type: ignore[arg-type]
+    asyncio.get_running_loop().call_soon(_feed, reader, pieces)
+    events: list[Event] = []
     try:
         while (event := await wire.read(IDLE_S)) is not None:
             assert len(event.payload or b"") <= MAX_PAYLOAD_BYTES
-            assert len(json.dumps(event.data)) <= 6 * (MAX_HEADER_BYTES + MAX_DATA_BYTES)
+            events.append(event)
     except RemoteProtocolError as error:
         assert len(str(error)) < 1000
         str(error).encode()
+    await wire.send_raw(events)
+    library = BytesIO(line.sent)
+    for event in events:
+        assert read_event(library) == event
+
+
+def _feed(reader: asyncio.StreamReader, pieces: list[bytes]) -> None:
+    """One piece in each step of the loop."""
+    reader.feed_data(pieces[0])
+    if rest := pieces[1:]:
+        asyncio.get_running_loop().call_soon(_feed, reader, rest)
+    else:
+        reader.feed_eof()
 
 
 def talking(lottery: random.Random) -> None:
@@ -72,7 +93,7 @@ def talking(lottery: random.Random) -> None:
     pauses = (0.0, 0.0, 0.01, 1.0)
     said = [(_event(lottery), lottery.choice(pauses)) for _ in range(lottery.randrange(12))]
     line = Line()
-    took_s = run_virtual(_talk(said, line))
+    took_s = run_kept(_talk(said, line))
     assert took_s <= sum(pause_s for _, pause_s in said) + 1
     _check(bytes(line.sent))
 
@@ -134,8 +155,22 @@ def _event(lottery: random.Random) -> bytes:
     return json.dumps(header).encode() + b"\n" + body + payload
 
 
-def _wire(data: bytes, line: Line) -> Wire:
-    reader = asyncio.StreamReader(MAX_HEADER_BYTES)
-    reader.feed_data(data)
-    reader.feed_eof()
-    return Wire(reader, line)  # type: ignore[arg-type]
+def _written(kind: str, data: dict[str, Any], payload: bytes) -> bytes:
+    body = json.dumps(data).encode()
+    sizes = {"data_length": len(body), "payload_length": len(payload)}
+    header = json.dumps({"type": kind, "version": "1.10.2", **sizes}).encode()
+    return header + b"\n" + body + payload
+
+
+TARGETS = (
+    Target(
+        name="wyoming_events",
+        one_input=reading,
+        seeds=(
+            *(b"\x60\xa0" + _written(kind, data, payload[:64]) for kind, data, payload in EVENTS),
+            b"\x80\xf0" + _written(*EVENTS[0]) + _written(*EVENTS[1]),
+        ),
+        words=('"data_length":', '"payload_length":', '"data":', '"type":', "\n"),
+    ),
+    Target(name="wyoming_talks", one_input=drawn(talking), seeds=scripts(), few=500, many=100_000),
+)

@@ -3,7 +3,10 @@
 import json
 import random
 from typing import Any, assert_never
+from urllib.parse import parse_qsl
 
+from core.errors import RequestError
+from devices.xiaozhi.check_in import MAX_NAME_CHARS, contact_of
 from devices.xiaozhi.ear import Ear
 from firmware_protocol.xiaozhi.dialogue import Dialogue, HangUp, Send
 from firmware_protocol.xiaozhi.errors import BadFrame, BadMessage
@@ -22,11 +25,17 @@ from firmware_protocol.xiaozhi.texts import (
     encode_message,
 )
 from tests.firmware_protocol.xiaozhi.vectors import frame_of, frames, messages, text_of
-from tests.fuzz.mutate import mutated_bytes, mutated_json, odd_json
+from tests.fuzz.drawn import drawn, scripts
+from tests.fuzz.mutate import mutated_json, odd_json
+from tests.fuzz.target import Target
 
-FRAMES = tuple((case["version"], frame_of(case)) for case in frames(good=True))
+FRAMES = tuple(frame_of(case) for good in (True, False) for case in frames(good=good))
 TEXTS = tuple(
     text_of(case) for sender in ("device", "server") for case in messages(sender, good=True)
+)
+CHECK_IN = (
+    b"Device-Id=a1:b2:c3:d4:e5:f6&User-Agent=bread/2.4.2&Accept-Language=de-DE\n"
+    b'{"application":{"version":"2.4.2"},"board":{"name":"kitchen","type":"bread"}}'
 )
 OBJECTS = tuple(json.loads(text) for text in TEXTS)
 RESULTS: tuple[dict[str, Any], ...] = (
@@ -37,27 +46,24 @@ RESULTS: tuple[dict[str, Any], ...] = (
 )
 
 
-def decoding(lottery: random.Random) -> None:
-    """One frame and one text: a value that is written again as it was read, or an error that can
-    be told."""
-    version, frame = lottery.choice(FRAMES)
-    version = version if lottery.random() < 0.7 else lottery.choice(VERSIONS)
-    try:
-        packet = decode_frame(version, mutated_bytes(lottery, frame))
+def reading_frames(data: bytes) -> None:
+    """In each version: a value that is written again as it was read, or an error that can be
+    told."""
+    for version in VERSIONS:
+        try:
+            packet = decode_frame(version, data)
+        except BadFrame as error:
+            assert len(str(error)) < 200
+            continue
         assert len(packet.payload) <= MAX_PAYLOAD_BYTES
         if isinstance(packet, AudioPacket):
             again = encode_audio(version, packet.payload, packet.timestamp_ms)
             assert decode_frame(version, again) == packet
-    except BadFrame as error:
-        assert len(str(error)) < 200
-    _text(lottery)
 
 
-def _text(lottery: random.Random) -> None:
-    if lottery.random() < 0.5:
-        text: str | bytes = mutated_bytes(lottery, lottery.choice(TEXTS).encode())
-    else:
-        text = json.dumps(mutated_json(lottery, lottery.choice(OBJECTS)))
+def reading_texts(data: bytes) -> None:
+    """A value that can be written, or an error that can be told."""
+    text = data.decode(errors="replace")
     for decode in (decode_device_message, decode_server_message):
         try:
             message = decode(text)
@@ -65,6 +71,19 @@ def _text(lottery: random.Random) -> None:
         except BadMessage as error:
             assert len(str(error)) < 300
             assert str(error).isprintable()
+
+
+def checking_in(data: bytes) -> None:
+    """The first line is headers, the rest a body: a contact of bounded names, or a refusal."""
+    first, _, body = data.partition(b"\n")
+    try:
+        headers = dict(parse_qsl(first.decode(errors="replace"), keep_blank_values=True))
+        contact = contact_of(headers, body, "192.0.2.1")
+    except RequestError as error:
+        assert error.param == "Device-Id"
+    else:
+        shown = (contact.name, contact.board, contact.firmware, contact.language)
+        assert all(len(one) <= MAX_NAME_CHARS and (one + " ").isprintable() for one in shown)
 
 
 def conversing(lottery: random.Random) -> None:
@@ -88,10 +107,12 @@ def conversing(lottery: random.Random) -> None:
                         assert_never(action.message.state)
         assert is_speaking == dialogue.is_speaking
         assert not (dialogue.hears and dialogue.doing == "idle")
-    for _ in range(2000):  # whatever was said last, silence ends it
-        now += 1
+    for _ in range(200):  # whatever was said last, silence ends it
+        now += 10
         actions = dialogue.tick(now, is_answering=False)
         has_hung_up |= any(isinstance(action, HangUp) for action in actions)
+        if has_hung_up:
+            break
     assert has_hung_up
     assert not dialogue.is_speaking
 
@@ -100,7 +121,7 @@ def _event(lottery: random.Random, dialogue: Dialogue, now: float) -> Any:
     match lottery.randrange(10):
         case 0 | 1 | 2:
             try:
-                message = decode_device_message(lottery.choice(TEXTS))
+                message = decode_device_message(_said(lottery))
             except BadMessage:
                 return ()
             return () if isinstance(message, McpAnswer) else dialogue.receive(message, now)
@@ -121,6 +142,12 @@ def _event(lottery: random.Random, dialogue: Dialogue, now: float) -> Any:
             dialogue.pacer.sent(now)
             return dialogue.tick(now, is_answering=lottery.random() < 0.5)
     return ()
+
+
+def _said(lottery: random.Random) -> str:
+    if lottery.random() < 0.9:
+        return lottery.choice(TEXTS)
+    return json.dumps(mutated_json(lottery, lottery.choice(OBJECTS)))
 
 
 def tools(lottery: random.Random) -> None:
@@ -148,3 +175,18 @@ def hearing(lottery: random.Random) -> None:
         packet = lottery.randbytes(lottery.choice((0, 1, 3, 4, 60, 200, 2000)))
         samples += sum(len(frame.pcm) for frame in ear.hear(packet, 60))
     assert samples <= 5 * 120 * 16
+
+
+TARGETS = (
+    Target(name="xiaozhi_frames", one_input=reading_frames, seeds=FRAMES, max_bytes=8192),
+    Target(
+        name="xiaozhi_texts",
+        one_input=reading_texts,
+        seeds=tuple(text.encode() for text in TEXTS),
+        is_json=True,
+    ),
+    Target(name="xiaozhi_check_in", one_input=checking_in, seeds=(CHECK_IN,), is_json=True),
+    Target(name="xiaozhi_turns", one_input=drawn(conversing), seeds=scripts(), few=3000),
+    Target(name="xiaozhi_tools", one_input=drawn(tools), seeds=scripts(), few=3000),
+    Target(name="xiaozhi_sound", one_input=drawn(hearing), seeds=scripts(4000), few=2000),
+)

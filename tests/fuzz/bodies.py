@@ -1,0 +1,115 @@
+"""JSON from further away: MCP servers, model servers, and whoever manages devices."""
+
+import json
+from typing import Any
+
+from mcp_types import CallToolResult, ListToolsResult
+from pydantic import ValidationError
+
+from core.errors import RemoteProtocolError, RequestError
+from devices.api.views import (
+    DeviceEdit,
+    NoticeRequest,
+    PairRequest,
+    ProfileEdit,
+    UpdateRequest,
+    read_body,
+)
+from devices.directory import DeviceProfile
+from engines.llm.openai.chunks import read_chunk
+from pipeline.mcp.settings import McpServer
+from pipeline.mcp.translate import MAX_NAME_CHARS, MAX_TEXT_CHARS, MAX_TOOLS, outcome, specs
+from tests.fuzz.target import Target, lines
+
+TEXT = {"type": "text", "text": "it is on"}
+MCP: tuple[Any, ...] = (
+    {"content": [TEXT, TEXT], "isError": False},
+    {"content": [TEXT], "structuredContent": {"state": "on"}},
+    {"content": [{"type": "image", "data": "aGk=", "mimeType": "image/png"}], "isError": True},
+    {"content": [{"type": "resource", "resource": {"uri": "file:///a", "text": "x"}}]},
+    {"content": [{"type": "resource_link", "uri": "file:///a", "name": "a"}]},
+    {
+        "tools": [
+            {
+                "name": "lamp/on",
+                "description": "Switches.",
+                "inputSchema": {"type": "object", "properties": {"a": {"type": "integer"}}},
+                "annotations": {"readOnlyHint": True},
+            }
+        ],
+        "nextCursor": "c",
+    },
+)
+SERVER = McpServer(command="x")
+CHUNKS: tuple[Any, ...] = (
+    {"choices": [{"index": 0, "delta": {"role": "assistant", "content": "Yes"}}]},
+    {"choices": [{"delta": {"content": [{"type": "text", "text": "x"}]}, "finish_reason": "stop"}]},
+    {
+        "choices": [
+            {
+                "delta": {
+                    "tool_calls": [
+                        {"index": 0, "id": "c", "function": {"name": "lamp", "arguments": "{"}}
+                    ]
+                }
+            }
+        ]
+    },
+    {"usage": {"prompt_tokens": 5, "completion_tokens": 1}, "choices": []},
+    {"error": {"message": "no", "code": 400}},
+)
+EDITS: tuple[Any, ...] = (
+    {"name": "Kitchen", "area": "kitchen", "profile": {"voice": "low", "language": "de"}},
+    {"instructions": "Be kind.", "volume": 30, "answer_temperature": 0.5, "tools": ["timer"]},
+    {"code": "123-456"},
+    {"text": "The tea is ready.", "audio_url": "https://example.org/a.wav"},
+    {"firmware": "1.2.3"},
+)
+
+
+def mcp(data: bytes) -> None:
+    """Results and tools of an MCP server, once its library has taken them: bounded."""
+    try:
+        told = outcome(CallToolResult.model_validate_json(data))
+        json.dumps(told.data)
+        assert len(told.data.get("text", "")) <= MAX_TEXT_CHARS or "text" not in told.data
+    except ValidationError:
+        pass
+    try:
+        tools, names = specs("house", SERVER, ListToolsResult.model_validate_json(data).tools)
+    except ValidationError:
+        return
+    assert len(tools) <= MAX_TOOLS
+    assert {tool.name for tool in tools} == set(names)
+    assert all(0 < len(name) <= MAX_NAME_CHARS for name in names)
+
+
+def chunks(data: bytes) -> None:
+    """An event of a model server's answer, or an error."""
+    try:
+        chunk = read_chunk(data.decode(errors="replace"))
+    except RemoteProtocolError as error:
+        assert len(str(error)) < 1000
+        return
+    assert isinstance(chunk.problem, str)
+    assert chunk.is_empty in (True, False)
+
+
+def edits(data: bytes) -> None:
+    """What is asked of the doors to the devices: fields, or an error that names one."""
+    for wanted in (DeviceEdit, ProfileEdit, PairRequest, NoticeRequest, UpdateRequest):
+        try:
+            asked = read_body(data, wanted)
+        except RequestError as error:
+            assert error.code in {"invalid_json", "invalid_value"}
+            str(error).encode()
+            continue
+        if isinstance(asked, ProfileEdit):
+            asked.applied(DeviceProfile())
+
+
+TARGETS = (
+    Target(name="mcp_results", one_input=mcp, seeds=lines(MCP), is_json=True),
+    Target(name="model_chunks", one_input=chunks, seeds=lines(CHUNKS), is_json=True),
+    Target(name="device_edits", one_input=edits, seeds=lines(EDITS), is_json=True),
+)

@@ -1,0 +1,29 @@
+"""What is fuzzed: one function of bytes for each way in."""
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    name: str
+    one_input: Callable[[bytes], None]
+    "Asserts what must hold for these bytes; whatever else it raises is a finding."
+    seeds: tuple[bytes, ...]
+    "Good inputs."
+    words: tuple[str, ...] = ()
+    "What is worth writing into an input."
+    is_json: bool = False
+    "One JSON value in each line, changed as such half of the time."
+    few: int = 10_000
+    "Inputs in every test run."
+    many: int = 1_000_000
+    "Inputs of `make soak`."
+    max_bytes: int = 4096
+
+
+def lines(values: Iterable[Any]) -> tuple[bytes, ...]:
+    """Each value as a seed of its own."""
+    return tuple(json.dumps(value).encode() for value in values)
