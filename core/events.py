@@ -14,6 +14,7 @@ from typing import Literal
 
 from core.audio import Pcm
 from core.items import Item
+from core.mcp_events import McpArguments, McpCalled, McpListing
 
 Modality = Literal["text", "audio"]
 FormatName = Literal["audio/pcm", "audio/pcmu", "audio/pcma"]
@@ -282,9 +283,9 @@ class Failed:
 
     code: str
     message: str
-
     is_clients: bool = False
     "The client asked for what cannot be: the fault is not ours."
+
 
 SessionEvent = (
     SpeechStarted
@@ -306,6 +307,9 @@ SessionEvent = (
     | OutputText
     | OutputAudio
     | CallArguments
+    | McpListing
+    | McpArguments
+    | McpCalled
     | OutputItemDone
     | ResponseDone
     | PlayoutStarted

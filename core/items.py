@@ -1,7 +1,8 @@
 """What a conversation is made of: items, as OpenAI Realtime defines them, transport-neutral."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 ItemStatus = Literal["in_progress", "completed", "incomplete"]
 ImageDetail = Literal["auto", "low", "high"]
@@ -68,13 +69,77 @@ class FunctionOutputItem:
 
 
 @dataclass(frozen=True, slots=True)
+class ListedTool:
+    """A tool of an MCP server, as that declares it."""
+
+    name: str
+    description: str
+    input_schema: Mapping[str, Any]
+    is_read_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class McpListItem:
+    """What an MCP server that a client named has to offer; empty until it is known."""
+
+    id: str
+    server_label: str
+    tools: tuple[ListedTool, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class McpApprovalRequestItem:
+    """The model wants to call a tool that the client has to allow first."""
+
+    id: str
+    server_label: str
+    name: str
+    arguments: str
+    "A JSON object."
+    known_as: str
+    "The tool's name as models know it."
+
+
+@dataclass(frozen=True, slots=True)
+class McpApprovalResponseItem:
+    id: str
+    approval_request_id: str
+    approve: bool
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class McpCallItem:
+    """A call of an MCP server's tool, which the server makes."""
+
+    id: str
+    server_label: str
+    name: str
+    arguments: str
+    "A JSON object."
+    known_as: str
+    "The tool's name as models know it."
+    result: str | None = None
+    "As the model sees it, a JSON object; None: there is none yet."
+    approval_request_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ItemReference:
     """Stands for an item that the conversation has."""
 
     id: str
 
 
-Item = MessageItem | FunctionCallItem | FunctionOutputItem
+Item = (
+    MessageItem
+    | FunctionCallItem
+    | FunctionOutputItem
+    | McpListItem
+    | McpApprovalRequestItem
+    | McpApprovalResponseItem
+    | McpCallItem
+)
 
 
 def _text_of(part: Part) -> str:

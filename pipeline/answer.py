@@ -66,7 +66,8 @@ class Answer:
         "Items, done or not."
         self.output_index = 0
         "Of what is said."
-        self._handing_out = HandingOut(self.response_id, history, emit, self._next_index)
+        told = history, emit, self._next_index, self._output
+        self._handing_out = HandingOut(self.response_id, *told, draft.plan.remote)
         self._previous_item_id: str | None = None
         self._writer: PlayoutWriter | None = None
         self._truncated_ms: float | None = None
@@ -105,8 +106,7 @@ class Answer:
         else:
             self._finish_item(self._text, "incomplete" if hit_limit else "completed")
         for call in self._draft.calls:
-            index, item = self._handing_out.finish(call)
-            self._output[index] = item
+            self._handing_out.finish(call)
         if hit_limit:
             self._done("incomplete", reason="max_output_tokens")
         else:
@@ -166,7 +166,8 @@ class Answer:
     @property
     def items(self) -> tuple[str, ...]:
         """Ids of what it added to the history."""
-        return (*self._internal, *([] if self.item_id is None else [self.item_id]))
+        said = [] if self.item_id is None else [self.item_id]
+        return (*self._internal, *self._handing_out.items, *said)
 
     @property
     def asks(self) -> bool:

@@ -13,10 +13,12 @@ from core.events import Usage
 from core.items import Item
 from core.ports import Clock, Metrics, ToolContext
 from engines.base import CallDelta, Message, ToolCall
+from pipeline.calling import Hands
 from pipeline.fillers import Fillers
-from pipeline.generation import Hands, generate
+from pipeline.generation import generate
 from pipeline.plan import AnswerPlan
 from pipeline.read_aloud import Reading, Sound
+from pipeline.remote.steps import Step
 from pipeline.tools import Toolbox
 from pipeline.turn import Mark
 
@@ -47,8 +49,9 @@ class Draft:
         self.usage = Usage()
         self.calls: list[ToolCall] = []
         "For the client, complete when `texts` ends."
-        self.call_deltas: asyncio.Queue[CallDelta | None] = asyncio.Queue()
-        "The same as they are written; engines bound them. Ends as `texts` does."
+        self.call_deltas: asyncio.Queue[CallDelta | Step | None] = asyncio.Queue()
+        """The same as they are written, and what becomes of the calls of its MCP servers; engines
+        bound them. Ends as `texts` does."""
         self.hit_limit = False
         "The model had to stop before it was done."
         self.marks: dict[Mark, float] = {}
@@ -164,6 +167,7 @@ class Draft:
             self._remember,
             self._fillers,
             say,
+            self.call_deltas.put_nowait,
         )
         async with aclosing(generate(self.plan, self.prompt, hands)) as deltas:
             async for delta in deltas:

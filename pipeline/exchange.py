@@ -10,8 +10,9 @@ from core.ids import new_id
 from core.items import Item, ItemStatus, MessageItem, TextPart
 from core.ports import Place, ToolContext
 from engines.base import Llm, LlmOptions
+from pipeline.calling import Hands
 from pipeline.conversation import Conversation, Conversations
-from pipeline.generation import Hands, generate
+from pipeline.generation import generate
 from pipeline.history import History
 from pipeline.places import Places
 from pipeline.plan import AnswerPlan
@@ -20,6 +21,7 @@ from pipeline.surroundings import Surroundings
 from pipeline.text_language import TextLanguage
 from pipeline.tools import Toolbox
 from pipeline.turn import Turn
+from pipeline.whereabouts import with_room
 
 MAX_PARALLEL = 32
 "Answers at once: more than a language model gives at a bearable pace."
@@ -115,7 +117,7 @@ class Exchanges:
             turn=Turn(new_id("turn")),
             modality="text",
             language=language,
-            instructions=settings.instructions,
+            instructions=with_room(settings.instructions, question.place or conversation.place),
             voice=settings.voice,
             speed=settings.speed,
             llm=llm,

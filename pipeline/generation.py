@@ -1,23 +1,20 @@
 """An answer's text as the language model writes it, its tools run in between."""
 
-import asyncio
-import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from core.errors import EngineError
 from core.events import Usage
 from core.ids import new_id
-from core.items import FunctionCallItem, FunctionOutputItem, Item
-from core.ports import ToolContext, ToolSpec
+from core.ports import ToolSpec
 from engines.base import CallDelta, Message, TextDelta, ToolCall
 from pipeline.arguments import MAX_DEPTH, is_too_deep
+from pipeline.calling import Hands, Round, decided, exchanged, record, run
 from pipeline.client_tools import Offer, offer
 from pipeline.context import fit, reserve_tokens
-from pipeline.fillers import Fillers, with_filler
 from pipeline.plan import AnswerPlan
-from pipeline.tools import Toolbox
+from pipeline.tool_results import is_error
 
 MAX_TOOL_ROUNDS = 6
 "A model that calls tools forever is stopped here."
@@ -28,24 +25,6 @@ ANSWER_TOKENS = 512
 NO_LIMIT = 1 << 40
 "Tokens of a context that nobody can fill."
 
-INTERRUPTED = '{"error":"interrupted","message":"no result was waited for; it may still happen"}'
-"Of a call that changes something: a model that knew nothing of it would make it again."
-
-
-@dataclass(frozen=True, slots=True)
-class Hands:
-    """What an answer may do besides talking."""
-
-    toolbox: Toolbox
-    context: ToolContext
-    is_confirmed: Callable[[], Awaitable[object]]
-    "Waited for before a tool that changes something: the turn may not be over."
-    record: Callable[[Item], None]
-    "Takes calls and their results, for the history."
-    fillers: Fillers = field(default_factory=Fillers)
-    say: Callable[[str], None] = lambda _: None
-    "Takes what is said while a tool is slow."
-
 
 async def generate(
     plan: AnswerPlan, prompt: Sequence[Message], hands: Hands
@@ -53,9 +32,14 @@ async def generate(
     """Deltas, and what each round cost; calls of the client's tools as they are written, and whole
     at the end. Raises EngineError, also when the model calls tools without end; RequestError."""
     messages, has_text, has_failed = list(prompt), False, False
+    if plan.remote is not None:
+        await plan.remote.ready()
+        messages += await decided(plan.remote.approved, plan, hands)
+    is_new = len(messages) == len(prompt)
     for number in range(MAX_TOOL_ROUNDS):
         calls: list[ToolCall] = []
-        tools = offer(plan, hands.toolbox, hands.context, is_first=number == 0)
+        tools = offer(plan, hands.toolbox, hands.context, is_first=is_new and number == 0)
+        remote = Round(tools, hands, number)
         async with aclosing(_reply(plan, messages, tools)) as deltas:
             async for delta in deltas:
                 match delta:
@@ -65,23 +49,25 @@ async def generate(
                     case CallDelta(name=name):
                         if name in tools.client:
                             yield delta
+                        remote.written(delta)
                     case ToolCall():
                         calls.append(delta)
                     case Usage():
                         yield delta
         _check_depth(calls, plan)
-        calls, of_client = tools.parted(calls)
-        calls = _told_apart(calls, messages)
-        results = await _run(calls, tools, plan, hands) if calls else []
-        has_failed = has_failed or any(map(_is_error, results))
+        written, of_client, to_allow = tools.parted(calls)
+        calls = _told_apart(written, messages)
+        results = await run(remote.batch(written, calls), plan, hands) if calls else []
+        has_failed = has_failed or any(map(is_error, results))
         for call, result in zip(calls, results, strict=True):
-            _record(call, result, hands.record)
-            messages.append(Message("assistant", tool_calls=(call,)))
-            messages.append(Message("tool", result, call_id=call.call_id))
+            if call.name not in tools.remote:
+                record(call, result, hands.record)
+            messages += exchanged(call, result)
+        await remote.ask(to_allow)
         for call in of_client:
             yield call
-        if of_client:
-            return  # what follows is the client's to ask for
+        if of_client or to_allow:
+            return  # what follows is the client's to ask for, or to allow
         if not calls:
             break
     else:
@@ -111,21 +97,6 @@ def _fitting(
     return fit(messages, limit, reserve_tokens(limit, answer, specs), how=how)
 
 
-async def _run(
-    calls: Sequence[ToolCall], tools: Offer, plan: AnswerPlan, hands: Hands
-) -> list[str]:
-    if not all(hands.toolbox.may_run_early(call, hands.context) for call in calls):
-        await hands.is_confirmed()
-    work = hands.toolbox.run(calls, hands.context, tools.server)
-    try:
-        return await with_filler(work, hands.say, hands.fillers, plan.language)
-    except asyncio.CancelledError:  # who interrupts says something, and the model is asked again
-        for call in calls:
-            if not hands.toolbox.may_run_early(call, hands.context):
-                _record(call, INTERRUPTED, hands.record)
-        raise
-
-
 def _check_depth(calls: Sequence[ToolCall], plan: AnswerPlan) -> None:
     """Before anything acts: such a call could not be shown to the model again."""
     if any(is_too_deep(dict(call.arguments)) for call in calls):
@@ -142,14 +113,3 @@ def _told_apart(calls: Sequence[ToolCall], messages: Sequence[Message]) -> list[
         apart.append(call if is_new else replace(call, call_id=new_id("call")))
         taken.add(call.call_id)
     return apart
-
-
-def _is_error(result: str) -> bool:
-    decoded = json.loads(result)
-    return isinstance(decoded, dict) and "error" in decoded
-
-
-def _record(call: ToolCall, result: str, record: Callable[[Item], None]) -> None:
-    arguments = json.dumps(dict(call.arguments))
-    record(FunctionCallItem(new_id("item"), call.call_id, call.name, arguments))
-    record(FunctionOutputItem(new_id("item"), call.call_id, result))

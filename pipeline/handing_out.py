@@ -2,14 +2,17 @@
 the answer, so that nothing of a cancelled one is ever run."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from core.events import CallArguments, ItemDeleted, OutputItemAdded, OutputItemDone, SessionEvent
 from core.ids import new_id
-from core.items import FunctionCallItem
+from core.items import FunctionCallItem, Item
 from engines.base import CallDelta, ToolCall
 from pipeline.history import History
+from pipeline.remote.offer import RemoteOffer
+from pipeline.remote.steps import Step
+from pipeline.remote.telling import Telling
 
 
 @dataclass(slots=True)
@@ -26,7 +29,7 @@ class _Open:
 
 
 class HandingOut:
-    """Of one response. `next_index`: in its output."""
+    """Of one response. `next_index`: in its output. `output`: its items that are done."""
 
     def __init__(
         self,
@@ -34,17 +37,30 @@ class HandingOut:
         history: History,
         emit: Callable[[SessionEvent], None],
         next_index: Callable[[], int],
+        output: dict[int, Item],
+        remote: RemoteOffer | None = None,
     ) -> None:
         self._response_id, self._history = response_id, history
-        self._emit, self._next_index = emit, next_index
+        self._emit, self._next_index, self._output = emit, next_index, output
+        told = history, emit, next_index, output
+        self._remote = None if remote is None else Telling(response_id, remote, *told)
         self._open: dict[str, _Open] = {}
         "By the model's id: ours are others, since models repeat theirs."
 
-    def push(self, delta: CallDelta) -> None:
-        self._write(self._begun(delta.call_id, delta.name), delta.arguments)
+    @property
+    def items(self) -> Sequence[str]:
+        """Ids of what MCP servers added to the history."""
+        return () if self._remote is None else self._remote.items
 
-    def finish(self, call: ToolCall) -> tuple[int, FunctionCallItem]:
-        """All of it is known, and the client is to run it. Returns its place and its item."""
+    def push(self, step: CallDelta | Step) -> None:
+        if isinstance(step, CallDelta):
+            self._write(self._begun(step.call_id, step.name), step.arguments)
+        else:
+            assert self._remote is not None
+            self._remote.push(step)
+
+    def finish(self, call: ToolCall) -> None:
+        """All of it is known, and the client is to run it."""
         open_ = self._begun(call.call_id, call.name)
         if open_.written.strip() in ("", "null"):  # how some models write that there are none
             self._write(open_, json.dumps(dict(call.arguments)))
@@ -53,7 +69,7 @@ class HandingOut:
         previous = self._history.add(item)
         del self._open[call.call_id]
         self._done(open_, item, previous)
-        return open_.index, item
+        self._output[open_.index] = item
 
     def break_off(self, *, in_conversation: bool) -> None:
         """What was begun comes to nothing: it is done as it is, and in no conversation."""
@@ -63,6 +79,8 @@ class HandingOut:
             if in_conversation:
                 self._emit(ItemDeleted(item.id))
         self._open.clear()
+        if self._remote is not None:
+            self._remote.break_off(in_conversation=in_conversation)
 
     def _begun(self, call_id: str, name: str) -> _Open:
         open_ = self._open.get(call_id)

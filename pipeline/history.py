@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import assert_never
 
 from core.errors import RequestError
 from core.items import (
@@ -11,12 +12,17 @@ from core.items import (
     ImagePart,
     Item,
     ItemReference,
+    McpApprovalRequestItem,
+    McpApprovalResponseItem,
+    McpCallItem,
+    McpListItem,
     MessageItem,
     Part,
     TextPart,
 )
 from engines.base import Message, ToolCall
 from pipeline.arguments import parsed
+from pipeline.tool_results import NO_RESULT, refused
 
 MAX_IMAGE_CHARS = 8 * 1024 * 1024
 "Of the data URLs of all images; the oldest go first."
@@ -26,8 +32,6 @@ MAX_ITEMS = 400
 "A long day of talking; the oldest go first, so that a conversation never outgrows its memory."
 ROOT = "root"
 "`previous_item_id` that means: before everything else."
-NO_RESULT = '{"error":"no_result_yet"}'
-"Of a call that its client has not answered: servers refuse a call without a result."
 
 
 class History:
@@ -58,7 +62,7 @@ class History:
             raise RequestError(
                 f"item {item.id!r} already exists", code="item_already_exists", param="item.id"
             )
-        if isinstance(item, FunctionCallItem):
+        if isinstance(item, FunctionCallItem | McpCallItem):
             _check_arguments(item)
         if isinstance(item, FunctionOutputItem) and not is_internal:
             self._check_call(item)
@@ -123,7 +127,7 @@ class History:
     def resolved(self, items: Sequence[Item | ItemReference]) -> tuple[Item, ...]:
         """With what the references stand for. Raises RequestError item_not_found, invalid_value."""
         for item in items:
-            if isinstance(item, FunctionCallItem):
+            if isinstance(item, FunctionCallItem | McpCallItem):
                 _check_arguments(item)
         return tuple(
             self.shown(item.id, f"response.input[{index}].id")
@@ -175,19 +179,37 @@ def messages_of(items: Sequence[Item], instructions: str) -> list[Message]:
     late it came: models know no other order."""
     messages = [Message("system", instructions)] if instructions else []
     results = {i.call_id: i.output for i in items if isinstance(i, FunctionOutputItem)}
+    results |= {
+        item.approval_request_id: refused(item.reason or "")
+        for item in items
+        if isinstance(item, McpApprovalResponseItem) and not item.approve
+    }
+    made = {item.approval_request_id for item in items if isinstance(item, McpCallItem)}
     for item in items:
         match item:
             case MessageItem(role=role):
                 if item.text or item.images:
                     messages.append(Message(role, item.text, images=item.images))
             case FunctionCallItem(call_id=call_id, name=name, arguments=arguments):
-                call = ToolCall(call_id, name, parsed(arguments))
-                messages.append(Message("assistant", tool_calls=(call,)))
-                result = results.get(call_id, NO_RESULT)
-                messages.append(Message("tool", result, call_id=call_id))
-            case FunctionOutputItem():
+                messages += _exchange(call_id, name, arguments, results.get(call_id))
+            case McpCallItem(id=call_id, known_as=name, arguments=arguments, result=result):
+                messages += _exchange(call_id, name, arguments, result)
+            case McpApprovalRequestItem(id=call_id, known_as=name, arguments=arguments):
+                if call_id not in made:
+                    messages += _exchange(call_id, name, arguments, results.get(call_id))
+            case FunctionOutputItem() | McpApprovalResponseItem():
                 pass  # it is beside its call
+            case McpListItem():
+                pass  # tools are offered
+            case _:
+                assert_never(item)
     return messages
+
+
+def _exchange(call_id: str, name: str, arguments: str, result: str | None) -> list[Message]:
+    call = ToolCall(call_id, name, parsed(arguments or "{}"))
+    asked = Message("assistant", tool_calls=(call,))
+    return [asked, Message("tool", NO_RESULT if result is None else result, call_id=call_id)]
 
 
 def _chars(item: Item) -> int:
@@ -198,6 +220,16 @@ def _chars(item: Item) -> int:
             return len(arguments)
         case FunctionOutputItem(output=output):
             return len(output)
+        case McpCallItem(arguments=arguments, result=result):
+            return len(arguments) + len(result or "")
+        case McpApprovalRequestItem(arguments=arguments):
+            return len(arguments)
+        case McpApprovalResponseItem(reason=reason):
+            return len(reason or "")
+        case McpListItem(tools=tools):
+            return sum(len(tool.description) for tool in tools)
+        case _:
+            assert_never(item)
 
 
 def _unseen(part: Part) -> Part:
@@ -210,10 +242,11 @@ def _unknown(item_id: str, param: str = "item_id") -> RequestError:
     )
 
 
-def _check_arguments(call: FunctionCallItem) -> None:
+def _check_arguments(call: FunctionCallItem | McpCallItem) -> None:
     """A client's call is shown to models as it is; one that cannot be read must not get in."""
     try:
-        parsed(call.arguments)
+        if call.arguments or isinstance(call, FunctionCallItem):  # ours is empty at first
+            parsed(call.arguments)
     except ValueError as exc:
         raise RequestError(
             f"arguments of a function call are a JSON object as a string; these are {exc}",

@@ -18,7 +18,14 @@ from core.events import (
     TranscriptionFailed,
 )
 from core.ids import new_id
-from core.items import AudioPart, ImagePart, Item, ItemReference, MessageItem
+from core.items import (
+    AudioPart,
+    ImagePart,
+    Item,
+    ItemReference,
+    McpApprovalResponseItem,
+    MessageItem,
+)
 from engines.base import Llm, Sees
 from pipeline.conversation import Conversation
 from pipeline.reactions import Ear
@@ -53,6 +60,8 @@ class Items:
         self._settings, self._emit = settings, emit
         self.on_known: Callable[[Turn, EarshotError | None], None] = lambda *_: None
         "Told when all that is said in an item is known, or will not be."
+        self.on_decision: Callable[[McpApprovalResponseItem], Callable[[], None]]
+        "Told what the client says to a call; gives what is to be done once that is in the list."
         self._waiting = 0
         self._turns: dict[str, Turn] = {}
         "Of the items in which words are still looked for. A deleted one's id may come again."
@@ -78,9 +87,12 @@ class Items:
                 f"the audio of {MAX_WAITING} items is being recognised already: wait for its words",
                 code="too_many_recordings",
             )
+        go_on = self.on_decision(item) if isinstance(item, McpApprovalResponseItem) else None
         previous = self._history.add(item, previous_item_id)
         self._emit(ItemAdded(item, previous))
         self._emit(ItemDone(item, previous))
+        if go_on is not None:
+            go_on()
         if recordings and tasks is not None:
             self._waiting += 1
             turn = self._turns[item.id] = Turn(new_id("turn"), item.id)

@@ -8,6 +8,7 @@ from core.items import Item
 from core.ports import ToolSpec
 from engines.base import AS_CONFIGURED, Llm, LlmOptions, Tts
 from pipeline.context import AS_FITS, Truncation
+from pipeline.remote.offer import RemoteOffer
 from pipeline.settings import ToolChoice
 from pipeline.turn import Turn
 
@@ -26,6 +27,8 @@ class AnswerPlan:
     tools: tuple[str, ...] | None = None
     "Names of those that may be used; None: all."
     client_tools: tuple[ToolSpec, ...] = ()
+    remote: RemoteOffer | None = None
+    "MCP servers that the client named; None: none."
     tool_choice: ToolChoice = "auto"
     truncation: Truncation = AS_FITS
     input: tuple[Item, ...] | None = None

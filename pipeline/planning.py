@@ -14,10 +14,13 @@ from pipeline.draft import Draft
 from pipeline.fillers import Fillers
 from pipeline.history import messages_of
 from pipeline.plan import AnswerPlan
+from pipeline.remote.offer import RemoteOffer
+from pipeline.remote.servers import RemoteServers
 from pipeline.settings import ResponseRequest, SessionSettings
 from pipeline.surroundings import Surroundings
 from pipeline.turn import Turn
 from pipeline.voices import choose_voice
+from pipeline.whereabouts import with_room
 from serving.scheduler import Priority
 
 T = TypeVar("T")
@@ -40,7 +43,10 @@ class Planning:
         conversation: Conversation,
         surroundings: Surroundings,
         settings: Callable[[], SessionSettings],
+        remote: RemoteServers,
     ) -> None:
+        self.remote = remote
+        "MCP servers that the client named."
         self._conversation, self._surroundings = conversation, surroundings
         self._engines, self._settings = surroundings.engines, settings
         self._fillers = Fillers()
@@ -59,7 +65,9 @@ class Planning:
             turn=turn,
             modality=modality,
             language=language,
-            instructions=_chosen(request.instructions, settings.instructions),
+            instructions=with_room(
+                _chosen(request.instructions, settings.instructions), self._conversation.place
+            ),
             voice=voice,
             speed=settings.speed,
             llm=engines.language_model(settings.llm),
@@ -67,6 +75,7 @@ class Planning:
             options=LlmOptions(_chosen(request.temperature, settings.answer_temperature), limit),
             tools=settings.tools,
             client_tools=_chosen(request.client_tools, settings.client_tools),
+            remote=self._remote(request, settings),
             tool_choice=_chosen(request.tool_choice, settings.tool_choice),
             truncation=settings.truncation,
             input=_items(request.input),
@@ -96,10 +105,17 @@ class Planning:
         history = self._conversation.history
         items = plan.input
         if items is None:
-            kept = tuple(item for item in history.items if item.id not in without)
+            gone = {*without, *_decided(plan)}
+            kept = tuple(item for item in history.items if item.id not in gone)
             items = _asked_last(kept, plan.turn.item_id)
         messages = messages_of(items, plan.instructions)
         return [*messages, Message("user", said)] if said else messages
+
+    def _remote(self, request: ResponseRequest, settings: SessionSettings) -> RemoteOffer | None:
+        named = _chosen(request.mcp_servers, settings.mcp_servers)
+        if not (named or request.approved):
+            return None
+        return RemoteOffer(self.remote, named, request)
 
     def context(self, plan: AnswerPlan) -> ToolContext:
         return ToolContext(self._conversation.id, plan.language, self._conversation.place)
@@ -138,6 +154,11 @@ class Planning:
         except Overloaded:
             return False
         return True
+
+
+def _decided(plan: AnswerPlan) -> set[str]:
+    """Calls that waited for the client: they come last, with their results."""
+    return {one.request_id for one in plan.remote.approved} if plan.remote else set()
 
 
 def _chosen(asked: T | None, settled: T) -> T:

@@ -8,6 +8,7 @@ from core.audio import Pcm
 from core.errors import Conflict, EarshotError, RequestError
 from core.events import ItemTruncated, OutputAudio
 from core.ids import new_id
+from core.items import McpApprovalResponseItem
 from engines.base import AsrResult
 from pipeline.answer import Answer
 from pipeline.answering import Answering
@@ -18,6 +19,7 @@ from pipeline.joining import Join
 from pipeline.planning import Planning
 from pipeline.playout import Playout
 from pipeline.reactions import Ear
+from pipeline.remote.servers import RemoteServers
 from pipeline.reporting import Reporting
 from pipeline.settings import ResponseRequest, SessionSettings
 from pipeline.speculation import Speculation
@@ -49,7 +51,8 @@ class Responding:
         self._playout, self._ear, self._settings = playout, ear, settings
         self._clock = surroundings.clock
         self._emit, self._finish_turn = reporting.emit, reporting.finish_turn
-        self.planning = Planning(conversation, surroundings, settings)
+        self.remote = RemoteServers(surroundings.remote, conversation.history, self._emit)
+        self.planning = Planning(conversation, surroundings, settings, self.remote)
         self._speculation = Speculation(surroundings.drafts, self._clock, surroundings.metrics)
         self._barge_in = BargeIn(playout, surroundings.metrics, self._give_way)
         self.taking_back = TakingBack(self._history, self.answering, self._clock, self._emit)
@@ -66,6 +69,8 @@ class Responding:
             raise RequestError("a transcription session gives no answers", code="invalid_request")
         if request.input is not None:
             request = replace(request, input=self._history.resolved(request.input))
+        if request.mcp_servers is not None:
+            request = replace(request, mcp_servers=self.remote.resolved(request.mcp_servers))
         if not request.in_conversation:
             self._answer_apart(request)
             return
@@ -99,6 +104,17 @@ class Responding:
         answer = self.answering.find(item_id)
         truncate(answer, self._history, item_id, audio_end_ms)
         self._emit(ItemTruncated(item_id, audio_end_ms))
+
+    def decide_call(self, item: McpApprovalResponseItem) -> Callable[[], None]:
+        """The client allowed a call or not; returns what goes on with it, once that is told. Raises
+        Conflict."""
+        take = self.remote.approvals.decide(item)
+
+        def go_on() -> None:
+            if (request := take()) is not None:
+                self._enqueue(self._written_turn(), request)
+
+        return go_on
 
     def say(self, text: str) -> bool:
         """Announce something, after what is being said. False: this session never answers."""

@@ -97,6 +97,7 @@ class Session:
         )
         self._wake = WakeGate(self._engines.wake, self._clock, self._activity, self._emit)
         self._items.on_known = self._words_known
+        self._items.on_decision = self._responding.decide_call
         self._idle = Idle(self._clock, client, lambda: self.settings, self._go_on)
         self._reporting.watch = self._noted
         self._tasks: asyncio.TaskGroup | None = None
@@ -117,6 +118,7 @@ class Session:
             async with asyncio.TaskGroup() as tasks:
                 self._tasks = tasks
                 self._hold()
+                self._responding.remote.begin(tasks)
                 self.running.set()
                 tasks.create_task(self._listening.run(self._frames, tasks), name="listen")
                 tasks.create_task(self._responding.answering.run(tasks), name="answer")
@@ -163,6 +165,7 @@ class Session:
     def configure(self, settings: SessionSettings) -> None:
         """Raises RequestError; the former settings then stay."""
         self._engines.check(settings)
+        self._responding.remote.configure(settings.mcp_servers)
         if self.settings.turn_detection is None and settings.turn_detection is not None:
             self._responding.put_aside()
         if settings != self.settings:

@@ -11,6 +11,8 @@ from engines.base import AsrInfo, AsrOptions, Padding, Task
 from media.echo_mode import EchoMode
 from pipeline.context import AS_FITS, Truncation
 from pipeline.prompts import NO_PROMPTS, Prompts
+from pipeline.remote.settings import RemoteServer
+from pipeline.remote.tool import Approved
 
 DEFAULT = "default"
 "Engine and voice name that always works: whatever the server chose."
@@ -43,7 +45,16 @@ class NamedTool:
     name: str
 
 
-ToolChoice = Literal["auto", "none", "required"] | NamedTool
+@dataclass(frozen=True, slots=True)
+class NamedServer:
+    """The model has to call a tool of this MCP server of the client."""
+
+    label: str
+    name: str | None = None
+    "As the server has it; None: any."
+
+
+ToolChoice = Literal["auto", "none", "required"] | NamedTool | NamedServer
 """Whether the model calls tools in its first round: as it likes, none at all, at least one."""
 
 
@@ -88,6 +99,8 @@ class SessionSettings:
     "Names of the server's tools that the assistant may use; None: all."
     client_tools: tuple[ToolSpec, ...] = ()
     "Run by the client: their calls are handed out and end the response."
+    mcp_servers: tuple[RemoteServer, ...] = ()
+    "Named by the client; we connect them and call their tools."
     tool_choice: ToolChoice = "auto"
     truncation: Truncation = AS_FITS
     voice: str = DEFAULT
@@ -145,6 +158,9 @@ class ResponseRequest:
     instructions: str | None = None
     voice: str | None = None
     client_tools: tuple[ToolSpec, ...] | None = None
+    mcp_servers: tuple[RemoteServer, ...] | None = None
+    approved: tuple[Approved, ...] = ()
+    "Calls that were waiting for the client's consent; they come first."
     tool_choice: ToolChoice | None = None
     max_output_tokens: int | Literal["inf"] | None = None
     temperature: float | None = None

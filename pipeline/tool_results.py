@@ -18,6 +18,12 @@ MAX_DEPTH = 12
 STEPS = ((200, 4000), (60, 1000), (20, 400), (8, 150), (3, 60))
 "Entries of each list and table, and characters of each text: what is kept, less at each step."
 
+INTERRUPTED = '{"error":"interrupted","message":"no result was waited for; it may still happen"}'
+"Of a call that changes something: a model that knew nothing of it would make it again."
+
+NO_RESULT = '{"error":"no_result_yet"}'
+"Of a call that its client has not answered: servers refuse a call without a result."
+
 _encoder = json.JSONEncoder(ensure_ascii=False, default=str)
 
 
@@ -38,6 +44,18 @@ def as_json(outcome: ToolOutcome, limit_chars: int = MAX_RESULT_CHARS) -> str:
             return cut
     beginning = text[: limit_chars // 4]  # quoting it again doubles the quotes, and more
     return _beginning({**error, "truncated": note, "beginning": beginning})[0]
+
+
+def is_error(result: str) -> bool:
+    """Whether a result of `as_json` says that it failed."""
+    decoded = json.loads(result)
+    return isinstance(decoded, dict) and "error" in decoded
+
+
+def refused(reason: str = "") -> str:
+    """Of a call that the client did not allow."""
+    message = f"the user did not allow it{': ' if reason else ''}{reason}"
+    return as_json(ToolOutcome({"message": message}, error="not_approved"))
 
 
 def _beginning(data: Mapping[str, Any]) -> tuple[str, bool]:

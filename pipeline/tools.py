@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from core.errors import EarshotError
 from core.ports import Metrics, ToolContext, ToolOutcome, ToolProvider, ToolSpec
@@ -17,6 +17,8 @@ TOOL_TIMEOUT_S = 10.0
 
 MAX_PARALLEL = 8
 "Calls of one answer at a time; a model gone wrong asks for hundreds."
+
+NO_OTHERS: Mapping[str, Tool] = {}
 
 _HOW: Mapping[str | None, str] = {None: "done", "tool_timeout": "timeout"}
 "Error code -> outcome, as a metric tells it; all other codes are failures."
@@ -53,16 +55,23 @@ class Toolbox:
         calls: Sequence[ToolCall],
         context: ToolContext,
         allowed: Collection[str] | None = None,
+        *,
+        also: Mapping[str, Tool] = NO_OTHERS,
+        on_result: Callable[[ToolCall, str], None] = lambda *_: None,
     ) -> list[str]:
-        """Run calls side by side. One result as JSON per call, in order; a failure is a result."""
+        """Run calls side by side. One result as JSON per call, in order; a failure is a result.
+        `also`: tools of this session alone. `on_result`: told each one as soon as it is there."""
         slots = asyncio.Semaphore(MAX_PARALLEL)
         # As they are now, for `may_run_early` has just been asked about them: sources change.
-        tools = self._catalogues.get(context)
+        tools = {**self._catalogues.get(context), **also}
 
         async def one(call: ToolCall) -> str:
-            is_allowed = allowed is None or call.name in allowed
+            is_allowed = allowed is None or call.name in allowed or call.name in also
             async with slots:
-                return await self._run(tools.get(call.name) if is_allowed else None, call, context)
+                tool = tools.get(call.name) if is_allowed else None
+                result = await self._run(tool, call, context)
+            on_result(call, result)
+            return result
 
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(one(call), name=f"tool-{call.name}") for call in calls]

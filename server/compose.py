@@ -141,6 +141,7 @@ def _surroundings(
         traces_sound=config.trace.audio,
         logs_words=config.log.transcripts,
         drafts=Budget(config.turn.max_drafts),
+        remote=config.realtime.as_policy(),
     )
 
 

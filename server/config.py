@@ -12,7 +12,7 @@ from server.config_assistant import AssistantConfig
 from server.config_devices import DevicesConfig
 from server.config_home_assistant import HomeAssistantConfig
 from server.config_ice import IceConfig
-from server.config_realtime import PromptConfig, PromptId
+from server.config_realtime import PromptConfig, PromptId, RealtimeConfig
 from server.config_tools import ToolsConfig
 from server.config_turn import TurnConfig
 from server.config_types import Section
@@ -226,6 +226,7 @@ class Config(Section, frozen=True):
     turn: TurnConfig = TurnConfig()
     assistant: AssistantConfig = AssistantConfig()
     tools: ToolsConfig = ToolsConfig()
+    realtime: RealtimeConfig = RealtimeConfig()
     prompts: Annotated[
         dict[PromptId, PromptConfig],
         Meta(

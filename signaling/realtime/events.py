@@ -1,10 +1,11 @@
 """What a client may send. A closed union, read with `match`."""
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from msgspec import UNSET, Meta, Struct
 
 from core.items import ImageDetail, ItemStatus
+from signaling.realtime.mcp import Label, ToolName
 from signaling.realtime.prompt import PromptReference
 from signaling.realtime.session_object import (
     Modalities,
@@ -95,6 +96,29 @@ class NewFunctionOutput(NewItem, frozen=True, kw_only=True, tag="function_call_o
     output: str
 
 
+class NewApprovalResponse(WireStruct, frozen=True, tag_field="type", tag="mcp_approval_response"):
+    """The client allows a call of one of its MCP servers, or does not."""
+
+    approval_request_id: ItemId
+    approve: bool
+    id: ItemId | None = None
+    object: Literal["realtime.item"] | None = None
+    reason: Annotated[str, Meta(max_length=1000)] | None = None
+
+
+class NewMcpCall(WireStruct, frozen=True, kw_only=True, tag_field="type", tag="mcp_call"):
+    """A call that was made elsewhere, and what came of it."""
+
+    server_label: Label
+    name: ToolName
+    arguments: str
+    id: ItemId | None = None
+    object: Literal["realtime.item"] | None = None
+    approval_request_id: ItemId | None = None
+    output: str | None = None
+    error: dict[str, Any] | None = None
+
+
 class NewReference(WireStruct, frozen=True, tag_field="type", tag="item_reference"):
     """An item that the conversation has, as part of a response's own context."""
 
@@ -102,7 +126,7 @@ class NewReference(WireStruct, frozen=True, tag_field="type", tag="item_referenc
 
 
 class ItemCreate(ClientEventBase, frozen=True, kw_only=True, tag="conversation.item.create"):
-    item: NewMessage | NewFunctionCall | NewFunctionOutput
+    item: NewMessage | NewFunctionCall | NewFunctionOutput | NewMcpCall | NewApprovalResponse
     previous_item_id: ItemId | None = None
 
 
@@ -135,7 +159,7 @@ class ResponseExtension(WireStruct, frozen=True):
     temperature: Sent[Temperature] = UNSET
 
 
-InputItem: TypeAlias = NewMessage | NewFunctionCall | NewFunctionOutput | NewReference
+InputItem: TypeAlias = NewMessage | NewFunctionCall | NewFunctionOutput | NewMcpCall | NewReference
 
 
 class ResponseParams(WireStruct, frozen=True):

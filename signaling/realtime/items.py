@@ -5,6 +5,9 @@ import re
 from base64 import b64decode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
+
+from msgspec.json import encode
 
 from core.errors import RequestError
 from core.ids import new_id
@@ -14,11 +17,21 @@ from core.items import (
     FunctionOutputItem,
     ImagePart,
     Item,
+    McpApprovalResponseItem,
+    McpCallItem,
     MessageItem,
     Part,
     TextPart,
 )
-from signaling.realtime.events import Content, NewFunctionCall, NewFunctionOutput, NewMessage
+from pipeline.mcp.translate import MAX_NAME_CHARS, NOT_IN_NAMES
+from signaling.realtime.events import (
+    Content,
+    NewApprovalResponse,
+    NewFunctionCall,
+    NewFunctionOutput,
+    NewMcpCall,
+    NewMessage,
+)
 
 MAX_IMAGE_CHARS = 2 * 1024 * 1024
 "Of one image's data URL, 1.5 MB as a file: a photo of 2000 pixels. Models see no more."
@@ -40,7 +53,8 @@ class SentItem:
 
 
 def new_item(
-    item: NewMessage | NewFunctionCall | NewFunctionOutput, prefix: str = "item"
+    item: NewMessage | NewFunctionCall | NewFunctionOutput | NewMcpCall | NewApprovalResponse,
+    prefix: str = "item",
 ) -> SentItem:
     """With an id, if the client gave none. Raises RequestError for content we cannot take, its
     `param` below `prefix`."""
@@ -62,6 +76,22 @@ def new_item(
             return SentItem(FunctionCallItem(item_id, call_id, name, arguments))
         case NewFunctionOutput(call_id=call_id, output=output):
             return SentItem(FunctionOutputItem(item_id, call_id, output))
+        case NewMcpCall():
+            return SentItem(_call(item, item_id))
+        case NewApprovalResponse(approval_request_id=request, approve=approve, reason=reason):
+            return SentItem(McpApprovalResponseItem(item_id, request, approve, reason))
+
+
+def _call(sent: NewMcpCall, item_id: str) -> McpCallItem:
+    """Models know it by the name that such a tool would have here."""
+    data: dict[str, Any] = {"text": sent.output} if sent.output is not None else {}
+    if sent.error is not None:
+        message = str(sent.error.get("message", "it failed"))
+        data = {"error": "tool_failed", "message": message}
+    known_as = NOT_IN_NAMES.sub("_", sent.name)[:MAX_NAME_CHARS]
+    ids = item_id, sent.server_label, sent.name, sent.arguments, known_as
+    result = encode(data).decode() if data else None
+    return McpCallItem(*ids, result, sent.approval_request_id)
 
 
 def _part(content: Content, role: str, param: str) -> Part:

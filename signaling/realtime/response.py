@@ -29,12 +29,14 @@ def response_request(
     voice = output.voice if output else None
     extension = sent_object(params.earshot)
     sent_input = sent_object(params.input)
+    tools = own_tools(params.tools, "response")
     return ResponseRequest(
         modality=modalities[0] if modalities else None,
         instructions=_instructions(params, prompts),
         voice=own_voice(voice) if isinstance(voice, str | VoiceId) else None,
-        client_tools=own_tools(params.tools, "response"),
-        tool_choice=own_choice(params.tool_choice, "response"),
+        client_tools=tools.functions if tools else None,
+        mcp_servers=tools.servers if tools else None,
+        tool_choice=own_choice(params.tool_choice),
         max_output_tokens=sent_object(params.max_output_tokens),
         temperature=sent_object(extension.temperature) if extension else None,
         audio_format=name_of(format_) if isinstance(format_, AudioFormat) else None,

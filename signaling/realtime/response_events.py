@@ -15,6 +15,7 @@ from core.events import (
     ResponseDone,
 )
 from core.items import FunctionCallItem, MessageItem
+from core.mcp_events import McpArguments, McpCalled
 from signaling.realtime.server_events import (
     Json,
     event,
@@ -32,6 +33,8 @@ ResponseEvent = (
     | OutputText
     | OutputAudio
     | CallArguments
+    | McpArguments
+    | McpCalled
     | OutputItemDone
     | ResponseDone
 )
@@ -78,6 +81,10 @@ class ResponseEvents:
                 return self._sound(happened, terms)
             case CallArguments(call_id=call_id, delta=delta):
                 return [event(f"{ARGUMENTS}.delta", **_ids(happened), call_id=call_id, delta=delta)]
+            case McpArguments(delta=delta):
+                return [event("response.mcp_call_arguments.delta", **_ids(happened), delta=delta)]
+            case McpCalled():
+                return _called(happened)
             case _:
                 assert_never(happened)
 
@@ -146,7 +153,18 @@ class ResponseEvents:
         return self._given.get(response_id) or _Given()
 
 
-def _ids(happened: OutputText | OutputAudio | CallArguments) -> Json:
+def _called(happened: McpCalled) -> list[Json]:
+    at: Json = {"item_id": happened.item_id, "output_index": happened.output_index}
+    stage = event(f"response.mcp_call.{happened.stage}", **at)
+    if happened.stage != "in_progress":
+        return [stage]
+    whole: Json = {"arguments": happened.arguments}
+    return [event("response.mcp_call_arguments.done", **_ids(happened), **whole), stage]
+
+
+def _ids(
+    happened: OutputText | OutputAudio | CallArguments | McpArguments | McpCalled,
+) -> Json:
     return {
         "response_id": happened.response_id,
         "item_id": happened.item_id,

@@ -18,11 +18,16 @@ from core.items import (
     FunctionOutputItem,
     ImagePart,
     Item,
+    McpApprovalRequestItem,
+    McpApprovalResponseItem,
+    McpCallItem,
+    McpListItem,
     MessageItem,
     Part,
     TextPart,
 )
 from signaling.realtime.answering import UNLIMITED
+from signaling.realtime.mcp import mcp_item_json
 from signaling.realtime.session import Terms, output_json
 
 Json = dict[str, Any]
@@ -69,6 +74,8 @@ def item_json(item: Item) -> Json:
                 "call_id": call_id,
                 "output": output,
             }
+        case McpListItem() | McpApprovalRequestItem() | McpApprovalResponseItem() | McpCallItem():
+            return {**common, **mcp_item_json(item)}
         case _:
             assert_never(item)
 

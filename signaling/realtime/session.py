@@ -137,7 +137,7 @@ def session_json(terms: Terms, session_id: str) -> dict[str, Any]:
         "instructions": settings.instructions,
         "output_modalities": [settings.modality],
         "audio": {"input": heard, "output": output_json(terms, speed=settings.speed)},
-        "tools": tools_json(settings.client_tools),
+        "tools": tools_json(settings.client_tools, settings.mcp_servers),
         "tool_choice": choice_json(settings.tool_choice),
         "max_output_tokens": settings.max_output_tokens or UNLIMITED,
         "truncation": truncation_json(settings.truncation),
@@ -188,8 +188,9 @@ def _with_answering(
         instructions=instructions,
         modality=modalities[0],
         max_output_tokens=output_limit(settings, sent),
-        client_tools=settings.client_tools if tools is None else tools,
-        tool_choice=own_choice(sent.tool_choice, "session") or settings.tool_choice,
+        client_tools=settings.client_tools if tools is None else tools.functions,
+        mcp_servers=settings.mcp_servers if tools is None else tools.servers,
+        tool_choice=own_choice(sent.tool_choice) or settings.tool_choice,
         truncation=with_truncation(settings.truncation, sent.truncation),
     )
     output = sent_object(audio.output) if (audio := sent_object(sent.audio)) else None

@@ -1,14 +1,17 @@
-"""Functions that the client runs for the model: as it declares them, both ways."""
+"""Tools that the client has for the model: functions that it runs, MCP servers; both ways."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeAlias
 
-from msgspec import Meta, Struct, UnsetType
+from msgspec import Meta, UnsetType
 
 from core.errors import RequestError
 from core.ports import ToolSpec
 from pipeline.arguments import MAX_DEPTH, is_too_deep
-from pipeline.settings import NamedTool, SessionSettings, ToolChoice
+from pipeline.remote.settings import RemoteServer
+from pipeline.settings import NamedServer, NamedTool, SessionSettings, ToolChoice
+from signaling.realtime.mcp import McpChoice, McpTool, remote_server, server_json
 from signaling.realtime.wire import Sent, WireStruct
 
 MAX_TOOLS = 128
@@ -30,36 +33,42 @@ class FunctionTool(WireStruct, frozen=True, tag="function", tag_field="type"):
     "Sent by clients that share their tools with other APIs; models are asked as ever."
 
 
-class McpTool(Struct, frozen=True, tag="mcp", tag_field="type"):
-    """Known, so that the refusal can say so: MCP servers are the server's to connect to."""
-
-
 class FunctionChoice(WireStruct, frozen=True, tag="function", tag_field="type"):
     name: FunctionName
-
-
-class McpChoice(Struct, frozen=True, tag="mcp", tag_field="type"):
-    """As `McpTool`."""
 
 
 Tools: TypeAlias = Annotated[list[FunctionTool | McpTool], Meta(max_length=MAX_TOOLS)]
 Choice: TypeAlias = Literal["auto", "none", "required"] | FunctionChoice | McpChoice
 
 
-def own_tools(sent: Sent[Tools], prefix: str) -> tuple[ToolSpec, ...] | None:
+@dataclass(frozen=True, slots=True)
+class OwnTools:
+    """What a client has for the model: functions that it runs, MCP servers that we call."""
+
+    functions: tuple[ToolSpec, ...] = ()
+    servers: tuple[RemoteServer, ...] = ()
+
+
+def own_tools(sent: Sent[Tools], prefix: str) -> OwnTools | None:
     """None: nothing was sent; null takes them back. Raises RequestError."""
     if isinstance(sent, UnsetType):
         return None
     specs: dict[str, ToolSpec] = {}
+    servers: dict[str, RemoteServer] = {}
     for index, tool in enumerate(sent or ()):
         param = f"{prefix}.tools[{index}]"
         if isinstance(tool, McpTool):
-            raise RequestError(
-                f"'{param}' is of type mcp: the server's configuration connects MCP servers. "
-                "Allowed: function.",
-                code="unsupported_parameter",
-                param=param,
-            )
+            if tool.server_label in servers:
+                raise RequestError(
+                    f"Invalid value for '{param}.server_label': two MCP servers are called "
+                    f"{tool.server_label}.",
+                    code="invalid_value",
+                    param=f"{param}.server_label",
+                )
+            # What a session is given is checked by the session, which names the field in it.
+            at = param if prefix == "response" else f"tools[{index}]"
+            servers[tool.server_label] = remote_server(tool, param, at)
+            continue
         if tool.name in specs:
             raise RequestError(
                 f"Invalid value for '{param}.name': two tools are called {tool.name}.",
@@ -74,11 +83,11 @@ def own_tools(sent: Sent[Tools], prefix: str) -> tuple[ToolSpec, ...] | None:
             )
         parameters = _NOTHING if tool.parameters is None else tool.parameters
         specs[tool.name] = ToolSpec(tool.name, tool.description or "", parameters)
-    return tuple(specs.values())
+    return OwnTools(tuple(specs.values()), tuple(servers.values()))
 
 
-def own_choice(sent: Sent[Choice], prefix: str) -> ToolChoice | None:
-    """None: nothing was sent. Raises RequestError."""
+def own_choice(sent: Sent[Choice]) -> ToolChoice | None:
+    """None: nothing was sent."""
     match sent:
         case UnsetType():
             return None
@@ -86,19 +95,14 @@ def own_choice(sent: Sent[Choice], prefix: str) -> ToolChoice | None:
             return _FRESH.tool_choice
         case FunctionChoice(name=name):
             return NamedTool(name)
-        case McpChoice():
-            raise RequestError(
-                f"'{prefix}.tool_choice' cannot name an MCP server here. "
-                "Allowed: auto, none, required, function.",
-                code="unsupported_parameter",
-                param=f"{prefix}.tool_choice",
-            )
+        case McpChoice(server_label=label, name=name):
+            return NamedServer(label, name)
         case _:
             return sent
 
 
-def tools_json(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
-    return [
+def tools_json(tools: Sequence[ToolSpec], servers: Sequence[RemoteServer]) -> list[dict[str, Any]]:
+    functions = [
         {
             "type": "function",
             "name": tool.name,
@@ -107,7 +111,14 @@ def tools_json(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
         }
         for tool in tools
     ]
+    return [*functions, *(server_json(server) for server in servers)]
 
 
 def choice_json(choice: ToolChoice) -> str | dict[str, Any]:
-    return {"type": "function", "name": choice.name} if isinstance(choice, NamedTool) else choice
+    match choice:
+        case NamedTool(name=name):
+            return {"type": "function", "name": name}
+        case NamedServer(label=label, name=name):
+            return {"type": "mcp", "server_label": label, "name": name}
+        case _:
+            return choice

@@ -33,6 +33,7 @@ from core.events import (
     TurnTraced,
     WakeChanged,
 )
+from core.mcp_events import McpArguments, McpCalled, McpListing
 from core.quality import ConnectionQuality
 from signaling.realtime.beta import to_beta, to_ga
 from signaling.realtime.events import ClientEvent
@@ -44,8 +45,8 @@ from signaling.realtime.server_events import Json, error_event, event, to_text, 
 from signaling.realtime.session import Terms, session_json
 
 Transport = Literal["webrtc", "websocket"]
-
 ErrorKind = Literal["invalid_request_error", "server_error", "rate_limit_error"]
+
 
 class Translator:
     """One connection's translation. It only remembers what an event needs from an earlier one."""
@@ -57,9 +58,9 @@ class Translator:
         self._session_id, self._conversation_id = session_id, conversation_id
         self._transport = transport
         self._sent = 0
-        self._input = InputEvents()
         self.appended: str | None = None
         "What the client called the event whose sound was fed last."
+        self._input = InputEvents()
         self._responses = ResponseEvents(conversation_id, sends_sound=transport == "websocket")
 
     def receive(self, text: str) -> ClientEvent:
@@ -134,10 +135,14 @@ class Translator:
                 | OutputText()
                 | OutputAudio()
                 | CallArguments()
+                | McpArguments()
+                | McpCalled()
                 | OutputItemDone()
                 | ResponseDone()
             ):
                 return self._responses.told(happened, self.terms)
+            case McpListing(item_id=item_id, stage=stage):
+                return [event(f"mcp_list_tools.{stage}", item_id=item_id)]
             case PlayoutStarted() | PlayoutStopped() | PlayoutCleared():
                 return self._playout(happened)
             case TurnTraced():

@@ -32,9 +32,9 @@ from core.items import (
 )
 from core.ports import ToolSpec
 from engines.base import AS_CONFIGURED, CallDelta, LlmOptions, Message, TextDelta, ToolCall
-from pipeline.history import NO_RESULT
 from pipeline.session import Session
 from pipeline.settings import NamedTool, ResponseRequest, SessionSettings, ToolChoice
+from pipeline.tool_results import NO_RESULT
 from tests.pipeline.fakes import EchoLlm, World, speak
 from tests.pipeline.test_session import of, run_session
 
@@ -97,7 +97,7 @@ def outputs(events: list[SessionEvent]) -> list[list[str]]:
 
 
 def _output(item: Item) -> str:
-    assert not isinstance(item, FunctionOutputItem)
+    assert isinstance(item, FunctionCallItem | MessageItem)
     return item.name if isinstance(item, FunctionCallItem) else item.text
 
 

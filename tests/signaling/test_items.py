@@ -124,7 +124,7 @@ LONG = "x" * (MAX_CONTROL_EVENT_BYTES + 1)
 REFUSED: list[tuple[str, Json, str, str | None]] = [
     ("no item", {"item": None}, "invalid_type", "item"),
     ("no type", {"item": {"role": "user"}}, MISSING, "item.type"),
-    ("unknown type", {"item": {"type": "mcp_call"}}, "invalid_value", "item.type"),
+    ("unknown type", {"item": {"type": "mcp_list_tools"}}, "invalid_value", "item.type"),
     ("no role", {"item": {"type": "message", "content": []}}, MISSING, None),
     ("role", {"item": message("tool")}, "invalid_value", "item.role"),
     ("content", {"item": {**message("user"), "content": "hi"}}, "invalid_type", "item.content"),

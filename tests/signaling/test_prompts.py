@@ -89,7 +89,7 @@ def with_value(value: Any) -> dict[str, Any]:
     return {"id": "hotel", "variables": {**GUEST, "guest": value}}
 
 
-BAD: list[tuple[Any, str, str]] = [
+BAD: list[tuple[Any, str, str | None]] = [
     ({"id": "p"}, "prompt_not_found", "prompt.id"),
     ({"id": "hotel", "version": "3"}, "prompt_version_not_found", "prompt.version"),
     ({"id": "hotel"}, "prompt_variable_missing", "prompt.variables.guest"),
