@@ -1,9 +1,8 @@
 """PCM audio as every part of Earshot sees it, and the arithmetic between samples and time."""
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 Pcm = npt.NDArray[np.int16]
 "Mono signed 16-bit samples, shape (n,)."
@@ -15,9 +14,11 @@ PTIME_MS = 20
 "Audio per frame. RTP, jitter buffer, VAD and paced playout all count in it."
 
 
-@dataclass(frozen=True, slots=True)
-class AudioFrame:
-    """Mono s16 PCM; usually one ptime (20 ms) long."""
+class AudioFrame(Struct, frozen=True):
+    """Mono s16 PCM; usually one ptime (20 ms) long.
+
+    A Struct, for one is made five times faster than a frozen dataclass, and many are.
+    """
 
     pcm: Pcm
     "Samples, shape (n,)."

@@ -1,9 +1,9 @@
 """From a session's speaker to its microphone: our own voice must not be taken for a user's."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from core.audio import PTIME_MS, AudioFrame, Pcm, ms_to_samples
 from media.echo import open_echo

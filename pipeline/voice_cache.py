@@ -7,7 +7,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import blake2b
 from secrets import token_bytes
 
@@ -189,7 +189,7 @@ class CachedTts:
         async with aclosing(frames):
             async for frame in frames:
                 waited_s, sound_s = waited_s + now() - since, sound_s + frame.duration_ms / 1000
-                yield replace(frame, start=clause.start + frame.start)
+                yield AudioFrame(frame.pcm, frame.rate_hz, clause.start + frame.start)
                 since = now()  # who listens takes its time
         if sound_s > 0:
             self._cache.made(waited_s + now() - since, sound_s)

@@ -1,10 +1,11 @@
 """When a session listens: from its wake word until nobody goes on."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+from msgspec.structs import replace
 
 from core.audio import AudioFrame
 from core.errors import RequestError
