@@ -84,7 +84,7 @@ class Resampler:
         """One frame: each that goes in brings at most one out. In FFmpeg's memory, so copy it."""
         part = self._graph.pull()
         assert isinstance(part, AvFrame)
-        return np.frombuffer(part.planes[0], np.int16, part.samples)
+        return np.frombuffer(memoryview(part.planes[0]), np.int16, part.samples)
 
 
 def live_delay_ms(from_hz: int, to_hz: int) -> float:

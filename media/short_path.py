@@ -19,7 +19,8 @@ from aiortc.rtp import HeaderExtensions, RtpPacket
 from aiortc.utils import random16, random32
 from pylibsrtp import Error as SrtpError
 
-from core.errors import EarshotError
+from media.privates import check
+from media.sources import bound_sources
 
 Sink = Callable[[int, int, bytes], None]
 "Takes a packet: sequence number, timestamp, payload."
@@ -61,14 +62,15 @@ def tap(receiver: RTCRtpReceiver, sink: Sink) -> None:
 
     Raises EarshotError if this aiortc keeps its jitter buffer elsewhere.
     """
-    _check(receiver, JITTER_BUFFER, _STREAMS, _REPORT, _REPORTS_EXITED)
+    check(receiver, JITTER_BUFFER, _STREAMS, _REPORT, _REPORTS_EXITED)
     setattr(receiver, JITTER_BUFFER, Incoming(receiver, sink))
+    bound_sources(receiver)
     _let_reports_end(receiver)
 
 
 def _let_reports_end(receiver: RTCRtpReceiver) -> None:
     """Also by an exception, after which aiortc would wait for their end for ever: a hostile caller
-    has more sources, or a larger jitter, than fit into a report."""
+    has a larger jitter than fits into a report."""
     report, exited = getattr(receiver, _REPORT), getattr(receiver, _REPORTS_EXITED)
 
     async def reporting() -> None:
@@ -103,7 +105,7 @@ class Incoming:
 
     def _know(self, packet: RtpPacket) -> None:
         dtls = self._receiver.transport
-        _check(dtls, "_rx_srtp", _RX_BYTES, _RX_PACKETS)
+        check(dtls, "_rx_srtp", _RX_BYTES, _RX_PACKETS)
         self._counts: dict[str, Any] = vars(dtls)
         self._statistics = getattr(self._receiver, _STREAMS)[packet.ssrc]
         self._source = packet.ssrc.to_bytes(4, "big")
@@ -165,7 +167,7 @@ class Outgoing:
 
         Raises EarshotError if this aiortc sends elsewhere.
         """
-        _check(sender, _RUN, *(f"{_SENDER}{name}" for name in ("rtp_started", "rtp_exited")))
+        check(sender, _RUN, *(f"{_SENDER}{name}" for name in ("rtp_started", "rtp_exited")))
         self._sender, self._play = sender, play
         setattr(sender, _RUN, self._run)
 
@@ -187,8 +189,8 @@ class _Stream:
 
     def __init__(self, sender: RTCRtpSender, payload_type: int) -> None:
         dtls = sender.transport
-        _check(dtls, "_tx_srtp", _TX_BYTES, _TX_PACKETS)
-        _check(sender, _NTP_TIME, _RTP_TIME, _OCTETS, _PACKETS)
+        check(dtls, "_tx_srtp", _TX_BYTES, _TX_PACKETS)
+        check(sender, _NTP_TIME, _RTP_TIME, _OCTETS, _PACKETS)
         self._ice = _ice(dtls)
         self._of_dtls, self._of_sender = vars(dtls), vars(sender)
         self._type = 0x80 | payload_type  # each packet is a frame: its marker is set
@@ -227,14 +229,7 @@ class _Stream:
 
 def _ice(dtls: Any) -> Any:
     """aioice's connection below. Raises EarshotError."""
-    _check(dtls.transport, "_connection")
+    check(dtls.transport, "_connection")
     connection = dtls.transport._connection  # noqa: SLF001
-    _check(connection, "_queue", "_nominated")
+    check(connection, "_queue", "_nominated")
     return connection
-
-
-def _check(thing: object, *names: str) -> None:
-    for name in names:
-        if not hasattr(thing, name):
-            kind = type(thing).__name__
-            raise EarshotError(f"there is no {kind}.{name}: aiortc 1.16 and aioice 0.13 are needed")

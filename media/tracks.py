@@ -22,7 +22,7 @@ MAX_LAG_MS = 100
 _MAX_CONCEALED_MS = 100
 "What libopus guesses beyond is background noise, and costs as much as decoding."
 
-LEAD_S = 0.007
+LEAD_S = 0.005
 """So long before the other side's packet a silent one of ours is due. While a turn ends it waits,
 for what comes of that before the packet or by it."""
 MAX_HOLD_S = 0.01
@@ -72,11 +72,14 @@ class TrackSource:
         return [frame for due in self._jitter.drain() for frame in self._taken(*due)]
 
     def _taken(self, timestamp: int, payload: bytes) -> list[AudioFrame]:
+        if not payload:  # padding only: browsers send it to find out how fast the line is
+            return []
         missing = self._missing(timestamp)
         gap = self._framer.push(self._fill(missing)) if missing else []
         audio = self._decode(payload)
         self._expected = (timestamp + self._ticks * len(audio)) & 0xFFFFFFFF
-        return gap + self._framer.push(audio)
+        frames = self._framer.push(audio)
+        return gap + frames if gap else frames
 
     def _missing(self, timestamp: int) -> int:
         """Samples between the packet before and this one; a clock that went back misses none."""

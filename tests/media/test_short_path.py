@@ -2,22 +2,25 @@
 
 import asyncio
 import socket
+import struct
 from collections.abc import Callable, Coroutine
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from aioice.ice import StunProtocol
 from aiortc import RTCPeerConnection
-from aiortc.rtp import HeaderExtensionsMap, RtpPacket
+from aiortc.rtp import HeaderExtensionsMap, RtcpRrPacket, RtpPacket
 from hypothesis import given
 from hypothesis import strategies as st
+from pylibsrtp import Error as SrtpError
 
 from core.errors import EarshotError
 from media.ice import IceSettings
 from media.ice_gather import gather_with
 from media.loopback import lose_packets
 from media.short_path import Outgoing, Send, payload_in, tap
+from media.sources import MAX_SOURCES
 
 DEADLINE_S = 20
 
@@ -187,24 +190,70 @@ def test_a_strangers_datagram_ends_no_call(stray: bytes) -> None:
     run(in_call(scene, on_and_on))
 
 
-def test_a_caller_of_too_many_sources_for_a_report_can_be_hung_up() -> None:
-    async def many(send: Send) -> None:
-        stream: Any = send.__self__  # type: ignore[attr-defined]
-        for number in range(100):
-            stream._source = number
-            send(960 * number, b"sound")
-            await asyncio.sleep(0.002)
-        await asyncio.Event().wait()
-
+def test_a_caller_whose_jitter_fits_into_no_report_can_be_hung_up() -> None:
     async def scene(pair: Pair) -> None:
-        await pair.hears(100)
-        task = pair.receiver._RTCRtpReceiver__rtcp_task  # type: ignore[attr-defined]
-        with pytest.raises(ValueError, match="too long"):
-            await task
+        await pair.hears(10)
+        receiver: Any = pair.receiver
+        (statistics,) = receiver._RTCRtpReceiver__remote_streams.values()
+        statistics._jitter_q4 = 1 << 60
+        with pytest.raises(struct.error):
+            await receiver._RTCRtpReceiver__rtcp_task
         async with asyncio.timeout(2):
             await pair.other.close()
 
+    run(in_call(scene))
+
+
+@pytest.mark.parametrize("payload_type", [96, 50], ids=["ours", "nobody's"])
+def test_of_too_many_sources_only_the_first_are_kept(payload_type: int) -> None:
+    """In aiortc's tables, its reports, and libsrtp."""
+    done = asyncio.Event()
+
+    async def many(send: Send) -> None:
+        stream: Any = send.__self__  # type: ignore[attr-defined]
+        send(0, b"sound")
+        usual = stream._source, stream._type
+        for source in range(1, 100):
+            stream._source, stream._type = source, 0x80 | payload_type
+            send(0, b"sound")
+            await asyncio.sleep(0.002)
+        stream._source, stream._type = usual
+        send(960, b"more")
+        done.set()
+        await asyncio.Event().wait()
+
+    async def scene(pair: Pair) -> None:
+        await done.wait()
+        async with asyncio.timeout(DEADLINE_S):
+            while not any(payload == b"more" for _, _, payload in pair.heard):
+                pair.came.clear()
+                await pair.came.wait()
+        receiver, dtls = pair.receiver, cast("Any", pair.receiver.transport)
+        for name in ("active_ssrc", "remote_streams"):
+            assert len(getattr(receiver, f"_RTCRtpReceiver__{name}")) <= MAX_SOURCES
+        assert len(dtls._rtp_router.ssrc_table) <= MAX_SOURCES + 1  # None: the offer named none
+        dtls._rx_srtp.remove_stream(MAX_SOURCES - 1)
+        with pytest.raises(SrtpError):
+            dtls._rx_srtp.remove_stream(99)
+        assert not cast("Any", receiver)._RTCRtpReceiver__rtcp_task.done()
+
     run(in_call(scene, many))
+
+
+def test_reports_of_too_many_senders_are_dropped() -> None:
+    async def scene(pair: Pair) -> None:
+        await pair.hears(1)
+        dtls: Any = pair.receiver.transport
+        routed: list[int] = []
+        dtls._rtp_router.route_rtcp = lambda packet: routed.append(packet.ssrc) or ()
+        for sender in range(MAX_SOURCES + 10):
+            report = bytes(RtcpRrPacket(ssrc=sender, reports=[]))
+            data = pair.sender.transport._tx_srtp.protect_rtcp(report)  # type: ignore[attr-defined]
+            await dtls.transport._connection._queue.put((data, 1))
+        await pair.hears(40)
+        assert len([one for one in routed if one < MAX_SOURCES + 10]) < MAX_SOURCES
+
+    run(in_call(scene))
 
 
 def test_another_stream_goes_the_long_way_once_and_is_heard() -> None:
@@ -245,6 +294,19 @@ def test_another_aiortc_is_refused_when_it_receives(name: str) -> None:
         delattr(receiver, name)
         with pytest.raises(EarshotError, match=rf"{name}: aiortc 1\.16"):
             tap(receiver, lambda *packet: None)
+        await peer.close()
+
+    run(main())
+
+
+def test_another_aiortc_is_refused_where_it_takes_packets() -> None:
+    async def main() -> None:
+        peer = RTCPeerConnection()
+        receiver: Any = peer.addTransceiver("audio").receiver
+        del receiver.transport._rx_srtp
+        with pytest.raises(EarshotError, match=r"_rx_srtp: aiortc 1\.16"):
+            tap(receiver, lambda *packet: None)
+        receiver.transport._rx_srtp = None
         await peer.close()
 
     run(main())

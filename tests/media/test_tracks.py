@@ -94,7 +94,29 @@ def test_a_restarted_sender_goes_on_without_a_gap() -> None:
     assert len(frames) >= 97
 
 
-@pytest.mark.parametrize("bad", [b"", b"\x03", b"\xff\xff\xff"])
+def test_packets_of_padding_only_are_no_sound_and_no_loss() -> None:
+    probed: list[tuple[int, bytes]] = []
+    for place, (_, timestamp, payload) in enumerate(stream(50)):
+        probed.append((timestamp, payload))
+        if place in {0, 10, 30}:  # three of them, with the timestamp of the packet before
+            probed += [(timestamp, b"")] * 3
+    source = TrackSource()
+    frames = listen(source, [(number, *packet) for number, packet in enumerate(probed)])
+    assert_continuous(frames, 16000)
+    assert (len(frames), source.corrupt, source.filled_ms) == (50, 0, 0)
+    assert source.stats == JitterStats()
+
+
+def test_padding_only_in_the_place_of_sound_leaves_a_gap_of_its_length() -> None:
+    packets = stream(50)
+    packets[20] = (*packets[20][:2], b"")
+    source = TrackSource()
+    frames = listen(source, packets)
+    assert_continuous(frames, 16000)
+    assert (len(frames), source.corrupt, source.filled_ms) == (50, 0, 20)
+
+
+@pytest.mark.parametrize("bad", [b"\x03", b"\xff\xff\xff"])
 def test_a_bad_packet_is_concealed(bad: bytes) -> None:
     packets = stream(50)
     packets[20] = (*packets[20][:2], bad)

@@ -1,0 +1,11 @@
+"""aiortc and aioice by names that they call private: pinned versions, and a check of each."""
+
+from core.errors import EarshotError
+
+
+def check(thing: object, *names: str) -> None:
+    """Raises EarshotError if one of them is missing."""
+    for name in names:
+        if not hasattr(thing, name):
+            kind = type(thing).__name__
+            raise EarshotError(f"there is no {kind}.{name}: aiortc 1.16 and aioice 0.13 are needed")
