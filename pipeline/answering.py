@@ -4,17 +4,23 @@ import asyncio
 import logging
 from collections import OrderedDict, deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from core.errors import Conflict
 from core.events import CancelReason
+from core.ports import Clock
 from pipeline.answer import Answer
+from pipeline.reactions import Ear
 from pipeline.turn import Turn
 
 logger = logging.getLogger(__name__)
 
 MAX_WAITING = 8
-"Announcements and utterances that wait for an answer to end; a person follows no more."
+"Of announcements, and of answers, that wait for an answer to end; a person follows no more."
+MAX_SILENT_S = 10.0
+"""How long an announcement waits for somebody to stop speaking: a sentence. A television that is
+taken for a user must not keep a timer from ringing."""
 MAX_REMEMBERED = 32
 "Answers whose word timing is kept, for a client that tells later how much it played."
 
@@ -25,12 +31,16 @@ class _Entry:
     drop: Callable[[], None]
     "Called instead when it is not given after all."
     is_announcement: bool
+    since: float
+    "When it was ordered; monotonic seconds."
     is_apart: bool = False
     "Beside the conversation: nothing that is said there makes it out of date."
     takes_all: bool = False
     "It answers whatever was said until it begins."
     cancelled: CancelReason | None = None
     "It is only told as created and cancelled: somebody may wait to hear of it."
+    is_held: bool = False
+    "An announcement in whose time somebody spoke: he is answered first."
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +52,8 @@ class _Running:
 class Answering:
     """Gives answers one at a time, in order; written ones beside the conversation at once."""
 
-    def __init__(self, on_idle: Callable[[], None]) -> None:
-        self._on_idle = on_idle
+    def __init__(self, on_idle: Callable[[], None], clock: Clock, ear: Ear) -> None:
+        self._on_idle, self._clock, self._ear = on_idle, clock, ear
         self._waiting: deque[_Entry] = deque()
         self._wake = asyncio.Event()
         self._running: _Running | None = None
@@ -53,30 +63,34 @@ class Answering:
 
     @property
     def is_busy(self) -> bool:
-        """An answer is being generated, or waits to be."""
-        return self._running is not None or bool(self._waiting)
+        """An answer is being generated, or waits to be. What waits for the user does not count."""
+        return self._running is not None or any(not entry.is_held for entry in self._waiting)
 
     @property
     def is_working(self) -> bool:
         """Something is being generated, or waits to be."""
-        return self.is_busy or bool(self._beside)
+        return self._running is not None or bool(self._waiting or self._beside)
 
     @property
     def is_in_conversation(self) -> bool:
         """The same, of answers that belong to the conversation."""
         running = self._running is not None and not self._running.entry.is_apart
-        return running or any(not entry.is_apart for entry in self._waiting)
+        return running or any(not (e.is_apart or e.is_held) for e in self._waiting)
 
     @property
     def is_full(self) -> bool:
-        """One more answer would cost another its place."""
-        return len(self._waiting) + len(self._beside) >= MAX_WAITING
+        """As many as may wait were asked for apart from the conversation: each of them is given."""
+        return sum(e.is_apart for e in self._waiting) + len(self._beside) >= MAX_WAITING
+
+    @property
+    def may_announce(self) -> bool:
+        """Fewer announcements wait than may."""
+        return sum(entry.is_announcement for entry in self._waiting) < MAX_WAITING
 
     async def run(self, tasks: asyncio.TaskGroup) -> None:
         self._tasks = tasks
         while True:
-            while self._waiting:
-                entry = self._waiting.popleft()
+            while (entry := self._next()) is not None:
                 answer = entry.make()
                 if entry.cancelled is not None:
                     answer.cancel(entry.cancelled)
@@ -87,7 +101,34 @@ class Answering:
                 self._remember(answer)
             self._wake.clear()
             self._on_idle()
-            await self._wake.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._held_for_s()):
+                    await self._wake.wait()
+
+    def heard(self) -> None:
+        """What was said is known: what waited for it may begin."""
+        self._wake.set()
+
+    def _next(self) -> _Entry | None:
+        """The first that may begin: nobody is told something unasked while he speaks, nor before
+        the answer to that."""
+        for entry in self._waiting:
+            entry.is_held = self._holds(entry)
+            if not entry.is_held:
+                self._waiting.remove(entry)
+                return entry
+        return None
+
+    def _holds(self, entry: _Entry) -> bool:
+        may_wait = entry.is_announcement and self._clock.now() - entry.since < MAX_SILENT_S
+        is_asking = self._ear.is_speaking or (entry.is_held and self._ear.is_transcribing)
+        return may_wait and is_asking
+
+    def _held_for_s(self) -> float | None:
+        """Until the first of those that are left waits no longer; None: nothing is left."""
+        if not self._waiting:
+            return None
+        return self._waiting[0].since + MAX_SILENT_S - self._clock.now()
 
     def enqueue(
         self,
@@ -99,8 +140,8 @@ class Answering:
         is_written: bool = False,
         takes_all: bool = False,
     ) -> None:
-        """Answer when those before are done. When too many wait the oldest goes, but an
-        announcement only when there is nothing else."""
+        """Answer when those before are done, and before what waits for the user. When too many
+        answers in the conversation wait, the oldest goes."""
         if is_apart and is_written and self._tasks is not None:  # it needs no voice
             answer = make()
             self._beside.append(answer)
@@ -108,13 +149,17 @@ class Answering:
             return
         if takes_all:  # together with what waits for an answer already: one is enough
             self._drop_if(lambda entry: entry.takes_all and entry.cancelled is None)
-        if len(self._waiting) >= MAX_WAITING:
-            answers = (entry for entry in self._waiting if not entry.is_announcement)
-            oldest = next(answers, self._waiting[0])
+        answers = [e for e in self._waiting if not (e.is_announcement or e.is_apart)]
+        if len(answers) >= MAX_WAITING:
             logger.warning("! %d answers wait, dropping the oldest", MAX_WAITING)
-            self._waiting.remove(oldest)
-            oldest.drop()
-        self._waiting.append(_Entry(make, drop, is_announcement, is_apart, takes_all))
+            self._waiting.remove(answers[0])
+            answers[0].drop()
+        entry = _Entry(make, drop, is_announcement, self._clock.now(), is_apart, takes_all)
+        entry.is_held = self._holds(entry)
+        before = [
+            at for at, one in enumerate(self._waiting, 1) if is_announcement or not one.is_held
+        ]
+        self._waiting.insert(max(before, default=0), entry)
         self._wake.set()
 
     def cancel(self, reason: CancelReason, response_id: str | None = None) -> None:
@@ -153,7 +198,10 @@ class Answering:
             return
         if running.entry.is_announcement and not running.answer.is_heard:
             entry = running.entry
-            self._waiting.appendleft(_Entry(entry.make, entry.drop, is_announcement=True))
+            now = self._clock.now()
+            self._waiting.appendleft(
+                _Entry(entry.make, entry.drop, is_announcement=True, since=now)
+            )
         running.answer.cancel("turn_detected")
 
     def close(self) -> list[Answer]:

@@ -45,11 +45,11 @@ class Responding:
         reporting: Reporting,
         on_idle: Callable[[], None],
     ) -> None:
-        self.answering = Answering(self._at_rest)
+        self._clock = surroundings.clock
+        self.answering = Answering(self._at_rest, self._clock, ear)
         self._on_idle = on_idle
         self._conversation, self._history = conversation, conversation.history
         self._playout, self._ear, self._settings = playout, ear, settings
-        self._clock = surroundings.clock
         self._emit, self._finish_turn = reporting.emit, reporting.finish_turn
         self.remote = RemoteServers(surroundings.remote, conversation.history, self._emit)
         self.planning = Planning(conversation, surroundings, settings, self.remote)
@@ -117,8 +117,9 @@ class Responding:
         return go_on
 
     def say(self, text: str) -> bool:
-        """Announce something, after what is being said. False: this session never answers."""
-        if not self._settings().answers:
+        """Announce something, after what is being said. False: this session never answers, or has
+        too much to announce already."""
+        if not (self._settings().answers and self.answering.may_announce):
             return False
         self._enqueue(self._written_turn(), ResponseRequest(), text=text)
         return True
@@ -163,6 +164,7 @@ class Responding:
             self._speculation.begin(self.planning.draft(plan, prompt), tasks)
 
     def understood(self, turn: Turn, result: AsrResult) -> None:
+        self.answering.heard()
         is_meant = self._barge_in.final(turn, result.text, is_over=not self._is_answering)
         if not result.text:
             self._speculation.drop("noise")
@@ -186,10 +188,12 @@ class Responding:
             self._speculation.drop("dropped")
 
     def speech_dropped(self, turn: Turn) -> None:
+        self.answering.heard()
         self._barge_in.final(turn, "")
         self._speculation.drop("dropped")
 
     def not_understood(self, turn: Turn, error: EarshotError) -> None:
+        self.answering.heard()
         self._barge_in.final(turn, "")
         self._speculation.drop("dropped")
         self._finish_turn(turn, "failed")
