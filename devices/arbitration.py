@@ -54,7 +54,12 @@ class _Race:
 
     began: float
     levels: dict[str, float | None] = field(default_factory=dict)
-    is_decided: bool = False
+    winner: str = ""
+    "Empty: not decided yet."
+
+    @property
+    def is_decided(self) -> bool:
+        return bool(self.winner)
 
 
 class Arbitration:
@@ -90,6 +95,7 @@ class Arbitration:
     def left(self, group: str, device: str, known: AbstractSet[str]) -> list[Verdict]:
         """A device is gone, which nobody has to wait for, and which cannot win any more. `known`:
         those that are left."""
+        self.gave_up(group, device)
         race = self._races.get(group)
         if race is None or race.is_decided:
             return []
@@ -98,6 +104,13 @@ class Arbitration:
             del self._races[group]
             return []
         return self._decide(race) if known <= race.levels.keys() else []
+
+    def gave_up(self, group: str, device: str) -> None:
+        """The winner will not bring the command. Those that lost have stopped listening, and cannot
+        be told otherwise; whoever hears the wake word from now on is not late."""
+        race = self._races.get(group)
+        if race is not None and race.winner == device:
+            del self._races[group]
 
     def due(self) -> float | None:
         """When `tick` has something to decide; None: nothing waits."""
@@ -134,8 +147,6 @@ class Arbitration:
         return (race for race in self._races.values() if not race.is_decided)
 
     def _decide(self, race: _Race) -> list[Verdict]:
-        race.is_decided = True
-
         def rank(device: str) -> tuple[bool, float, str]:
             """The best first. Who says no level wins only among its like; ties go by name."""
             level_db = race.levels[device]
@@ -144,6 +155,7 @@ class Arbitration:
             return False, self.correction_db(device) - level_db, device
 
         winner, *losers = sorted(race.levels, key=rank)
+        race.winner = winner
         for device, level_db in race.levels.items():
             self._learn(device, level_db)
         return [Verdict(winner, won=True), *(Verdict(one, won=False) for one in losers)]

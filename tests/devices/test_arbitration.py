@@ -16,6 +16,21 @@ def won(*devices: str) -> list[Verdict]:
     return [Verdict(device, won=device == devices[0]) for device in devices]
 
 
+def test_a_winner_that_goes_leaves_the_wake_word_to_the_next() -> None:
+    for leave in ("left", "gave_up"):
+        arbitration, known = Arbitration(), {"near", "far", "third"}
+        arbitration.heard("hall", "near", -10.0, known, 0.0)
+        arbitration.heard("hall", "far", -30.0, known, 0.01)
+        assert arbitration.tick(0.2) == [Verdict("near", won=True), Verdict("far", won=False)]
+        arbitration.gave_up("hall", "far")  # who lost has nothing to give up
+        assert arbitration.heard("hall", "third", -9.0, known, 0.3) == [Verdict("third", won=False)]
+        if leave == "left":
+            assert arbitration.left("hall", "near", {"far", "third"}) == []
+        else:
+            arbitration.gave_up("hall", "near")
+        assert arbitration.heard("hall", "far", -30.0, {"far"}, 0.4) == [Verdict("far", won=True)]
+
+
 def test_who_hears_alone_answers_at_once() -> None:
     assert Arbitration().heard("kitchen", "a", -20, frozenset({"a"}), 0.0) == won("a")
 

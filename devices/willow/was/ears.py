@@ -26,6 +26,8 @@ class Said:
         self._command: Command | None = None
         self._is_awake = False
         "Its wake word was here before its speech."
+        self._is_begun = False
+        "It may speak, and has not been heard to the end."
 
     @property
     def language(self) -> str:
@@ -35,12 +37,14 @@ class Said:
         self._is_awake = self._door.wakes.is_awake(self._connection.device.id)
         if not await self._door.wakes.may_speak(self._connection.device.id):
             return False
+        self._is_begun = True
         self._connection.note("listening")
         return True
 
     async def heard(self, heard: Heard) -> bool:
         """Act on it at once, where the device would only carry the words to us. A wake word that a
         bad Wi-Fi brought after the speech still counts."""
+        self._is_begun = False
         device_id, wakes = self._connection.device.id, self._door.wakes
         if not self._is_awake and not await wakes.may_speak(device_id):
             return False
@@ -52,6 +56,8 @@ class Said:
         return True
 
     def over(self) -> None:
+        if self._is_begun:
+            self._door.wakes.gave_up(self._connection)
         if self._command is not None:
             self._command.may_tell.set()
         elif self._connection.doing == "listening":

@@ -82,6 +82,10 @@ class Wakes:
         if wake is not None and not wake.decided.done():
             wake.decided.set_result(False)
 
+    def gave_up(self, connection: Connection) -> None:
+        """Its speech broke off, or never began to be any: another may be woken at once."""
+        self._arbitration.gave_up(self._group_of(connection), connection.device.id)
+
     def forget(self, device_id: str) -> None:
         """What was learnt of a device that is no longer known."""
         self._arbitration.forget(device_id)

@@ -98,6 +98,28 @@ def test_who_hangs_up_is_not_waited_for() -> None:
     against(act)
 
 
+@pytest.mark.parametrize("how", ["before its speech", "in its speech"])
+def test_when_the_winner_goes_the_next_wake_word_is_answered_at_once(how: str) -> None:
+    """Who lost has stopped listening, and cannot be told otherwise; but nobody is late any more."""
+
+    async def act(server: Server) -> None:
+        near, far = await server.device(1), await server.device(2)
+        if how == "before its speech":
+            await all_of(near.wake(-10.0), far.wake(-30.0))
+            await far.until(far.wake_results)
+            await near.cut()
+        else:
+            await far.wake(-30.0)
+            await near.break_off(SPEECH)
+        await server.until(lambda: len(server.door.roster.all()) == 1)
+        await server.until(lambda: not server.door.wakes._arbitration._races)
+        assert far.wake_results() == [False]
+        assert (await far.speak(SPEECH, volume=-30.0)).ok is True
+        assert far.wake_results() == [False, True]
+
+    against(act)
+
+
 def test_a_device_that_does_not_say_how_loud_takes_part() -> None:
     async def act(server: Server) -> None:
         first, second = await server.device(1), await server.device(2)
