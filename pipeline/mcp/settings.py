@@ -47,7 +47,7 @@ class McpServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError("tools.mcp: headers and sse_url go with url, not with command")
 
     def __repr__(self) -> str:
-        return f"McpServer({self.command or self.masked(self.url)!r})"
+        return f"McpServer({self.command or self.masked(self.url).partition('?')[0]!r})"
 
     def masked(self, text: str) -> str:
         """Something that came from the server or is about it, without our secrets."""

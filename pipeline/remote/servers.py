@@ -25,6 +25,9 @@ NOBODY = ToolContext("", "")
 
 SETTING = "realtime.mcp_hosts"
 
+FIRST_WAIT_S = 0.1
+"Before the second attempt: somebody waits for the tools."
+
 
 @dataclass(slots=True)
 class _Link:
@@ -159,6 +162,7 @@ class RemoteServers:
         tools = McpTools(
             server.label,
             server.as_mcp_server(policy.timeout_s),
+            first_wait_s=FIRST_WAIT_S,
             connect_timeout_s=policy.connect_timeout_s,
             admit=admit,
         )

@@ -52,7 +52,7 @@ class ToldLlm(EchoLlm):
         self.asked.append(list(messages))
         self.offered.append([tool.name for tool in tools])
         self.must_call.append(options.must_call)
-        last = messages[-1]
+        last = messages[-1] if messages else Message("user", "nothing")
         if last.role == "user" and last.text.startswith("call "):
             for index, wanted in enumerate(last.text.split(";")):
                 _, name, arguments = wanted.strip().split(" ", 2)
