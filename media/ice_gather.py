@@ -22,6 +22,7 @@ from aioice.turn import UDP_SOCKET_BUFFER_SIZE
 from aiortc import RTCIceGatherer
 
 from core.errors import EarshotError, Overloaded
+from media.consent import renew_consent
 from media.ice import IceServer, IceSettings, IceUrl, PortRange
 
 logger = logging.getLogger(__name__)
@@ -84,6 +85,7 @@ class Gathering:
 
     def install(self) -> None:
         setattr(self._connection, _METHOD, self.gather)
+        renew_consent(self._connection)
 
     async def gather(
         self, component: int, addresses: list[str], timeout: int = 5

@@ -6,12 +6,12 @@ import time
 from collections.abc import Awaitable, Callable
 
 import pytest
-from aioice import ice
 from aiortc.sdp import candidate_from_sdp
 from psutil import Process
 
 from core.audio import Pcm
 from core.errors import RequestError
+from media import consent
 from media.ice import IceSettings, PortRange
 from media.ice_candidates import MAX_CANDIDATES, candidates_in, read_candidate
 from media.peer import CloseReason, PeerSettings
@@ -211,7 +211,8 @@ def test_a_peer_that_cannot_be_reached_leaves_nothing() -> None:
 
 def test_consent_that_is_not_renewed_ends_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
     """RFC 7675, where packets still come: a peer that no longer answers our checks."""
-    monkeypatch.setattr(ice, "CONSENT_INTERVAL", 0.1)
+    monkeypatch.setattr(consent, "EVERY_S", 0.1)
+    monkeypatch.setattr(consent, "EXPIRES_S", 1.0)
 
     async def scene() -> None:
         before = await warm_up()
@@ -229,6 +230,29 @@ def test_consent_that_is_not_renewed_ends_the_call(monkeypatch: pytest.MonkeyPat
     run(scene)
 
 
+def test_a_late_answer_renews_consent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a busy machine: aioice would take none after half a second."""
+    monkeypatch.setattr(consent, "EVERY_S", 0.1)
+    monkeypatch.setattr(consent, "EXPIRES_S", 1.5)
+
+    async def scene() -> None:
+        raw, end = stranger(), End(OURS_HZ)
+        await raw.accept(await end.peer.answer(await raw.offer()))
+        async with asyncio.TaskGroup() as tasks:
+            over = tasks.create_task(end.peer.run())
+            await end.heard_a_second.wait()
+            theirs = raw.pc.getSenders()[0].transport.transport.iceGatherer._connection
+            take, loop = theirs.request_received, asyncio.get_running_loop()
+            late = lambda *request: loop.call_later(0.7, take, *request)  # noqa: E731
+            monkeypatch.setattr(theirs, "request_received", late)
+            done, _ = await asyncio.wait([over], timeout=2.5)
+            assert not done
+            await raw.close()
+        assert end.closed == [CloseReason.REMOTE_CLOSED]
+
+    run(scene)
+
+
 def nominating(raw: RawPeer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Chromium nominates the pair with each check again; aioice does so once."""
     connection = raw.pc.getSenders()[0].transport.transport.iceGatherer._connection
@@ -237,7 +261,7 @@ def nominating(raw: RawPeer, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_peer_whose_address_changes_is_followed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ice, "CONSENT_INTERVAL", 0.2)
+    monkeypatch.setattr(consent, "EVERY_S", 0.2)
 
     async def scene() -> None:
         raw, end = stranger(), End(OURS_HZ)

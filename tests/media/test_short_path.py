@@ -245,10 +245,15 @@ def test_reports_of_too_many_senders_are_dropped() -> None:
         await pair.hears(1)
         dtls: Any = pair.receiver.transport
         routed: list[int] = []
-        dtls._rtp_router.route_rtcp = lambda packet: routed.append(packet.ssrc) or ()
+
+        def route(packet: RtcpRrPacket) -> set[None]:
+            routed.append(packet.ssrc)
+            return set()
+
+        dtls._rtp_router.route_rtcp = route
         for sender in range(MAX_SOURCES + 10):
             report = bytes(RtcpRrPacket(ssrc=sender, reports=[]))
-            data = pair.sender.transport._tx_srtp.protect_rtcp(report)  # type: ignore[attr-defined]
+            data = pair.sender.transport._tx_srtp.protect_rtcp(report)
             await dtls.transport._connection._queue.put((data, 1))
         await pair.hears(40)
         assert len([one for one in routed if one < MAX_SOURCES + 10]) < MAX_SOURCES
