@@ -3,6 +3,7 @@
 import json
 import shutil
 import subprocess
+import venv
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from tests.conftest import require
 
 FOLDER = Path(__file__).parent
 INSTALL_TIMEOUT_S = 120.0
+PIP_TIMEOUT_S = 600.0
 RUN_TIMEOUT_S = 90.0
 
 
@@ -23,6 +25,15 @@ def npm_program(name: str, folder: Path) -> Path:
     command = ["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"]
     subprocess.run(command, cwd=folder, check=True, timeout=INSTALL_TIMEOUT_S)
     return folder
+
+
+def python_with(lock: Path, folder: Path) -> Path:
+    """An interpreter in this folder, with exactly the locked packages."""
+    venv.create(folder, with_pip=True)
+    python = folder / "bin" / "python"
+    command = [str(python), "-m", "pip", "install", "-q", "--no-deps", "-r", str(lock)]
+    subprocess.run(command, check=True, timeout=PIP_TIMEOUT_S)
+    return python
 
 
 def told_by(

@@ -1,7 +1,6 @@
 """LiveKit's, pipecat's and OpenAI's agents, as their registries have them, against a server."""
 
-import subprocess
-import venv
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,27 +8,20 @@ import pytest
 
 from core.audio import AudioFrame
 from media.files import write_wav
-from tests.clients.programs import told_by
+from tests.clients.programs import python_with, told_by
 from tests.clients.scripted import LONG, answering
 from tests.speech import say
 
 pytestmark = pytest.mark.real
 
 PROGRAMS = Path(__file__).parent / "agents"
-INSTALL_TIMEOUT_S = 600.0
 RATE_HZ = 24_000
 
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An interpreter with exactly the locked clients."""
-    folder = tmp_path_factory.mktemp("agents")
-    venv.create(folder, with_pip=True)
-    python = folder / "bin" / "python"
-    lock = PROGRAMS / "requirements.txt"
-    command = [str(python), "-m", "pip", "install", "-q", "--no-deps", "-r", str(lock)]
-    subprocess.run(command, check=True, timeout=INSTALL_TIMEOUT_S)
-    return python
+    return python_with(PROGRAMS / "requirements.txt", tmp_path_factory.mktemp("agents"))
 
 
 def told(folder: Path, *program: str | Path) -> Any:
@@ -50,7 +42,10 @@ def test_livekit(python: Path, tmp_path: Path) -> None:
     assert "light" in got["heard"][0].lower()
     assert got["spoken"] == ["One moment."]
     assert got["counted"] == [LONG]
-    assert got["truncated"]
+    cut = got["interrupted"]
+    assert (cut["running"], cut["status"], cut["item"]) == (True, "cancelled", "incomplete")
+    assert LONG.startswith(cut["left"])
+    assert 0 < len(cut["left"]) < 12  # of 300 ms
     assert got["errors"] == 0
     assert got["refused"]
 
@@ -66,6 +61,25 @@ def test_pipecat(python: Path, tmp_path: Path) -> None:
     assert "item_nowhere" in got["unknown"]
     assert got["before"] == []
     assert "item_delete_invalid_item_id" in got["errors"][0]
+
+
+def test_openai_for_python(tmp_path_factory: pytest.TempPathFactory, tmp_path: Path) -> None:
+    programs = PROGRAMS.parent / "openai_py"
+    folder = tmp_path_factory.mktemp("openai_py")
+    python = python_with(programs / "requirements.txt", folder)
+    got = told(tmp_path, python, programs / "client.py")
+    assert got["version"].startswith("3.52.")
+    assert "kitchen light" in got["speech"]["heard"][0].lower()
+    assert got["speech"]["said"] == ["One moment."]
+    assert got["speech"]["soundBytes"] > RATE_HZ
+    assert got["speech"]["called"] == ["set_light", {"on": True}, "It says on."]
+    assert got["text"]["said"] == "One moment."
+    assert json.loads(got["text"]["arguments"]) == {"on": True}
+    assert got["text"]["called"][2] == "It says on."
+    assert got["interrupted"]["status"] == ["cancelled", "client_cancelled", "incomplete"]
+    assert LONG.startswith(got["interrupted"]["left"])
+    assert 0 < len(got["interrupted"]["left"]) < 12  # of 300 ms
+    assert got["error"] == ["error", "response_cancel_not_active", "late", "completed"]
 
 
 def test_openai_agents_in_node(agents_js: Path, tmp_path: Path) -> None:

@@ -72,8 +72,43 @@ async def speak(session, path, generated):
         return await taken(await generated.get())
 
 
+async def interrupt(session, events):
+    """An answer that would go on, stopped as LiveKit's agents stop it: what is left of it."""
+    context = session.chat_ctx.copy()
+    context.add_message(role="user", content="never end")
+    await session.update_chat_ctx(context)
+    async with asyncio.timeout(TIMEOUT_S):
+        generation = await session.generate_reply()
+        message = await anext(aiter(generation.message_stream))
+        await anext(aiter(message.audio_stream))
+        running = session.has_active_generation
+        session.interrupt()
+        session.truncate(message_id=message.message_id, modalities=["audio"], audio_end_ms=300)
+        stopped = await told(events, "response.done", "conversation.item.truncated")
+        retrieve = {"type": "conversation.item.retrieve", "item_id": message.message_id}
+        session.send_event(retrieve)
+        kept = await told(events, "conversation.item.retrieved")
+    item = kept["conversation.item.retrieved"]["item"]
+    return {
+        "running": running,
+        "status": stopped["response.done"]["response"]["status"],
+        "item": item["status"],
+        "left": item["content"][0]["transcript"],
+    }
+
+
+async def told(events, *kinds):
+    """Events by type, when one of each has come."""
+    seen = {}
+    while not seen.keys() >= set(kinds):
+        event = await events.get()
+        seen[event["type"]] = event
+    return seen
+
+
 async def main(url, clip):
     kinds, errors, generated, heard = [], [], asyncio.Queue(), []
+    events = asyncio.Queue()
     async with aiohttp.ClientSession() as http:
         model = openai.realtime.RealtimeModel(
             base_url=f"{url}/v1", api_key="key", model="gpt-realtime", http_session=http
@@ -81,6 +116,7 @@ async def main(url, clip):
         session = model.session()
         session.on("error", lambda error: errors.append(str(error.error)))
         session.on("openai_server_event_received", lambda event: kinds.append(event["type"]))
+        session.on("openai_server_event_received", events.put_nowait)
         session.on(
             "generation_created",
             lambda event: None if event.user_initiated else generated.put_nowait(event),
@@ -96,12 +132,15 @@ async def main(url, clip):
         spoken = await speak(session, clip, generated)
         counted = await ask(session, "count")
         session.truncate(message_id=counted[2][0], modalities=["audio"], audio_end_ms=300)
-        await asyncio.sleep(1)
+        await told(events, "conversation.item.truncated")
+        while not events.empty():
+            events.get_nowait()
+        interrupted = await interrupt(session, events)
         before = len(errors)
         session.truncate(message_id="item_nowhere", modalities=["audio"], audio_end_ms=300)
-        await asyncio.sleep(1)
+        await told(events, "error")
         await session.aclose()
-    told = {
+    report = {
         "called": [calls[0].name, json.loads(calls[0].arguments)],
         "words": texts,
         "samples": samples,
@@ -109,11 +148,11 @@ async def main(url, clip):
         "heard": heard,
         "spoken": spoken[0],
         "counted": counted[0],
-        "truncated": "conversation.item.truncated" in kinds,
+        "interrupted": interrupted,
         "errors": before,
         "refused": "error" in kinds,
     }
-    print(json.dumps(told))
+    print(json.dumps(report))
 
 
 asyncio.run(main(*sys.argv[1:]))
