@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from core.errors import ConfigError
 from core.ports import ToolContext, ToolOutcome, ToolSpec
+from pipeline.mcp.endings import gone_codes, is_broken_off, is_cancelling, is_refusal
 from pipeline.mcp.settings import McpServer
 from pipeline.mcp.translate import MAX_TOOLS, outcome, specs
 from pipeline.mcp.transport import NotLetIn, opened
@@ -67,7 +68,8 @@ class McpTools:
         self._first_wait_s, self._connect_timeout_s = first_wait_s, connect_timeout_s
         self._admit = admit
         self._tried = asyncio.Event()
-        "The first attempt has come to an end."
+        "It is known whether the server is there."
+        self._has_failed = False
         self._client: Client | None = None
         self._specs: tuple[ToolSpec, ...] = ()
         self._found: list[Tool] = []
@@ -78,6 +80,9 @@ class McpTools:
         self._has_ended = False
         self._is_refused = False
         "For good."
+        self._asks_first = True
+        """For the protocol's version of 2026. Servers built with the package of early 2025 break on
+        that question, so every second attempt does without, until one succeeds."""
         self._status = 0
         "Of the last HTTP error of this connection."
         self._had_client = False
@@ -117,7 +122,7 @@ class McpTools:
             return outcome(await client.call_tool(theirs, dict(arguments)))
         except MCPError as error:
             self._look.set()  # if it is gone, listing its tools will fail as well
-            if error.code in _gone_codes():
+            if error.code in gone_codes():
                 return self._gone()
             message = self._server.masked(error.message)[:MAX_REASON_CHARS]
             return ToolOutcome({"message": message}, error="tool_failed")
@@ -134,10 +139,16 @@ class McpTools:
                 await self._connected()
             except Exception as error:
                 # The edge to somebody else's program: whatever it did, it ends only itself.
-                self._is_refused = _is_refusal(error)
+                self._is_refused = is_refusal(error)
                 self._tell(error)
-                self._tried.set()
-            if _is_cancelling():
+                # An older server may break on the first way of asking: the second one decides.
+                is_odd = is_broken_off(error)
+                if self._is_refused or self._has_failed or not is_odd:
+                    self._tried.set()
+                self._has_failed = True
+                if is_odd and not self._had_client:
+                    self._asks_first = not self._asks_first
+            if is_cancelling():
                 raise asyncio.CancelledError  # a TaskGroup that ends with errors forgets it
             if self._is_refused:
                 return
@@ -152,13 +163,13 @@ class McpTools:
             await self._connected_so(is_older=False)
         except Exception as newer:
             is_other_way = self._server.url and self._status in NO_STREAMABLE_HTTP
-            if self._had_client or not is_other_way or _is_cancelling():
+            if self._had_client or not is_other_way or is_cancelling():
                 raise
             status = self._status
             try:
                 await self._connected_so(is_older=True)
             except Exception as older:
-                if self._had_client or _is_refusal(older):
+                if self._had_client or is_refusal(older):
                     raise
                 self._status = status  # neither way: the first one says what is wrong
                 raise newer from older
@@ -178,6 +189,7 @@ class McpTools:
             read_timeout_seconds=max(CONNECT_TIMEOUT_S, self._server.timeout_s),
             message_handler=self._told,
             cache=None,
+            mode="auto" if self._asks_first else "legacy",
         )
         # Entered and left by this task alone: anyio's cancel scopes do not stand anything else.
         async with asyncio.timeout(self._connect_timeout_s or CONNECT_TIMEOUT_S) as limit, client:
@@ -281,21 +293,3 @@ class McpTools:
         said = f"; it last said: {self._last_line}" if self._last_line else ""
         logger.log(level, "! mcp %s: %s%s", self.name, reason, said)
         self._last_reason, self._last_line = reason, ""
-
-
-def _is_cancelling() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
-
-
-def _is_refusal(error: Exception) -> bool:
-    if isinstance(error, ExceptionGroup):
-        return error.subgroup(NotLetIn) is not None
-    return isinstance(error, NotLetIn)
-
-
-def _gone_codes() -> tuple[int, ...]:
-    """The second one: it was started anew, and does not know our session any more."""
-    from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST
-
-    return CONNECTION_CLOSED, INVALID_REQUEST

@@ -23,8 +23,13 @@ PACKAGES = (
     "homeassistant==2025.4.4",
     # What it would install by itself, for the integrations named below.
     "ha-ffmpeg==3.2.2",
+    "aiohttp_sse==2.2.0",
     "hassil==2.2.3",
     "home-assistant-intents==2025.3.28",
+    "imageio-ffmpeg==0.6.0",  # FFmpeg itself: Assist speaks MP3
+    "mcp==1.5.0",
+    "pydantic==2.10.6",
+    "pydantic-settings==2.8.1",
     "mutagen==1.47.0",
     "pymicro-vad==1.0.1",
     "pyspeex-noise==1.0.2",
@@ -77,6 +82,8 @@ def installed() -> Path:
         subprocess.run([python, "-m", "venv", "--clear", str(ENVIRONMENT)], check=True)
         pip = [str(ENVIRONMENT / "bin" / "python"), "-m", "pip", "install", "--quiet", *PACKAGES]
         subprocess.run(pip, check=True, timeout=INSTALL_S)
+        (ffmpeg,) = ENVIRONMENT.glob("lib/*/site-packages/imageio_ffmpeg/binaries/ffmpeg-*")
+        (ENVIRONMENT / "bin" / "ffmpeg").symlink_to(ffmpeg)
         is_done.write_text(wanted)
     return hass
 
@@ -127,12 +134,11 @@ class HomeAssistant:
             assert response.status < 300, await response.text()
             return await response.json()
 
-    async def add_wyoming(self, port: int) -> dict[str, Any]:
+    async def add(self, integration: str, **told: Any) -> dict[str, Any]:
         """The integration's own dialogue."""
         flows = "/api/config/config_entries/flow"
-        flow = await self.post(flows, {"handler": "wyoming"})
-        where = {"host": "127.0.0.1", "port": port}
-        added: dict[str, Any] = await self.post(f"{flows}/{flow['flow_id']}", where)
+        flow = await self.post(flows, {"handler": integration})
+        added: dict[str, Any] = await self.post(f"{flows}/{flow['flow_id']}", told)
         return added
 
     async def long_lived_token(self) -> str:

@@ -55,7 +55,7 @@ def test_assist_hears_answers_and_speaks_with_us(tmp_path: Path) -> None:
 
     async def main(url: str, port: int) -> tuple[dict[str, Any], dict[str, Any], bytes]:
         async with signed_in(url) as home:
-            added = await home.add_wyoming(port)
+            added = await home.add("wyoming", host="127.0.0.1", port=port)
             assert (added["type"], added["title"]) == ("create_entry", "earshot")
             assert {"stt.earshot", "tts.earshot", "conversation.earshot"} <= await home.entities()
             await home.post("/api/services/light/turn_off", {"entity_id": "light.kitchen_lights"})

@@ -1,7 +1,8 @@
 """An MCP server of 2025 without any library: its replies are written by hand.
 
-`old_server.py [deaf | late | silent | huge]`: never answers; tells of a change right after it was
-asked for its tools; does not tell of it; has more tools, and a larger schema, than anybody wants.
+`old_server.py [deaf | late | silent | huge | fragile]`: never answers; tells of a change right
+after it was asked for its tools; does not tell of it; has more tools, and a larger schema, than
+anybody wants; breaks on what it does not know, as the official package did in early 2025.
 """
 
 import json
@@ -48,6 +49,8 @@ def answer(request: dict[str, Any]) -> None:
             send(method="notifications/tools/list_changed")
     elif method == "tools/call":
         send(id=number, result={"content": [{"type": "text", "text": "as ever"}]})
+    elif KIND == "fragile":
+        sys.exit(f"no method {method}")
     else:
         send(id=number, error={"code": -32601, "message": f"no method {method}"})
 

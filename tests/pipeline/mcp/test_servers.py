@@ -245,6 +245,16 @@ def test_a_server_of_2025_is_understood_and_so_is_its_change() -> None:
     asyncio.run(main())
 
 
+def test_a_server_that_breaks_on_new_questions_is_not_asked_them_for_ever() -> None:
+    async def main() -> None:
+        tools = old("fragile")
+        async with running(tools):
+            await until(lambda: tools.is_connected)
+            assert await tools.call("old", {}, CONTEXT) == ToolOutcome({"text": "as ever"})
+
+    asyncio.run(main())
+
+
 def test_too_many_tools_are_cut() -> None:
     async def main() -> None:
         tools = old("huge")
