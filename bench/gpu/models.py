@@ -20,6 +20,10 @@ SHAPES: Mapping[str, Shape] = {
 
 END, START, NO_TIMESTAMPS = 50257, 50258, 50363
 _SPREAD = 0.02
+_SHARP = 2.0
+"How much more than as training starts them the decoder's questions to the audio weigh."
+_UNEVEN = 0.2
+"Of the tokens' sizes, in natural logarithms."
 
 
 def config_of(shape: Shape) -> dict[str, Any]:
@@ -60,30 +64,42 @@ def write(folder: Path, name: str, device: str, dtype: torch.dtype) -> Path:
     kept = ("suppress_tokens", "begin_suppress_tokens", "decoder_start_token_id", "eos_token_id")
     special = {key: config[key] for key in (*kept, "pad_token_id", "bos_token_id")}
     (folder / "generation_config.json").write_text(json.dumps(special | more))
-    save_file(_tensors(shape, device, dtype), folder / "model.safetensors", {"format": "pt"})
+    named = {f"model.{name}": values for name, values in tensors(shape, device, dtype).items()}
+    save_file(named, folder / "model.safetensors", {"format": "pt"})
     return folder
 
 
-def _tensors(shape: Shape, device: str, dtype: torch.dtype) -> dict[str, torch.Tensor]:
+def tensors(shape: Shape, device: str, dtype: torch.dtype) -> dict[str, torch.Tensor]:
+    """Random weights by transformers' names without `model.`: nonsense, but another token at most
+    steps, and another text for each window.
+
+    As training starts them a tied decoder only repeats its last token: what went in comes out
+    likeliest. So tokens are small beside what the layers add, and the decoder looks sharply at some
+    of the audio rather than at its mean. Some tokens are larger: the likeliest stands out, as it
+    does in trained models.
+    """
     random = torch.Generator(device).manual_seed(0)
     found: dict[str, torch.Tensor] = {}
 
     def weight(name: str, *size: int, spread: float = _SPREAD) -> None:
         values = torch.randn(size, generator=random, device=device) * spread
-        found[f"model.{name}"] = values.to(dtype).cpu()
+        found[name] = values.to(dtype).cpu()
 
     def norm(name: str) -> None:
-        found[f"model.{name}.weight"] = torch.ones(shape.width, dtype=dtype)
-        found[f"model.{name}.bias"] = torch.zeros(shape.width, dtype=dtype)
+        found[f"{name}.weight"] = torch.ones(shape.width, dtype=dtype)
+        found[f"{name}.bias"] = torch.zeros(shape.width, dtype=dtype)
 
-    def linear(name: str, outputs: int, inputs: int, *, bias: bool = True) -> None:
-        weight(f"{name}.weight", outputs, inputs, spread=inputs**-0.5)
+    def linear(
+        name: str, outputs: int, inputs: int, *, bias: bool = True, gain: float = 1.0
+    ) -> None:
+        weight(f"{name}.weight", outputs, inputs, spread=gain * inputs**-0.5)
         if bias:
             weight(f"{name}.bias", outputs)
 
     def attention(name: str) -> None:
         for part in ("q", "k", "v"):
-            linear(f"{name}.{part}_proj", shape.width, shape.width, bias=part != "k")
+            gain = _SHARP if "encoder_attn" in name and part in "qk" else 1.0
+            linear(f"{name}.{part}_proj", shape.width, shape.width, bias=part != "k", gain=gain)
         linear(f"{name}.out_proj", shape.width, shape.width)
         norm(f"{name}_layer_norm")
 
@@ -101,7 +117,10 @@ def _tensors(shape: Shape, device: str, dtype: torch.dtype) -> dict[str, torch.T
     weight("encoder.conv2.weight", shape.width, shape.width, 3, spread=(3 * shape.width) ** -0.5)
     for conv in ("conv1", "conv2"):
         weight(f"encoder.{conv}.bias", shape.width)
-    weight("encoder.embed_positions.weight", shape.audio_positions, shape.width, spread=1.0)
-    weight("decoder.embed_positions.weight", shape.text_positions, shape.width, spread=1.0)
-    weight("decoder.embed_tokens.weight", shape.vocabulary, shape.width, spread=1.0)
+    weight("encoder.embed_positions.weight", shape.audio_positions, shape.width, spread=0.3)
+    added = (3 * shape.decoder_layers) ** 0.5  # each layer adds thrice about 1
+    weight("decoder.embed_positions.weight", shape.text_positions, shape.width, spread=added)
+    weight("decoder.embed_tokens.weight", shape.vocabulary, shape.width)
+    sizes = (_UNEVEN * torch.randn(shape.vocabulary, 1, generator=random, device=device)).exp()
+    found["decoder.embed_tokens.weight"] *= sizes.to(dtype).cpu()
     return found

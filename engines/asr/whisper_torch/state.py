@@ -116,7 +116,7 @@ class State:
         for i, name in enumerate(_FLOATS):
             setattr(self, name, self.floats[i])
         self.done.fill_(1)
-        self.group.copy_(torch.arange(rows))
+        torch.arange(rows, out=self.group)
         self.width.fill_(1)
         self.heard.fill_(1)
         length = shape.text_positions + 1
