@@ -253,8 +253,9 @@ class Connection:
         self._needs("websocket", "input_audio_buffer.append")
         # Without turn detection nothing happens until the client says so: no frame is urgent.
         gathers = self._translator.terms.settings.turn_detection is None
-        await self._session.caught_up()  # what is found out so far is of the event before
-        self._translator.appended = event.event_id
+        if event.event_id != self._translator.appended:
+            await self._session.caught_up()  # what is found out so far is of the event before
+            self._translator.appended = event.event_id
         await self._feed(self._upload.push(event.audio, gathers=gathers))
 
     async def _feed(self, frames: Iterable[AudioFrame]) -> None:
