@@ -95,6 +95,7 @@ NOT_UNIT = (
     "media/test_short_path.py",
     "network",
     "pipeline/mcp",
+    "pipeline/test_echo_answers.py",
     "pipeline/test_soak.py",
     "pipeline/test_speech_evidence.py",
     "pipeline/test_text_language.py",

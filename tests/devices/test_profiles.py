@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from devices.directory import DeviceEcho, DeviceProfile
+from devices.xiaozhi.settings import XiaozhiSettings
 from media.echo_mode import EchoMode
 from pipeline.settings import SessionSettings
 from tests.devices.willow_was import servers as was
@@ -38,7 +39,7 @@ def seen(llm: EchoLlm) -> Seen:
 
 
 def asked_by_xiaozhi(profile: DeviceProfile) -> Seen:
-    settings = xiaozhi.XiaozhiSettings(networks=xiaozhi.LOOPBACK, fresh=USUAL)
+    settings = XiaozhiSettings(networks=xiaozhi.LOOPBACK, fresh=USUAL)
     scene = xiaozhi.Scene(settings=settings)
 
     async def act(server: xiaozhi.Server) -> None:
@@ -98,7 +99,7 @@ def test_a_profile_reaches_the_model(
 
 @pytest.mark.parametrize(("given", "expected"), [("", "off"), ("cancel", "cancel")])
 def test_one_board_of_a_server_cancels_its_echo(given: DeviceEcho, expected: EchoMode) -> None:
-    settings = xiaozhi.XiaozhiSettings(networks=xiaozhi.LOOPBACK, fresh=USUAL)
+    settings = XiaozhiSettings(networks=xiaozhi.LOOPBACK, fresh=USUAL)
     scene = xiaozhi.Scene(settings=settings)
 
     async def act(server: xiaozhi.Server) -> None:

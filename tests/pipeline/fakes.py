@@ -28,6 +28,7 @@ from engines.base import (
     ToolCall,
     TtsInfo,
     Vad,
+    VadEngine,
     Word,
     WordMark,
 )
@@ -270,10 +271,11 @@ class World:
     providers: Sequence[ToolProvider] = field(default_factory=lambda: [Adder()])
     drafts: Budget = field(default_factory=Budget)
     endpoint: EndOfTurn | None = None
+    vad: VadEngine = field(default_factory=LoudVads)
 
     def surroundings(self) -> Surroundings:
         engines = EngineSet(
-            LoudVads(),
+            self.vad,
             asr={"default": self.asr, "level": self.asr},
             llm={"default": self.llm, "echo": self.llm},
             tts={"default": self.tts, "tone": self.tts},

@@ -1,0 +1,180 @@
+"""A session in a room in which it hears itself: how many answers there are to nobody.
+
+Whatever is heard has words here, so nothing but the canceller and the gate of speech is between an
+echo and an answer. Where a recogniser is asked, it may also say that there were none.
+"""
+
+import asyncio
+import sys
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterable, Callable
+from dataclasses import dataclass, field
+from subprocess import run
+
+import numpy as np
+import pytest
+
+from bench.echo_scenes import NEAR_RMS, ROOM_RMS, Wave, room
+from core.audio import ASR_RATE_HZ, PTIME_MS, AudioFrame, Pcm, ms_to_samples
+from core.events import ResponseCreated, SessionEvent, Transcribed
+from engines.base import AsrItem, AsrResult, TtsInfo, VadEngine, WordMark
+from engines.registry import load
+from media.echo_mode import EchoMode
+from media.resample import Resampler
+from pipeline.session import Session
+from pipeline.settings import ResponseRequest, SessionSettings
+from serving.scheduler import Priority
+from tests.pipeline.fakes import LevelAsr, ToneTts, World
+from tests.pipeline.test_session import of, run_session
+from tests.shared import ROOT
+
+FRAME = ms_to_samples(PTIME_MS, ASR_RATE_HZ)
+T60_S = 0.3
+PERSON_FROM = 2 * ASR_RATE_HZ
+"Of the sound that a person is made from: words, no pause."
+
+
+@pytest.fixture(scope="module")
+def far() -> Pcm:
+    """Our eSpeak's answers, by a process of its own: how it says something hangs on all before."""
+    script = "import sys; from bench.echo import answers; sys.stdout.buffer.write(answers().data)"
+    done = run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, check=True)
+    return np.frombuffer(done.stdout, np.int16)
+
+
+@pytest.fixture(scope="module")
+def vad() -> VadEngine:
+    return load("vad", "gated", {})
+
+
+class CredulousAsr(LevelAsr):
+    """Hears two words in everything: enough to end an answer and to ask for another."""
+
+    async def decode(self, item: AsrItem, priority: Priority) -> AsrResult:
+        silent = AsrItem(item.utterance, np.zeros(320, np.int16), item.is_final, item.options)
+        await super().decode(silent, priority)
+        return AsrResult("stop that", 0.9, "en")
+
+
+class VoiceOf(ToneTts):
+    """Says the same sound to the first text, and nothing to others."""
+
+    info = TtsInfo("voice", ASR_RATE_HZ, {"en": ("it",)})
+
+    def __init__(self, said: Pcm) -> None:
+        super().__init__()
+        self._left: deque[Pcm] = deque(np.array_split(said, len(said) // 1600))
+
+    async def speak(
+        self,
+        text: AsyncIterable[str],
+        *,
+        language: str,
+        voice: str | None = None,
+        speed: float = 1,
+        on_word: Callable[[WordMark], None] | None = None,
+    ) -> AsyncGenerator[AudioFrame, None]:
+        start = 0
+        async for _ in text:
+            while self._left:
+                pcm = self._left.popleft()
+                yield AudioFrame(pcm, ASR_RATE_HZ, start)
+                start += len(pcm)
+
+
+@dataclass
+class Room:
+    """What is played comes back, `delay_ms` later, `level_db` from a person's level."""
+
+    far: Pcm
+    delay_ms: float
+    level_db: float
+    seed: int = 1
+    _tail: Wave = field(default_factory=lambda: np.zeros(0))
+
+    def __post_init__(self) -> None:
+        response = room(T60_S, self.seed)
+        loud = np.abs(self.far) > 300
+        rms = float(np.sqrt(np.mean((self.far[loud] / 32768) ** 2)))
+        gain = NEAR_RMS * 10 ** (self.level_db / 20) / (rms * np.sqrt(1.5))
+        early = np.zeros(ms_to_samples(self.delay_ms, ASR_RATE_HZ))
+        self._response = np.concatenate([early, gain * response])
+        self._noise = np.random.default_rng(self.seed)
+
+    def microphone(self, played: Pcm) -> Pcm:
+        """20 ms, 16 kHz."""
+        wave = np.convolve(played / 32768, self._response)
+        wave[: len(self._tail)] += self._tail
+        now, self._tail = wave[:FRAME] + self._noise.normal(0, ROOM_RMS, FRAME), wave[FRAME:]
+        return np.clip(np.round(now * 32768), -32768, 32767).astype(np.int16)
+
+
+def answers(
+    far: Pcm,
+    vad: VadEngine,
+    mode: EchoMode,
+    room_: Room,
+    *,
+    person: Pcm | None = None,
+    at_ms: float | None = None,
+) -> tuple[int, list[str]]:
+    """How many there are when one is asked for, and what was taken for words meanwhile.
+
+    `person`: what somebody says, 2 s of it, from `at_ms` on or 2 s after the answer.
+    """
+    world = World(asr=CredulousAsr(0.01), tts=VoiceOf(far), vad=vad)
+
+    async def scenario(session: Session) -> None:
+        resampler = Resampler(session._playout.rate_hz, ASR_RATE_HZ, live=True)
+        begins = len(far) // FRAME + 100 if at_ms is None else int(at_ms // PTIME_MS)
+        speaking = range(begins, begins + 100)
+        quiet = np.zeros(ms_to_samples(PTIME_MS, session._playout.rate_hz), np.int16)
+        session.create_response(ResponseRequest())
+        length = len(far) // FRAME + (100 if person is None else 300)
+        for number in range(length):
+            await asyncio.sleep(PTIME_MS / 1000)
+            frame = session.pull()
+            played = resampler.push(quiet if frame is None else frame.pcm)
+            heard = room_.microphone(played)
+            if person is not None and number in speaking:
+                at = (number - speaking.start) * FRAME + PERSON_FROM
+                heard = heard + person[at : at + FRAME]
+            session.feed(AudioFrame(heard, ASR_RATE_HZ, 0))
+
+    events: list[SessionEvent] = run_session(world, scenario, SessionSettings(echo=mode))
+    words = [one.transcript for one in of(Transcribed, events) if one.transcript]
+    return len(of(ResponseCreated, events)), words
+
+
+@pytest.mark.parametrize("level_db", [-20, -10, 0, 6])
+@pytest.mark.parametrize("delay_ms", [0, 120, 400])
+def test_nobody_is_answered(delay_ms: float, level_db: float, far: Pcm, vad: VadEngine) -> None:
+    heard = answers(far, vad, "cancel", Room(far, delay_ms, level_db, seed=int(delay_ms)))
+    assert heard == (1, [])
+
+
+def test_half_duplex_answers_nobody_where_the_echo_is_louder_than_people(
+    far: Pcm, vad: VadEngine
+) -> None:
+    assert answers(far, vad, "half_duplex", Room(far, 300, 6)) == (1, [])
+
+
+def test_who_does_not_cancel_talks_with_himself(far: Pcm, vad: VadEngine) -> None:
+    count, words = answers(far, vad, "off", Room(far, 120, -20))
+    assert count > 1
+    assert words
+
+
+@pytest.mark.parametrize("mode", ["cancel", "half_duplex"])
+def test_a_person_is_answered_when_the_answer_is_over(
+    mode: EchoMode, far: Pcm, vad: VadEngine
+) -> None:
+    """What keeps an echo out must not be deafness."""
+    said = far[: len(far) // 4]
+    assert answers(said, vad, mode, Room(far, 120, 6), person=far)[0] == 2
+
+
+def test_a_person_who_interrupts_is_answered(far: Pcm, vad: VadEngine) -> None:
+    """The voice backwards: it sounds like somebody, and is no echo of anything."""
+    heard = answers(far, vad, "cancel", Room(far, 120, -10), person=far[::-1].copy(), at_ms=5000)
+    assert heard[0] >= 2
