@@ -1,10 +1,11 @@
 """Are words lost, and sentences cut, when somebody pauses in the middle of a sentence?
 
-    python -m bench.pauses [--url URL --key KEY] [--transport webrtc]
+    python -m bench.pauses [--url URL --key KEY] [--transport webrtc] [--detection server_vad]
 
 Sentences of two pieces with 300 to 600 ms of silence between them, spoken by our own voice to a
-server with its usual engines, as the page does (`semantic_vad`). A sentence that was misheard is
-said again without its pause: only what is wrong with it alone comes of it.
+server with its usual engines, as the page does (`semantic_vad`) or as clients of the Realtime API
+that say nothing of turns (`server_vad`: what it cuts is not joined again). A sentence that was
+misheard is said again without its pause: only what is wrong with it alone comes of it.
 """
 
 import argparse
@@ -128,7 +129,7 @@ async def run(args: argparse.Namespace) -> int:
         talking(
             address,
             args.transport,
-            Wish(language="en"),
+            Wish(language="en", turn_detection=args.detection),
             timeout_s=TIMEOUT_S,
             on_change=watch.change,
         ) as (talker, _),
@@ -160,6 +161,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--url", help="a server; without it, one is started")
     parser.add_argument("--key")
     parser.add_argument("--transport", choices=("webrtc", "ws"), default="ws")
+    parser.add_argument(
+        "--detection",
+        choices=("semantic_vad", "server_vad"),
+        default="semantic_vad",
+        help="how the end of a turn is told; server_vad waits as long as the server's settings say",
+    )
     try:
         return asyncio.run(run(parser.parse_args(argv)))
     except EarshotError as error:
