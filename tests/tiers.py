@@ -92,6 +92,7 @@ NOT_UNIT = (
     "media/test_loopback_jitter.py",
     "media/test_peer.py",
     "media/test_quality.py",
+    "media/test_sdp_bombs.py",
     "media/test_short_path.py",
     "network",
     "pipeline/mcp",
