@@ -34,7 +34,8 @@ def _forget(world: World) -> None:
     for remembered in (world.asr.asked, world.asr.decoded, world.asr.forgotten, world.asr.hurried):
         remembered.clear()
     world.llm.asked.clear()
-    world.llm.languages_asked.clear()
+    for told in (world.llm.languages_asked, world.llm.options_asked, world.llm.tools_asked):
+        told.clear()
     world.metrics.observed.clear()
 
 
