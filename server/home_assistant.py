@@ -1,7 +1,7 @@
 """Home Assistant as the house, if it is configured: its client, running while the server does."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -10,6 +10,7 @@ from devices.home_assistant.client import HomeAssistant, State
 from devices.home_assistant.mirror import Mirror
 from devices.home_assistant.tools import HouseTools
 from pipeline.home import Home
+from pipeline.home.state import Reach
 from pipeline.mcp import McpTools, mcp_tools
 from server.config_home_assistant import HomeAssistantConfig
 
@@ -17,6 +18,13 @@ NAMES_WAIT_S = 3.0
 "For names at start: what learns them once, as PocketSphinx does, would else have none of them."
 
 MCP_NAME = "home_assistant"
+
+REACH: Mapping[State, Reach] = {
+    State.CONNECTING: "away",
+    State.CONNECTED: "here",
+    State.AWAY: "away",
+    State.REFUSED: "refused",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +52,7 @@ async def house(
     servers = mcp_tools({MCP_NAME: config.as_mcp_server()} if config.use == "tools" else {})
     async with asyncio.TaskGroup() as tasks:
         running = [tasks.create_task(home.run(), name="home-assistant")]
+        running += [tasks.create_task(_shown(home, shown), name="home-reach")]
         running += [tasks.create_task(_while_let_in(home, one), name="home-mcp") for one in servers]
         await home.settled(NAMES_WAIT_S)
         yield HouseParts(
@@ -51,6 +60,14 @@ async def house(
         )
         for task in running:
             task.cancel()
+
+
+async def _shown(home: HomeAssistant, shown: Home) -> None:
+    """Let the page say whether the house is there."""
+    while True:
+        state = home.state
+        shown.show_reach(REACH[state])
+        await home.until(*(set(State) - {state}))
 
 
 async def _while_let_in(home: HomeAssistant, server: McpTools) -> None:

@@ -33,6 +33,7 @@ NOT_UNIT = (
     "devices/registry",
     "devices/home_assistant/test_client.py",
     "devices/home_assistant/test_mcp_tools.py",
+    "devices/home_assistant/test_reach.py",
     "devices/home_assistant/test_sentences.py",
     "devices/test_profiles.py",
     "devices/willow/test_assistant.py",

@@ -13,6 +13,7 @@ from pipeline.home.state import (
     EntityState,
     HomeState,
     ListItem,
+    Reach,
     TimerState,
 )
 
@@ -66,6 +67,7 @@ class Home:
         self._entities = {entity.id: _at_start(entity) for entity in config.entities}
         self._items: dict[str, ListItem] = {}
         self._timers: Callable[[], Iterable[TimerState]] = tuple
+        self._reach: Reach = "here"
         self._changed = asyncio.Event()
 
     def snapshot(self, language: str | None = None) -> HomeState:
@@ -80,6 +82,7 @@ class Home:
             entities=tuple(_shown(entity, language) for entity in self._entities.values()),
             shopping_list=tuple(self._items.values()),
             timers=tuple(self._timers()),
+            reach=self._reach,
         )
 
     async def watch(self, language: str | None = None) -> AsyncGenerator[HomeState, None]:
@@ -153,6 +156,12 @@ class Home:
             for one in config.entities
         }
         self.touch()
+
+    def show_reach(self, reach: Reach) -> None:
+        """Whether what is shown is so now, for a home that is somebody else's."""
+        if reach != self._reach:
+            self._reach = reach
+            self.touch()
 
     def show_timers(self, timers: Callable[[], Iterable[TimerState]]) -> None:
         """Let snapshots include these timers; their owner calls `touch` when they change."""

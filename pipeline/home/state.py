@@ -42,6 +42,11 @@ class TimerState(msgspec.Struct, frozen=True):
     state: Literal["running", "paused", "ringing"]
 
 
+Reach = Literal["here", "away", "refused"]
+"""away: the house behind it cannot be reached, and all is as it was last; refused: nor will it be
+tried again."""
+
+
 class HomeState(msgspec.Struct, frozen=True):
     revision: int
     "Grows with every change."
@@ -49,3 +54,4 @@ class HomeState(msgspec.Struct, frozen=True):
     entities: tuple[EntityState, ...]
     shopping_list: tuple[ListItem, ...]
     timers: tuple[TimerState, ...]
+    reach: Reach = "here"

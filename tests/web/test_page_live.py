@@ -70,6 +70,19 @@ def test_the_home_is_live_before_any_call(page: Page, stub: Stub) -> None:
     assert stub.sessions == []
 
 
+def test_a_house_that_is_away_is_said_to_be(page: Page, stub: Stub) -> None:
+    page.goto("/")
+    state, areas = page.locator("#home-state"), page.locator("#areas")
+    expect(state).to_have_text("live")
+    stub.soon(lambda: stub.home.show_reach("away"))
+    expect(state).to_contain_text("Home Assistant cannot be reached")
+    expect(state).to_have_attribute("data-live", "false")
+    expect(areas).to_have_class(re.compile(r"\bold\b"))
+    stub.soon(lambda: stub.home.show_reach("here"))
+    expect(state).to_have_text("live")
+    expect(areas).not_to_have_class(re.compile(r"\bold\b"))
+
+
 def test_timers_count_down_and_ring(page: Page, stub: Stub) -> None:
     timers = [TimerState("t1", "tea", "conv_1", 60, 42, "running")]
     stub.home.show_timers(lambda: timers)

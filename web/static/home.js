@@ -6,6 +6,7 @@ import { formatNumber, t } from "./i18n.js";
 import { showShopping, Timers } from "./household.js";
 
 const RETRY_MS = [500, 1_000, 2_000, 5_000, 10_000];
+const REACHED = { here: "home_live", away: "home_away", refused: "home_refused" };
 const ACTIVE = new Set(["on", "open", "playing", "unlocked"]); // worth naming; the rest is at rest
 
 export class HomeView {
@@ -42,17 +43,21 @@ export class HomeView {
 
   show(home) {
     this.home = home;
-    this.#live(true);
+    this.#live(true, home.reach);
     const areas = home.areas.map((area) => this.#area(area, home.entities.filter((one) => one.area === area.id)));
     keepInPlace(byId("areas"), areas);
     this.timers.show(home.timers);
     showShopping(byId("shopping"), home.shopping_list);
   }
 
-  #live(isLive) {
-    if (isLive && byId("home-state").dataset.live === "false") this.onBack();
-    setText(byId("home-state"), t(isLive ? "home_live" : "home_lost"));
-    byId("home-state").dataset.live = isLive;
+  /** `reach`: whether the server itself reaches the house; else what is shown is old. */
+  #live(isConnected, reach = "here") {
+    const state = byId("home-state");
+    if (isConnected && state.dataset.connected === "false") this.onBack();
+    setText(state, t(isConnected ? REACHED[reach] : "home_lost"));
+    state.dataset.connected = isConnected;
+    state.dataset.live = isConnected && reach === "here";
+    byId("areas").classList.toggle("old", isConnected && reach !== "here");
   }
 
   #area(area, entities) {

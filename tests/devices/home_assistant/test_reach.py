@@ -1,0 +1,29 @@
+"""What the page is told of Home Assistant being there."""
+
+import pytest
+
+from pipeline.home import Home, HomeConfig
+from server.config_home_assistant import HomeAssistantConfig
+from server.home_assistant import house
+from tests.devices.home_assistant.fake import TOKEN, fake_home
+from tests.devices.home_assistant.house import run, until
+from tests.engines.intents_talk import HandClock
+from tests.pipeline.fakes import Counts
+
+
+@pytest.mark.parametrize(("token", "reach"), [(TOKEN, "here"), ("of-somebody-else", "refused")])
+def test_the_page_knows_whether_it_is_there(token: str, reach: str) -> None:
+    async def main() -> None:
+        shown = Home(HomeConfig())
+        assert shown.snapshot().reach == "here"
+        async with fake_home() as home:
+            config = HomeAssistantConfig(url=home.url, token=token)
+            async with house(config, shown, HandClock(), Counts()):
+                await until(lambda: shown.snapshot().reach == reach)
+                if reach == "here":
+                    before = shown.revision
+                    await home.stop()
+                    await until(lambda: shown.snapshot().reach == "away")
+                    assert shown.revision > before
+
+    run(main())
