@@ -69,6 +69,15 @@ def is_beta(headers: Mapping[str, str]) -> bool:
     return MARK in (m.strip() for m in marks) or SUBPROTOCOL in (o.strip() for o in offered)
 
 
+def is_beta_update(raw: Json) -> bool:
+    """Whether a client's first event says so: an update of a session without the type that the GA
+    shape needs, with a field that only the flat object has."""
+    session = raw.get("session")
+    if raw.get("type") != "session.update" or not isinstance(session, dict):
+        return raw.get("type") in _CLIENT_TYPES
+    return "type" not in session and not session.keys().isdisjoint(_SESSION)
+
+
 def to_ga(raw: Json) -> Json:
     """One client event."""
     kind = raw.get("type")

@@ -35,7 +35,7 @@ from core.events import (
 )
 from core.mcp_events import McpArguments, McpCalled, McpListing
 from core.quality import ConnectionQuality
-from signaling.realtime.beta import to_beta, to_ga
+from signaling.realtime.beta import is_beta_update, to_beta, to_ga
 from signaling.realtime.events import ClientEvent
 from signaling.realtime.incoming import decode
 from signaling.realtime.input_events import InputEvents, of_conversation, transcription
@@ -58,6 +58,7 @@ class Translator:
         self._session_id, self._conversation_id = session_id, conversation_id
         self._transport = transport
         self._sent = 0
+        self._has_received = False
         self.appended: str | None = None
         "What the client called the event whose sound was fed last."
         self._input = InputEvents()
@@ -65,7 +66,14 @@ class Translator:
 
     def receive(self, text: str) -> ClientEvent:
         """One text frame as an event. Raises BadEvent."""
-        return decode(text, to_ga if self.terms.is_beta else None)
+        return decode(text, self._reshaped)
+
+    def _reshaped(self, raw: Json) -> Json:
+        if not self._has_received:
+            self._has_received = True
+            if is_beta_update(raw):  # it has read `session.created` in the other shape
+                self.terms = replace(self.terms, is_beta=True)
+        return to_ga(raw) if self.terms.is_beta else raw
 
     def created(self) -> list[Json]:
         """What a client is told first."""

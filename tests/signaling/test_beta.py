@@ -184,3 +184,33 @@ def test_a_key_for_a_flat_session() -> None:
     assert secret_request_to_ga(7, is_transcription=True) == 7
     with pytest.raises(RequestError):
         after(secret_request_to_ga({"voise": 1}, is_transcription=False)["session"])
+
+
+FIRST = {"voice": "anna", "turn_detection": None}
+
+
+def test_a_first_update_in_the_beta_shape_says_that_its_client_speaks_it() -> None:
+    client = Client()
+    update = {"type": "session.update", "session": FIRST}
+    [updated] = converse(client, update)
+    assert updated["type"] == "session.updated"
+    assert (updated["session"]["voice"], updated["session"]["modalities"]) == (
+        "anna",
+        ["audio", "text"],
+    )
+    assert "audio" not in updated["session"]
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        ({"type": "session.update", "session": {"instructions": "x"}},),
+        ({"type": "response.cancel"}, {"type": "session.update", "session": FIRST}),
+    ],
+)
+def test_who_only_forgot_the_type_is_told(events: tuple[dict[str, Any], ...]) -> None:
+    *_, error = converse(Client(), *events)
+    assert (error["error"]["code"], error["error"]["param"]) == (
+        "missing_required_parameter",
+        "session.type",
+    )

@@ -1,8 +1,9 @@
 """Every server event, in order and in exactly the shape that clients validate."""
 
+import re
 from base64 import b64decode
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -56,6 +57,7 @@ from pipeline.settings import SessionSettings
 from signaling.realtime.session import Terms
 from signaling.realtime.sound import MAX_DELTA_SAMPLES
 from signaling.realtime.translate import Translator, Transport
+from tests.shared import ROOT
 
 SERVER_EVENT: TypeAdapter[Any] = TypeAdapter(RealtimeServerEvent)
 SHOWN_EXTRAS = {"id", "object"}
@@ -164,6 +166,25 @@ def test_every_event_is_one_that_clients_know(transport: Transport) -> None:
         assert unknown_fields(known) <= allowed, event
     ids = [event["event_id"] for event in sent]
     assert len(set(ids)) == len(ids)
+
+
+def test_what_is_never_sent_is_listed() -> None:
+    """Of the events that clients know; those of MCP servers have tests of their own."""
+    known = {
+        kind
+        for event in get_args(get_args(RealtimeServerEvent)[0])
+        for kind in get_args(event.model_fields["type"].annotation)
+        if "mcp" not in kind
+    }
+    sent = {"error"}
+    for transport in get_args(Transport):
+        translator = Translator(Terms(), "sess_1", "conv_1", transport=transport)
+        begun = (*translator.created(), translator.updated())
+        told = (out for happened in EVERY for out in translator.to_json(happened))
+        sent |= {out["type"] for out in (*begun, *told)}
+    page = (ROOT / "docs" / "realtime.md").read_text(encoding="utf-8")
+    listed = page.split("### Events that are never sent", 1)[1].split("\n#", 1)[0]
+    assert set(re.findall(r"(?m)^\| `([a-z_.]+)`", listed)) == known - sent
 
 
 def test_the_order_of_a_spoken_answer() -> None:
