@@ -3,7 +3,6 @@
 from collections.abc import Callable
 
 import numpy as np
-from msgspec.structs import replace
 
 from core.audio import PTIME_MS, AudioFrame, Pcm, ms_to_samples
 from media.echo import open_echo
@@ -33,7 +32,7 @@ class EchoPath:
         self._guard(self._playout.is_audible or self._echo.is_sounding(self._fed))
         pcm = self._echo.clean(frame.pcm, self._fed)
         self._fed += len(pcm)
-        return frame if pcm is frame.pcm else replace(frame, pcm=pcm)
+        return frame if pcm is frame.pcm else frame._replace(pcm=pcm)
 
     def pulled(self, frame: AudioFrame | None) -> AudioFrame | None:
         """A paced speaker takes this now; None while there is nothing to play."""

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from msgspec.structs import replace
 
 from core.audio import AudioFrame
 from core.errors import RequestError
@@ -127,7 +126,7 @@ class WakeGate:
             self._attention.wake(now)
             self._unasked = 0
             self._tell(is_awake=True)
-        return replace(frame, pcm=np.zeros_like(frame.pcm))
+        return frame._replace(pcm=np.zeros_like(frame.pcm))
 
     def noted(self, event: SessionEvent) -> None:
         """Something was told to the client."""
