@@ -285,6 +285,72 @@ def test_opening_a_door_never_unlocks_it(
     assert asyncio.run(main()) == ["locked", "unlocked", "locked"]
 
 
+LIGHT = {
+    "en": ("turn on the kitchen light", {"area": "kitchen", "domain": "light"}),
+    "de": ("schalte das Küchenlicht ein", {"name": "küchenlicht", "domain": "light"}),
+    "fr": (
+        "allume la lumière de la cuisine",
+        {"name": "lumière de la cuisine", "domain": "light"},
+    ),
+    "es": ("enciende la luz de la cocina", {"name": "luz de la cocina", "domain": "light"}),
+}
+AND = {"en": "and", "de": "und", "fr": "et", "es": "y"}
+TIMER = {
+    "en": "set a timer for five minutes",
+    "de": "stelle einen Timer auf fünf Minuten",
+    "fr": "mets un minuteur de cinq minutes",
+    "es": "pon un temporizador de cinco minutos",
+}
+TEA = {
+    "en": ("set a timer for five minutes called tea", "tea"),
+    "de": ("stelle einen Tee Timer auf fünf Minuten", "tee"),
+    "fr": ("mets un minuteur de cinq minutes pour le thé", "thé"),
+    "es": ("pon un temporizador de cinco minutos para el té", "té"),
+}
+RICE = {
+    "en": ("set a timer for rice and beans for five minutes", "rice and beans"),
+    "de": ("stelle einen Timer für Reis und Bohnen auf fünf Minuten", "reis und bohnen"),
+    "fr": ("mets un minuteur pour riz et haricots de cinq minutes", "riz et haricots"),
+    "es": ("pon un temporizador para arroz y frijoles de cinco minutos", "arroz y frijoles"),
+}
+
+
+def _calls(language: str, text: str) -> list[tuple[str, dict[str, Any]]]:
+    said = asyncio.run(Talk(language).say(text))
+    return [(name, dict(arguments)) for name, arguments in said.calls]
+
+
+@pytest.mark.parametrize("language", LIGHT)
+def test_a_timer_beside_another_command_takes_no_words_of_it(language: str) -> None:
+    sentence, slots = LIGHT[language]
+    light, timer = ("HassTurnOn", slots), ("HassStartTimer", {"minutes": 5})
+    for between in (f" {AND[language]} ", f", {AND[language]} ", ". ", ", "):
+        assert _calls(language, sentence + between + TIMER[language]) == [light, timer], between
+        assert _calls(language, TIMER[language] + between + sentence) == [timer, light], between
+    named, name = TEA[language]
+    tea = ("HassStartTimer", {"minutes": 5, "name": name})
+    assert _calls(language, f"{named} {AND[language]} {sentence}") == [tea, light]
+    assert _calls(language, f"{sentence} {AND[language]} {named}") == [light, tea]
+
+
+@pytest.mark.parametrize("language", RICE)
+def test_a_timer_may_be_named_for_two_things(language: str) -> None:
+    sentence, name = RICE[language]
+    assert _calls(language, sentence) == [("HassStartTimer", {"minutes": 5, "name": name})]
+
+
+@pytest.mark.parametrize(
+    "beginning",
+    [
+        "frobnicate the kitchen light and",
+        "frobnicate the kitchen light.",
+        "frobnicate all the lights",
+    ],
+)
+def test_no_timer_is_set_for_a_sentence_that_is_half_understood(beginning: str) -> None:
+    assert _calls("en", f"{beginning} set a timer for five minutes") == []
+
+
 def test_most_languages_of_home_assistant_are_there() -> None:
     known = intents.create(intents.Settings()).languages
     assert {"en", "de", "fr", "es", "it", "nl", "pl", "pt", "zh"} <= set(known)

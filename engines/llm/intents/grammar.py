@@ -9,20 +9,19 @@ from typing import Any
 from hassil.intents import Intents, SlotList, TextSlotList
 from hassil.recognize import RecognizeResult, recognize_best
 
-from engines.llm.intents.language import Ours, home_assistant_data, ours
+from engines.llm.intents.language import Ours, ours
 from engines.llm.intents.names import Names
+from engines.llm.intents.sentences import WITHOUT_TOOL, sentences
 from engines.llm.intents.sounds import Sounds
 
 MAX_WORDS = 40  # a command is shorter; matching time grows with the length
 MAX_CHARS = 400  # of MAX_WORDS words
 MAX_COMMANDS = 4  # in one sentence; people do not chain more
 MAX_TRIES = 8  # matches per sentence, of 1 to 3 ms each: enough for MAX_COMMANDS
+MAX_NAME_WORDS = 5  # of a timer; what is longer begins with a command that was not understood
+MAX_JOINED_WORDS = 3  # with a conjunction in it: "rice and beans"
 MAX_GRAMMARS = 16  # languages times homes that are in use at once; one takes a few MB
 
-WITHOUT_TOOL = ("HassNevermind",)
-"Intents of Home Assistant that need no tool, only an answer."
-WILDCARDS = ("timer_name", "shopping_list_item")
-"Free text that is a value. Sentences with other free text (commands, searches) are left out."
 REPAIRED = (
     *("HassTurnOn", "HassTurnOff", "HassLightSet", "HassFanSetSpeed"),
     *("HassClimateSetTemperature", "HassVacuumStart", "HassVacuumReturnToBase"),
@@ -32,6 +31,8 @@ GUARDED = ("lock", "alarm_control_panel", "cover", "valve", "siren")
 "What a wrong guess would open, shut or set off: its names are not guessed, nor its room."
 IGNORED = "anything"
 "Free text of ours whose content does not matter."
+BETWEEN_SENTENCES = re.compile(r"[,.;!?] ")
+"As recognisers write it where they heard two."
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,7 @@ class Grammar:
     def __init__(self, language: str, names: Names) -> None:
         self.language, self.names = language, names
         self._ours = ours(language)
-        self._intents = Intents.from_dict(_sentences(language, names))
+        self._intents = Intents.from_dict(sentences(language, names))
         self._lists = _slot_lists(names, self._ours)
         self._without_locks = _slot_lists(_without_locks(names), self._ours)
         self._doors = {name.casefold() for domain, name in names.devices if domain == "cover"}
@@ -69,7 +70,8 @@ class Grammar:
             guarded=[own for kind, own in names.devices if kind in GUARDED],
             kept=self._ours.kept,
         )
-        self._splits = [_pattern(rf" {re.escape(word)} ") for word in self._ours.split]
+        words = [_pattern(rf"[,.;]? {re.escape(word)} ") for word in self._ours.split]
+        self._splits = [*words, BETWEEN_SENTENCES]
 
     def understand(self, text: str) -> Understanding | None:
         """The meaning of a sentence, or None. Strict, then once more without known slips."""
@@ -100,13 +102,21 @@ class Grammar:
         return text.strip()
 
     def _sentence(self, text: str, tries: Iterator[int]) -> Understanding | None:
-        """One command, or several joined by a conjunction if every part is one."""
+        """One command, or several joined by a conjunction if every part is one. Free text, as the
+        name of a timer, would take in the other command: its conjunctions are tried first."""
         found = self._command(text, tries)
-        if found is not None:
-            return found
+        if found is None or (_free_text(found) and self._is_joined(text)):
+            several = self._chain(text, tries)
+            if several is not None:
+                return several
+        return None if found is None else self._single(found)
+
+    def _chain(self, text: str, tries: Iterator[int]) -> Understanding | None:
+        """Commands side by side; None: not every part is one."""
         for split in self._splits:
             for match in split.finditer(text):
-                first = self._command(text[: match.start()], tries)
+                found = self._command(text[: match.start()], tries)
+                first = None if found is None else self._single(found)
                 if first is None or not _acts(first):
                     continue
                 rest = self._sentence(text[match.end() :], tries)
@@ -124,7 +134,18 @@ class Grammar:
             other = self._match(text, self._without_locks)
             if other is not None and other.slots.get("domain") == "cover":
                 found = other
-        return None if found is None else self._several(found)
+        return found
+
+    def _is_joined(self, text: str) -> bool:
+        return any(split.search(text) for split in self._splits)
+
+    def _single(self, found: Understanding) -> Understanding | None:
+        """None: it would be done for the end of a sentence whose beginning was not understood."""
+        name = _free_text(found)
+        most = MAX_JOINED_WORDS if self._is_joined(name) else MAX_NAME_WORDS
+        if "item" not in found.slots and len(name.split()) > most:
+            return None
+        return self._several(found)
 
     def _match(self, text: str, lists: dict[str, SlotList]) -> Understanding | None:
         result = recognize_best(
@@ -164,6 +185,12 @@ def _pattern(text: str) -> re.Pattern[str]:
 def _acts(found: Understanding) -> bool:
     """Only commands are chained; "hello and good night" is not."""
     return found.intent.startswith("Hass") and found.intent not in WITHOUT_TOOL
+
+
+def _free_text(found: Understanding) -> str:
+    """What is taken as it was said: a thing for the list, or the name of a timer."""
+    name = found.slots.get("name", "") if "Timer" in found.intent else ""
+    return str(found.slots.get("item", name))
 
 
 def _may_be_guessed(step: Understanding) -> bool:
@@ -218,64 +245,3 @@ def _slot_lists(names: Names, added: Ours) -> dict[str, SlotList]:
         "area": TextSlotList.from_strings(names.areas, name="area", allow_template=False),
         "name": TextSlotList.from_tuples(devices, name="name", allow_template=False),
     }
-
-
-def _sentences(language: str, names: Names) -> dict[str, Any]:
-    """Home Assistant's data for this language, less what this home cannot use, plus ours."""
-    data = home_assistant_data(language)
-    added = ours(language)
-    domains = {domain for domain, _ in names.devices}
-    intents = {
-        name: {"data": _useful(name, intent["data"], domains)}
-        for name, intent in data["intents"].items()
-        if name in names.tools or name in WITHOUT_TOOL
-    }
-    for name, blocks in added.intents.items():
-        if name in names.tools or not name.startswith("Hass") or name in WITHOUT_TOOL:
-            intents.setdefault(name, {"data": []})["data"] += [dict(block) for block in blocks]
-    return {
-        **data,
-        "intents": intents,
-        "lists": {**data.get("lists", {}), **added.lists},
-        "expansion_rules": {**data.get("expansion_rules", {}), **added.rules},
-    }
-
-
-def _useful(intent: str, blocks: list[dict[str, Any]], domains: set[str]) -> list[dict[str, Any]]:
-    kept = []
-    for block in blocks:
-        needs = dict(block.get("requires_context", {}))
-        # A satellite's own room: we have none, and the tool decides what "the lights" are.
-        needs.pop("area", None)
-        domain = needs.get("domain") or block.get("slots", {}).get("domain")
-        wanted = {domain} if isinstance(domain, str) else set(domain or ())
-        if wanted and domains and not wanted & domains:
-            continue
-        if intent == "HassLightSet" and block.get("response") == "temperature":
-            continue  # color temperature is no attribute of our lights
-        sentences = [text for text in block["sentences"] if _is_useful(intent, text)]
-        if sentences:
-            kept.append({**block, "sentences": sentences, "requires_context": needs})
-    return kept
-
-
-def _is_useful(intent: str, sentence: str) -> bool:
-    if "floor" in sentence or re.fullmatch(r"(\[?<\w+>\]? ?)?[{<]name[}>]", sentence):
-        return False  # there are no floors; and a bare name is no command
-    if "Timer" in intent and re.search(r"[{<]area[}>]", sentence):
-        return False  # timers belong to a conversation, not to a room
-    free = set(re.findall(r"\{(\w+)(?::\w+)?\}", sentence)) & FREE_TEXT
-    return not free - set(WILDCARDS)
-
-
-FREE_TEXT = {
-    "message",
-    "search_query",
-    "zone",
-    "timer_name",
-    "timer_command",
-    "shopping_list_item",
-    "todo_list_item",
-    "response",
-}
-"Wildcard lists of Home Assistant's data."

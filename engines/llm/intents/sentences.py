@@ -1,0 +1,71 @@
+"""Which sentences of a language a home can use."""
+
+import re
+from typing import Any
+
+from engines.llm.intents.language import home_assistant_data, ours
+from engines.llm.intents.names import Names
+
+WITHOUT_TOOL = ("HassNevermind",)
+"Intents of Home Assistant that need no tool, only an answer."
+WILDCARDS = ("timer_name", "shopping_list_item")
+"Free text that is a value. Sentences with other free text (commands, searches) are left out."
+FREE_TEXT = {
+    "message",
+    "search_query",
+    "zone",
+    "timer_name",
+    "timer_command",
+    "shopping_list_item",
+    "todo_list_item",
+    "response",
+}
+"Wildcard lists of Home Assistant's data."
+
+
+def sentences(language: str, names: Names) -> dict[str, Any]:
+    """Home Assistant's data for this language, less what this home cannot use, plus ours."""
+    data = home_assistant_data(language)
+    added = ours(language)
+    domains = {domain for domain, _ in names.devices}
+    intents = {
+        name: {"data": _useful(name, intent["data"], domains)}
+        for name, intent in data["intents"].items()
+        if name in names.tools or name in WITHOUT_TOOL
+    }
+    for name, blocks in added.intents.items():
+        if name in names.tools or not name.startswith("Hass") or name in WITHOUT_TOOL:
+            intents.setdefault(name, {"data": []})["data"] += [dict(block) for block in blocks]
+    return {
+        **data,
+        "intents": intents,
+        "lists": {**data.get("lists", {}), **added.lists},
+        "expansion_rules": {**data.get("expansion_rules", {}), **added.rules},
+    }
+
+
+def _useful(intent: str, blocks: list[dict[str, Any]], domains: set[str]) -> list[dict[str, Any]]:
+    kept = []
+    for block in blocks:
+        needs = dict(block.get("requires_context", {}))
+        # A satellite's own room: we have none, and the tool decides what "the lights" are.
+        needs.pop("area", None)
+        domain = needs.get("domain") or block.get("slots", {}).get("domain")
+        wanted = {domain} if isinstance(domain, str) else set(domain or ())
+        if wanted and domains and not wanted & domains:
+            continue
+        if intent == "HassLightSet" and block.get("response") == "temperature":
+            continue  # color temperature is no attribute of our lights
+        sentences = [text for text in block["sentences"] if _is_useful(intent, text)]
+        if sentences:
+            kept.append({**block, "sentences": sentences, "requires_context": needs})
+    return kept
+
+
+def _is_useful(intent: str, sentence: str) -> bool:
+    if "floor" in sentence or re.fullmatch(r"(\[?<\w+>\]? ?)?[{<]name[}>]", sentence):
+        return False  # there are no floors; and a bare name is no command
+    if "Timer" in intent and re.search(r"[{<]area[}>]", sentence):
+        return False  # timers belong to a conversation, not to a room
+    free = set(re.findall(r"\{(\w+)(?::\w+)?\}", sentence)) & FREE_TEXT
+    return not free - set(WILDCARDS)
