@@ -96,7 +96,8 @@ class McpAnswer(_FromDevice, frozen=True, tag="mcp", kw_only=True):
 
 
 class Ignored(Struct, frozen=True):
-    """Understood as a message, and nothing happens: `iot` of firmware before 1.8, or news."""
+    """Understood as a message, and nothing happens: `iot` of firmware before 1.8, `goodbye`
+    (MQTT's: here the socket's end is the conversation's), or news."""
 
     type: str
 

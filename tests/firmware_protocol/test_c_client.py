@@ -14,6 +14,7 @@ from tests.firmware_protocol.c_programs import (
     LIBRARY_WARNINGS,
     C,
     compile_c,
+    compiler,
     link_with_library,
 )
 from tests.shared import ROOT
@@ -21,6 +22,9 @@ from tests.shared import ROOT
 VECTORS = ROOT / "firmware_protocol" / "vectors" / "xiaozhi"
 CASES = json.loads((VECTORS / "cases.json").read_text(encoding="utf-8"))
 MODES = ("auto", "manual", "realtime")
+EXAMPLE_LINES = 40
+"As its README promises."
+
 NOT_ANNOUNCED = ("glyph_push", "text_font")
 "What the C client never asks for, so it writes no hello with it."
 
@@ -114,6 +118,26 @@ def test_example_of_the_readme_holds_a_conversation(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     said = ["you: lamp on", "answer: Done.", "speaker: abc", "packets spoken: 4"]
     assert done.stdout.splitlines() == said
+    assert example.count("\n") <= EXAMPLE_LINES
+
+
+def test_cmake_builds_it_as_a_library_of_the_host(tmp_path: Path) -> None:
+    """As a project of one's own adds it: `add_subdirectory`, then link."""
+    cmake = compiler("cmake")
+    (tmp_path / "main.c").write_text(
+        '#include "earshot_xiaozhi.h"\nint main(void) { return xz_status_name(XZ_OK) == 0; }\n',
+        encoding="utf-8",
+    )
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.16)\nproject(device C)\n"
+        f'add_subdirectory("{C}" library)\n'
+        "add_executable(device main.c)\ntarget_link_libraries(device earshot_xiaozhi)\n",
+        encoding="utf-8",
+    )
+    for arguments in (("-S", tmp_path, "-B", tmp_path / "build"), ("--build", tmp_path / "build")):
+        done = run([cmake, *map(str, arguments)], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert run([tmp_path / "build" / "device"], check=False).returncode == 0
 
 
 def test_components_name_every_source() -> None:

@@ -66,10 +66,10 @@ def test_a_bad_message_is_refused_for_what_is_wrong(case: Case) -> None:
     assert (caught.value.reason, caught.value.code) == (case["error"], "bad_message")
 
 
-@pytest.mark.parametrize("case", [*GOOD[:3], *messages("device", good=True)], ids=named)
+@pytest.mark.parametrize("case", GOOD, ids=named)
 def test_a_message_that_is_cut_anywhere_is_refused(case: Case) -> None:
     text = text_of(case)
-    for cut in range(len(text)):
+    for cut in range(len(text.rstrip())):
         with pytest.raises(BadMessage):
             DECODERS[case["sender"]](text[:cut])
 

@@ -33,7 +33,7 @@ void xz_write_mcp_begin(xz_writer *out, const char *session_id);
 void xz_write_mcp_end(xz_writer *out);
 
 typedef enum {
-  XZ_MESSAGE_IGNORED, /* fine, and nothing to do: an unknown type, `sentence_end` */
+  XZ_MESSAGE_IGNORED, /* fine, and nothing to do: an unknown type, `sentence_end`, `goodbye` (MQTT's) */
   XZ_MESSAGE_HELLO,
   XZ_MESSAGE_STT,
   XZ_MESSAGE_LLM,
