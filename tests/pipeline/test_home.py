@@ -52,6 +52,7 @@ def test_a_snapshot_is_the_documented_json() -> None:
         ],
         "shopping_list": [{"text": "oat milk", "done": False}],
         "timers": [],
+        "reach": "here",
     }
     assert home.snapshot("de").entities[0].name == "Küchenlicht"
 
