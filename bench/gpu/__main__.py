@@ -15,8 +15,13 @@ from pathlib import Path
 import torch
 
 from bench.gpu.arrivals import at_random, latencies_ms, percentile, streams
-from bench.gpu.checks import with_eager, with_transformers
-from bench.gpu.clock import Floors, alternating, floors
+from bench.gpu.checks import (
+    graphs_with_eager,
+    is_varied,
+    texts_of_transformers,
+    with_transformers,
+)
+from bench.gpu.clock import Failed, Floors, Times, alternating, beside, floors
 from bench.gpu.floor import floor_ms
 from bench.gpu.models import write
 from bench.gpu.ours import answers, opened
@@ -77,71 +82,99 @@ class Bench:
 
 def check(bench: Bench) -> None:
     """Tokens equal to transformers', and graphs to kernels."""
-    print("\n| check | beam | share of equal tokens |\n|---|---|---|")
+    print("\n| check | of | equal |\n|---|---|---|")
     model = bench.model("turbo")
     windows = bench.windows(model, [3000] * (2 if bench.options.tiny else 16))
     tokens = 24 if bench.options.tiny else 50
-    for beams in (1, 5):
-        print(f"| graphs, eager | {beams} | {with_eager(model, windows, tokens, beams):.4f} |")
+    same, count = graphs_with_eager(model)
+    equal = f"{same / count:.4f}" if count else "none captured"
+    print(f"| state after a graph, after its kernels | {count} graphs | {equal} |", flush=True)
     if not bench.options.skip_transformers:
         reference = bench.reference()
-        for beams in (1, 5):
-            share = with_transformers(model, reference, windows, tokens, beams)
-            print(f"| ours, transformers | {beams} | {share:.4f} |", flush=True)
+        for beams, counted in ((1, "steps, beam 1"), (5, "tokens to a first difference, beam 5")):
+            texts = texts_of_transformers(reference, windows, tokens, beams)
+            if not is_varied(texts):
+                raise RuntimeError("the random weights say too little for a check")
+            share = with_transformers(model, windows, texts, beams)
+            print(f"| ours, transformers | {counted} | {share:.4f} |", flush=True)
+
+
+def peers(
+    bench: Bench, windows: torch.Tensor, tokens: int, beams: int = 1
+) -> list[Callable[[], object]]:
+    """transformers with sdpa, and compiled on a GPU. It takes windows of 30 s only: shorter ones
+    are padded with zeros."""
+    if bench.options.skip_transformers:
+        return []
+    whole = torch.nn.functional.pad(windows, (0, 3000 - windows.shape[2]))
+    model = bench.reference()
+    made: list[Callable[[], object]] = [generator(model, whole, tokens, beams)]
+    if bench.device.type == "cuda":
+        made.append(generator(model, whole, tokens, beams, compiled=True))
+    return made
+
+
+def cells(found: Sequence[Times | Failed], show: Callable[[Times], str] = str) -> str:
+    """Of transformers' two columns."""
+    shown = [show(one) if isinstance(one, Times) else str(one) for one in found]
+    return " | ".join([*shown, *["-"] * (2 - len(shown))])
 
 
 def single(bench: Bench) -> None:
     """One window of turbo."""
-    print("\n| turbo, batch 1 | floor, ms | ours, ms | transformers sdpa | compiled |")
+    print("\n| turbo, batch 1 | floor, ms | ours, ms | transformers sdpa, in 30 s | compiled |")
     print("|---|---|---|---|---|")
     model = bench.model("turbo")
     for frames, tokens in ((3000, 50), (500, 20)):
         tokens = 4 if bench.options.tiny else tokens
         (window,) = bench.windows(model, [frames])
-        calls: list[Callable[[], object]] = [partial(answers, model, [window], tokens)]
-        if frames == 3000 and not bench.options.skip_transformers:  # it takes no shorter ones
-            calls.append(generator(bench.reference(), window[None], tokens))
-            if bench.device.type == "cuda":
-                calls.append(generator(bench.reference(), window[None], tokens, compiled=True))
-        times = [str(time) for time in alternating(calls, bench.device, bench.rounds)]
-        row = [f"{bench.floor(model, 1, frames, tokens):.2f}", *times, *["-"] * (3 - len(times))]
-        print(f"| {frames // 100} s, {tokens} tokens | {' | '.join(row)} |", flush=True)
+        ours = partial(answers, model, [window], tokens)
+        others = peers(bench, window[None], tokens)
+        mine, theirs = beside(ours, others, bench.device, bench.rounds)
+        row = f"{bench.floor(model, 1, frames, tokens):.2f} | {mine} | {cells(theirs)}"
+        print(f"| {frames // 100} s, {tokens} tokens | {row} |", flush=True)
 
 
 def batch(bench: Bench) -> None:
     """Many utterances of 2 to 30 s at once, windows in steps of 5 s."""
-    print("\n| turbo, mixed 2-30 s | floor, x real time | ours, x real time | transformers |")
-    print("|---|---|---|---|")
+    print("\n| turbo, mixed 2-30 s | floor, x real time | ours | transformers sdpa | compiled |")
+    print("|---|---|---|---|---|")
     model, chance = bench.model("turbo"), random.Random(0)
     for count in (2,) if bench.options.tiny else (8, 32, 128):
         seconds = [chance.uniform(2, 30) for _ in range(count)]
         frames = [500 * -(-int(length + 0.5) // 5) for length in seconds]
         windows = bench.windows(model, frames)
         tokens = 4 if bench.options.tiny else 50
-        calls: list[Callable[[], object]] = [partial(answers, model, windows, tokens)]
-        if not bench.options.skip_transformers:
-            padded = torch.zeros(count, model.shape.mels, 3000, device=bench.device)
-            calls.append(generator(bench.reference(), padded.to(bench.dtype), tokens))
-        times = alternating(calls, bench.device, min(bench.rounds, 5))
+        padded = torch.zeros(count, model.shape.mels, 3000, device=bench.device, dtype=bench.dtype)
+        ours = partial(answers, model, windows, tokens)
+        others = peers(bench, padded, tokens)
+        mine, theirs = beside(ours, others, bench.device, min(bench.rounds, 5))
         least = sum(bench.floor(model, 1, length, 0) for length in frames)
         least += bench.floor(model, count, max(frames), tokens)
         least -= bench.floor(model, count, max(frames), 0)
-        speeds = [f"{1000 * sum(seconds) / ms:.0f}" for ms in (least, *(t.median for t in times))]
-        print(f"| {count} | {' | '.join(speeds)} |", flush=True)
+        audio_ms = 1000 * sum(seconds)
+        row = f"{audio_ms / least:.0f} | {audio_ms / mine.median:.0f} | "
+        row += cells(theirs, partial(_speed, audio_ms))
+        print(f"| {count} | {row} |", flush=True)
+
+
+def _speed(audio_ms: float, times: Times) -> str:
+    return f"{audio_ms / times.median:.0f}"
 
 
 def beam(bench: Bench) -> None:
     """WIS's own case: large-v2, beam 5, 3.84 s."""
-    print("\n| large-v2, beam 5 | floor, ms | ours, ms |\n|---|---|---|")
+    print("\n| large-v2, beam 5 | floor, ms | ours, ms | transformers sdpa, in 30 s | compiled |")
+    print("|---|---|---|---|---|")
     model = bench.model("large-v2", 16)
     for frames, label in ((500, "3.84 s in 5 s"), (3000, "3.84 s in 30 s")):
         tokens = 4 if bench.options.tiny else 15
-        windows = bench.windows(model, [frames])
-        (times,) = alternating(
-            [partial(answers, model, windows, tokens, 5)], bench.device, bench.rounds
-        )
-        least = bench.floor(model, 1, frames, tokens, 5)
-        print(f"| {label}, {tokens} tokens | {least:.2f} | {times} |", flush=True)
+        (window,) = bench.windows(model, [frames])
+        ours = partial(answers, model, [window], tokens, 5)
+        others = peers(bench, window[None], tokens, 5)
+        mine, theirs = beside(ours, others, bench.device, bench.rounds)
+        row = f"{bench.floor(model, 1, frames, tokens, 5):.2f} | {mine} | {cells(theirs)}"
+        print(f"| {label}, {tokens} tokens | {row} |", flush=True)
 
 
 def sizes(bench: Bench) -> None:
@@ -161,18 +194,20 @@ def arrivals(bench: Bench) -> None:
     print("\n| turbo, arrivals/s | p50, ms | p95, ms | p99, ms |\n|---|---|---|---|")
     model = bench.model("turbo")
     for per_s in (2,) if bench.options.tiny else (50, 100, 200, 400):
-        times = latencies_ms(model, at_random(per_s, 1 if bench.options.tiny else 20))
+        _, times = latencies_ms(model, at_random(per_s, 1 if bench.options.tiny else 20))
         row = " | ".join(f"{percentile(times, share):.1f}" for share in (0.5, 0.95, 0.99))
         print(f"| {per_s} | {row} |", flush=True)
 
 
 def live(bench: Bench) -> None:
     """Speakers with partials every 500 ms."""
-    print("\n| turbo, live streams | finals: p50, ms | p95, ms |\n|---|---|---|")
+    print("\n| turbo, live streams | partials: p50, ms | p95, ms | finals: p50, ms | p95, ms |")
+    print("|---|---|---|---|---|")
     model = bench.model("turbo")
     for count in (1,) if bench.options.tiny else (100, 200, 400, 600, 800):
-        times = latencies_ms(model, streams(count, 1 if bench.options.tiny else 20))
-        row = " | ".join(f"{percentile(times, share):.1f}" for share in (0.5, 0.95))
+        partials, finals = latencies_ms(model, streams(count, 3 if bench.options.tiny else 20))
+        each = [(times, share) for times in (partials, finals) for share in (0.5, 0.95)]
+        row = " | ".join(f"{percentile(times, share):.1f}" for times, share in each)
         print(f"| {count} | {row} |", flush=True)
 
 

@@ -8,10 +8,13 @@ from dataclasses import dataclass
 from threading import Event, Lock
 from typing import Any
 
-import torch
+import numpy as np
 
 from bench.gpu.models import START
+from core.pcm import ASR_RATE_HZ
+from engines.asr.whisper.windows import window_frames
 from engines.asr.whisper_torch.device import Device
+from engines.asr.whisper_torch.features import normalised
 from engines.asr.whisper_torch.loop import Ask, Encode, Loop, Write
 from engines.asr.whisper_torch.state import NewRow
 
@@ -20,13 +23,15 @@ TOKENS_PER_S = 4
 PARTIAL_S = 0.5
 PATIENCE_S = 60.0
 
+_NOISE = np.random.default_rng(0).normal(0, 3000, 10 * ASR_RATE_HZ).astype(np.int16)
+
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
     due_s: float
     "Since the beginning."
     audio_s: float
-    is_counted: bool = True
+    is_final: bool = True
 
 
 def at_random(per_s: float, duration_s: float, seed: int = 0) -> list[Arrival]:
@@ -40,7 +45,7 @@ def at_random(per_s: float, duration_s: float, seed: int = 0) -> list[Arrival]:
 
 def streams(count: int, duration_s: float, seed: int = 0) -> list[Arrival]:
     """Speakers who talk all the time, in utterances of 2 to 8 s: a partial of all so far every
-    500 ms, and the final. Finals count."""
+    500 ms, and the final."""
     chance, found = random.Random(seed), list[Arrival]()
     for _ in range(count):
         begin_s = chance.uniform(0, min(8, duration_s))
@@ -53,9 +58,11 @@ def streams(count: int, duration_s: float, seed: int = 0) -> list[Arrival]:
     return sorted(found, key=lambda arrival: arrival.due_s)
 
 
-def latencies_ms(model: Device, arrivals: Sequence[Arrival]) -> list[float]:
-    """Of those that count, from when each is due to its last token. Raises RuntimeError when some
-    are never answered."""
+def latencies_ms(
+    model: Device, arrivals: Sequence[Arrival]
+) -> tuple[Sequence[float], Sequence[float]]:
+    """Of partials and of finals, from when each is due to its last token. Raises
+    RuntimeError when some are never answered."""
     loop = Loop(model.rows, model.launcher, model.weights.device)
     loop.start()
     notes = _Notes(len(arrivals))
@@ -63,12 +70,12 @@ def latencies_ms(model: Device, arrivals: Sequence[Arrival]) -> list[float]:
     for arrival in arrivals:
         due_s = began_s + arrival.due_s
         time.sleep(max(0.0, due_s - time.perf_counter()))
-        loop.submit(_course(model, arrival.audio_s), notes.of(due_s, arrival.is_counted))
+        loop.submit(_course(model, arrival.audio_s), notes.of(due_s, arrival.is_final))
     is_over = notes.over.wait(PATIENCE_S + time.perf_counter() - began_s)
     loop.close()
     if not is_over or notes.failed:
         raise RuntimeError(f"{notes.left} of {len(arrivals)} have no answer")
-    return notes.times_ms
+    return notes.times_ms[False], notes.times_ms[True]
 
 
 def percentile(values: Sequence[float], share: float) -> float:
@@ -80,17 +87,19 @@ class _Notes:
     """Written by the loop's thread."""
 
     def __init__(self, count: int) -> None:
-        self.left, self.failed, self.times_ms = count, False, list[float]()
+        self.left, self.failed = count, False
+        self.times_ms: dict[bool, list[float]] = {False: [], True: []}
+        "By whether it was a final."
         self.over = Event()
         self._lock = Lock()
 
-    def of(self, since_s: float, is_counted: bool) -> Any:
+    def of(self, since_s: float, is_final: bool) -> Any:
         def done(_: Any, error: Exception | None) -> None:
             with self._lock:
                 self.left -= 1
                 self.failed = self.failed or error is not None
-                if is_counted and error is None:
-                    self.times_ms.append(1000 * (time.perf_counter() - since_s))
+                if error is None:
+                    self.times_ms[is_final].append(1000 * (time.perf_counter() - since_s))
                 if not self.left or self.failed:
                     self.over.set()
 
@@ -98,9 +107,10 @@ class _Notes:
 
 
 def _course(model: Device, audio_s: float) -> Generator[Ask, Any, None]:
-    frames = 500 if audio_s < 4.5 else 1000
-    window = torch.zeros(model.shape.mels, frames, dtype=model.dtype, device=model.weights.device)
-    encoded = yield Encode(window)
+    """As the engine's own, in windows of 10 s: features on the device, a window, an answer."""
+    samples = round(ASR_RATE_HZ * audio_s)
+    powers = model.features.powers(_NOISE[:samples])
+    encoded = yield Encode(normalised(powers, window_frames(samples, "bucket")).to(model.dtype))
     special, prompt = model.special, (START, model.special.no_timestamps)
     limit = len(prompt) + max(4, round(TOKENS_PER_S * audio_s))
     yield Write(encoded, [NewRow(prompt, limit, suppressed=(special.end,))])

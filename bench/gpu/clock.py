@@ -25,6 +25,20 @@ class Times:
         return f"{self.median:.2f} ({min(self.each):.2f}-{max(self.each):.2f})"
 
 
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A peer's call that does not run here."""
+
+    error: str
+
+    def __str__(self) -> str:
+        return f"failed: {self.error}"
+
+
+FAILURES = (RuntimeError, ValueError, TypeError, AttributeError, ImportError, NotImplementedError)
+"What libraries raise where a call does not fit their version or this machine."
+
+
 def timed(call: Callable[[], Any], device: torch.device, runs: int) -> float:
     """Milliseconds of one call, of `runs` together."""
     if device.type != "cuda":
@@ -63,6 +77,26 @@ class Floors:
     "Read and written, by a copy."
     flop_per_s: float
     "Of a large matrix product."
+
+
+def beside(
+    ours: Callable[[], Any],
+    peers: Sequence[Callable[[], Any]],
+    device: torch.device,
+    rounds: int,
+) -> tuple[Times, list[Times | Failed]]:
+    """Ours and peers in turn. A peer that fails says so in its cell, and the run goes on."""
+    failed: dict[int, Failed] = {}
+    for index, peer in enumerate(peers):
+        try:
+            peer()
+        except FAILURES as error:
+            reason = str(error).partition("\n")[0][:80].replace("|", "/")
+            failed[index] = Failed(f"{type(error).__name__} {reason}")
+    able = [peer for index, peer in enumerate(peers) if index not in failed]
+    mine, *others = alternating([ours, *able], device, rounds)
+    rest = iter(others)
+    return mine, [failed[i] if i in failed else next(rest) for i in range(len(peers))]
 
 
 def floors(device: torch.device, dtype: torch.dtype) -> Floors:

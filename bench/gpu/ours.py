@@ -23,12 +23,17 @@ def opened(folder: Path, kind: str, device: str, rows: int, budget_s: float) -> 
 
 
 def answers(
-    model: Device, windows: Sequence[torch.Tensor], tokens: int, beams: int = 1
+    model: Device,
+    windows: Sequence[torch.Tensor],
+    tokens: int,
+    beams: int = 1,
+    *,
+    given: Sequence[int] = (),
 ) -> list[Written]:
-    """One for each window (mels, frames): as many tokens as asked for, whatever they are. Windows
-    of one length are encoded together, rows join as soon as they are."""
+    """One for each window (mels, frames): as many tokens as asked for, whatever they are, behind
+    those `given`. Windows of one length are encoded together, rows join as soon as they are."""
     special = model.special
-    prompt = (START, special.no_timestamps)
+    prompt = (START, special.no_timestamps, *given)
     new = NewRow(prompt, len(prompt) + tokens, beam_size=beams, suppressed=(special.end,))
     encoded = _encoded(model, windows)
     waiting, found = list(range(len(windows))), dict[int, Written]()

@@ -24,12 +24,19 @@ def generator(
     """A call that answers `windows` (windows, mels, 3000). `compiled`: static cache and
     torch.compile, as transformers' documentation recommends."""
     options: dict[str, Any] = {"num_beams": beams, "max_new_tokens": tokens}
+    forward: list[Any] = []  # compiled at the first call: what fails then is that call's alone
     options |= {"min_new_tokens": tokens, "return_timestamps": False}
     if compiled:
-        model.generation_config.cache_implementation = "static"
-        model.forward = torch.compile(model.forward, mode="reduce-overhead", fullgraph=True)
+        options["cache_implementation"] = "static"
+    plain = model.forward
 
     def call() -> torch.Tensor:
-        return model.generate(windows, **options)
+        if compiled and not forward:
+            forward.append(torch.compile(plain, mode="reduce-overhead", fullgraph=True))
+        model.forward = forward[0] if forward else plain
+        try:
+            return model.generate(windows, **options)
+        finally:
+            model.forward = plain
 
     return call

@@ -27,6 +27,14 @@ def pretend(monkeypatch: pytest.MonkeyPatch, fails_at: int | None = None) -> Non
         call()
         self.captured[key] = Replayed(call)
 
+    def capture_encoder(self: Any, shape: graphs.EncodeShape) -> None:
+        """A real graph writes where it wrote when it was captured."""
+        window = torch.zeros(shape.windows, self._mels, shape.frames, dtype=self._dtype)
+        encoded = self._eager.encode(window)
+        self._encodes.capture(shape, lambda: encoded.copy_(self._eager.encode(window)))
+        self._windows[shape] = (window, encoded)
+
     monkeypatch.setattr(graphs._Graphs, "capture", capture)
+    monkeypatch.setattr(graphs.Captured, "_capture_encoder", capture_encoder)
     monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: None)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)

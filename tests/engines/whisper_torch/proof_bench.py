@@ -1,22 +1,157 @@
-"""`python -m bench.gpu` runs from end to end without a GPU, and its arithmetic is right."""
+"""`python -m bench.gpu`: it runs on a bare machine, its checks see what is wrong, its arithmetic is
+right."""
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import pytest
+import torch
 
-from bench.gpu.__main__ import main
-from bench.gpu.clock import Floors
+from bench.gpu.checks import (
+    graphs_with_eager,
+    is_varied,
+    teacher_forced,
+    texts_of_transformers,
+    with_transformers,
+)
+from bench.gpu.clock import Failed, Floors, Times, beside
 from bench.gpu.floor import encoder_flop, floor_ms, step_bytes
-from bench.gpu.models import SHAPES
+from bench.gpu.models import SHAPES, write
+from bench.gpu.ours import answers, opened
+from bench.gpu.theirs import loaded
+from engines.asr.whisper_torch.device import Device
+from engines.asr.whisper_torch.graphs import StepShape
+from engines.asr.whisper_torch.rows import Rows
+from engines.asr.whisper_torch.state import State
+from tests.engines.whisper_torch.graphs import pretend
+from tests.shared import ROOT
 
 H200 = Floors(bytes_per_s=4.3e12, flop_per_s=790e12)
+TOKENS = 24
+
+BARE = """
+import importlib.abc, runpy, sys
+
+refused = {"msgspec", "ctranslate2", "faster_whisper", "aiohttp", "aiortc"}
+refused |= {"media", "serving", "pipeline", "server"}
+
+class Refusing(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name in refused:
+            raise ModuleNotFoundError(f"no {name} on this machine", name=name)
+
+sys.meta_path.insert(0, Refusing())
+sys.argv[1:] = ["--device", "cpu", "--tiny"]
+runpy.run_module("bench.gpu", run_name="__main__")
+"""
 
 
-def test_every_part_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--device", "cpu", "--tiny"]) == 0
-    told = capsys.readouterr().out
-    for beams in (1, 5):
-        assert f"| graphs, eager | {beams} | 1.0000 |" in told
-        assert f"| ours, transformers | {beams} | 1.0000 |" in told
+def test_every_part_runs_where_the_server_is_not_installed() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", BARE], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    told = done.stdout
+    assert "| state after a graph, after its kernels | 0 graphs | none captured |" in told
+    assert "| ours, transformers | steps, beam 1 | 1.0000 |" in told
+    assert "beam 5 | 1.0000 |" in told
     assert told.count("|---|") >= 7
+    assert "failed" not in told
+
+
+@pytest.fixture(scope="module")
+def toy(tmp_path_factory: pytest.TempPathFactory) -> tuple[Device, Any]:
+    folder = write(tmp_path_factory.mktemp("toy"), "toy", "cpu", torch.float32)
+    with torch.inference_mode():
+        model = opened(folder, "float32", "cpu", 8, 0)
+        return model, loaded(folder, torch.float32, "cpu")
+
+
+@pytest.fixture(scope="module")
+def windows(toy: tuple[Device, Any]) -> list[torch.Tensor]:
+    source = torch.Generator().manual_seed(5)
+    return [torch.randn(toy[0].shape.mels, 3000, generator=source) for _ in range(3)]
+
+
+@pytest.mark.parametrize("beams", [1, 5])
+def test_a_decoder_that_hears_nothing_is_seen(
+    toy: tuple[Device, Any],
+    windows: list[torch.Tensor],
+    beams: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model, reference = toy
+    with torch.inference_mode():
+        texts = texts_of_transformers(reference, windows, TOKENS, beams)
+        assert is_varied(texts)
+        assert with_transformers(model, windows, texts, beams) == 1
+        put = State.put
+        monkeypatch.setattr(
+            State, "put", lambda self, first, new, audio: put(self, first, new, 0 * audio)
+        )
+        assert with_transformers(model, windows, texts, beams) < 0.9
+
+
+def test_texts_that_prove_nothing_are_seen() -> None:
+    assert is_varied([[1, 2, 3, 4], [1, 2, 3, 5]])
+    assert not is_varied([[1, 2, 3, 4], [1, 2, 3, 4]])
+    assert not is_varied([[1, 1, 1, 1], [1, 2, 3, 5]])
+
+
+def test_one_tie_is_one_difference(toy: tuple[Device, Any], windows: list[torch.Tensor]) -> None:
+    model, _ = toy
+    with torch.inference_mode():
+        (written,) = answers(model, windows[:1], TOKENS)
+        said = list(written.tokens)
+        other = said[8] + 1
+        (rest,) = answers(model, windows[:1], TOKENS - 9, given=[*said[:8], other])
+        text = [*said[:8], other, *rest.tokens]
+        assert teacher_forced(model, windows[:1], [said]) == 1
+        assert teacher_forced(model, windows[:1], [text]) == 1 - 1 / TOKENS
+
+
+class Wrong:
+    """Replays one graph that was captured for fewer tokens than it is used for."""
+
+    def __init__(self, launcher: Any, bad: StepShape) -> None:
+        self._launcher, self._bad = launcher, bad
+        self.captured: Sequence[Any] = launcher.captured
+
+    def step(self, shape: StepShape) -> None:
+        self._launcher.step(replace(shape, said=8) if shape == self._bad else shape)
+
+    def encode(self, mel: torch.Tensor) -> torch.Tensor:
+        encoded: torch.Tensor = self._launcher.encode(mel)
+        return encoded
+
+
+def test_every_graph_is_compared(toy: tuple[Device, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend(monkeypatch)
+    model = Device(toy[0].weights, toy[0].special, 5)
+    with torch.inference_mode():
+        assert graphs_with_eager(model) == (0, 0)
+        ticks = iter(range(10_000))
+        count, _ = model.capture((500,), 90, lambda: float(next(ticks)))
+        assert graphs_with_eager(model) == (count, count)
+        kinds = {shape.kind for shape in model.launcher.captured if isinstance(shape, StepShape)}
+        assert len(kinds) == 5
+        bad = [shape for shape in model.launcher.captured if isinstance(shape, StepShape)][7]
+        model.launcher = Wrong(model.launcher, bad)
+        model.rows = Rows(model.weights, model.state, model.launcher)
+        assert graphs_with_eager(model) == (count - 1, count)
+
+
+def test_a_peer_that_fails_says_so_and_the_run_goes_on() -> None:
+    def broken() -> None:
+        raise RuntimeError("no kernel | for this\nand a page more")
+
+    ours, (first, second) = beside(lambda: 1, [broken, lambda: 2], torch.device("cpu"), 2)
+    assert isinstance(ours, Times)
+    assert first == Failed("RuntimeError no kernel / for this")
+    assert isinstance(second, Times)
 
 
 def test_floors_are_those_that_are_published() -> None:
