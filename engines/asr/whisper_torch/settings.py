@@ -9,13 +9,12 @@ from core.errors import ConfigError, EngineMissing
 from engines.asr.whisper import settings as shared
 from engines.asr.whisper.description import expects_names, languages_of, supported
 from engines.asr.whisper.windows import MAX_ITEM_MS
-from engines.asr.whisper_torch.shape import CONFIG, read_shape
+from engines.asr.whisper_torch.shape import CONFIG, TOKENIZER, read_shape
 from engines.base import AsrInfo
 
 NAME = "whisper_torch"
 
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
-TOKENIZER = "tokenizer.json"
 
 ComputeType = Literal[
     "float32",
@@ -52,7 +51,10 @@ def describe(settings: Settings) -> AsrInfo:
     if not any((folder / name).exists() for name in WEIGHTS):
         missing.append(WEIGHTS[0])
     if missing:
-        raise EngineMissing("asr", NAME, f"no {', '.join(missing)} in {folder}")
+        told = f"no {', '.join(missing)} in {folder}"
+        if TOKENIZER in missing and (folder / "vocab.json").exists():
+            told += f"; transformers writes {TOKENIZER} from vocab.json and merges.txt"
+        raise EngineMissing("asr", NAME, told)
     read_shape(folder)
     shared.read_notes(folder, settings, NAME)
     if settings.compute_type and settings.compute_type.endswith("16") and settings.device == "cpu":

@@ -8,7 +8,7 @@ from typing import Any
 
 from core.errors import ConfigError
 
-CONFIG, GENERATION = "config.json", "generation_config.json"
+CONFIG, GENERATION, TOKENIZER = "config.json", "generation_config.json", "tokenizer.json"
 
 FIRST_TIMESTAMPS = 50
 "Where the first timestamp may be at most, in steps of 20 ms: a second."
@@ -95,7 +95,12 @@ def read_special(folder: Path, shape: Shape) -> Special:
         said |= {k: v for k, v in _read(folder / GENERATION).items() if v is not None}
     no_timestamps = said.get("no_timestamps_token_id")
     if no_timestamps is None:
-        raise ConfigError(f"{folder}: no no_timestamps_token_id in {GENERATION}")
+        no_timestamps = _listed(folder, "<|notimestamps|>")
+    if no_timestamps is None:
+        raise ConfigError(
+            f"{folder}: no no_timestamps_token_id in {GENERATION}, and no <|notimestamps|> in "
+            f"{TOKENIZER}"
+        )
     heads = said.get("alignment_heads") or _later_half(shape)
     languages: Mapping[str, int] = said.get("lang_to_id") or {}
     return Special(
@@ -115,6 +120,16 @@ def _later_half(shape: Shape) -> Sequence[tuple[int, int]]:
     """As OpenAI's own code does where nobody measured which heads follow the audio."""
     layers = range(shape.decoder_layers // 2, shape.decoder_layers)
     return [(layer, head) for layer in layers for head in range(shape.decoder_heads)]
+
+
+def _listed(folder: Path, content: str) -> int | None:
+    """A special token's number in the tokenizer's own table."""
+    if not (folder / TOKENIZER).is_file():
+        return None
+    for token in _read(folder / TOKENIZER).get("added_tokens", ()):
+        if token["content"] == content:
+            return int(token["id"])
+    return None
 
 
 def _one(value: int | Sequence[int]) -> int:

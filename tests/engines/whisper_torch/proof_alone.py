@@ -1,0 +1,124 @@
+"""The engine where CTranslate2 is not installed; and a request that leaves."""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from core.errors import ConfigError, EngineMissing
+from engines.asr.whisper_torch.device import Device
+from engines.asr.whisper_torch.load import read_tensors
+from engines.asr.whisper_torch.loop import Ask, Loop, Write
+from engines.asr.whisper_torch.shape import read_shape, read_special
+from engines.asr.whisper_torch.state import NewRow
+from engines.registry import load
+from tests.engines.whisper_torch import checkpoints
+from tests.engines.whisper_torch.driver import clips, heard, mel, opened
+from tests.shared import ROOT
+
+SPEAK = """
+import sys
+sys.modules["ctranslate2"] = sys.modules["faster_whisper"] = None
+from engines.base import AsrItem, AsrOptions
+from engines.registry import load
+from tests.engines.whisper_torch.driver import clips
+engine = load("asr", "whisper_torch", {"model": sys.argv[1]})
+(result,) = engine.decode([AsrItem("a", clips()[0], True, AsrOptions("en", timestamps="word"))])
+engine.close()
+print(result.text, len(result.words))
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return checkpoints.nano(tmp_path_factory.mktemp("nano"))
+
+
+@pytest.fixture(scope="module")
+def device(folder: Path) -> Device:
+    return opened(folder, capacity=6)
+
+
+def test_the_engine_needs_no_ctranslate2(folder: Path) -> None:
+    command = [sys.executable, "-c", SPEAK, str(folder)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "turn on the kitchen lights 5", done.stderr[-2000:]
+
+
+def writing(encoded: torch.Tensor, new: NewRow) -> Generator[Ask, Any, Any]:
+    return (yield Write(encoded, [new]))
+
+
+def test_a_cancelled_request_s_rows_are_free_at_the_next_step(device: Device) -> None:
+    """By turns of the loop, driven by hand: who waits for room has it in the very next one."""
+    (encoded,) = heard(device, [mel(device, clips()[0], 400)])
+    beam, greedy = NewRow((561, 567), 40, beam_size=5), NewRow((561, 567), 40)
+    told: dict[str, Any] = {}
+
+    def done(name: str) -> Any:
+        return lambda result, error: told.update({name: (result, error)})
+
+    with torch.inference_mode():
+        loop = Loop(device.rows, device.launcher, device.weights.device)
+        first = loop.submit(writing(encoded, beam), done("first"))
+        loop.submit(writing(encoded, greedy), done("beside"))
+        loop.submit(writing(encoded, beam), done("waiting"))
+        loop.turn()
+        assert [seat.first for seat in device.rows.seats] == [0, 5]
+        loop.cancel(first)
+        loop.turn()
+        assert sorted(seat.first for seat in device.rows.seats) == [0, 5]
+        while len(told) < 2:
+            loop.turn()
+        alone = Loop(device.rows, device.launcher, device.weights.device)
+        for name, new in (("beside", greedy), ("waiting", beam)):
+            alone.submit(writing(encoded, new), done(f"{name} alone"))
+            while f"{name} alone" not in told:
+                alone.turn()
+    assert "first" not in told
+    for name in ("beside", "waiting"):
+        (mine,), (its,) = told[name][0], told[f"{name} alone"][0]
+        assert mine.tokens == its.tokens
+    assert not device.rows.seats
+
+
+def test_weights_in_pieces_are_put_together(folder: Path, tmp_path: Path) -> None:
+
+    whole = read_tensors(folder)
+    halves = [dict(list(whole.items())[::2]), dict(list(whole.items())[1::2])]
+    names = {}
+    for number, half in enumerate(halves):
+        file = f"model-{number}.safetensors"
+        save_file(
+            {f"model.{name}": one.contiguous() for name, one in half.items()}, tmp_path / file
+        )
+        names |= {f"model.{name}": file for name in half}
+    index = tmp_path / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": names}))
+    found = read_tensors(tmp_path)
+    assert found.keys() == whole.keys()
+    assert all(torch.equal(found[name], whole[name]) for name in whole)
+    (tmp_path / "model-1.safetensors").unlink()
+    with pytest.raises(ConfigError, match=r"model-1\.safetensors"):
+        read_tensors(tmp_path)
+
+
+def test_what_an_old_checkpoint_lacks_is_found_or_named(folder: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(folder, tmp_path / "old"))
+    said = json.loads((copy / "generation_config.json").read_bytes())
+    del said["no_timestamps_token_id"]
+    (copy / "generation_config.json").write_text(json.dumps(said))
+    assert read_special(copy, read_shape(copy)) == read_special(folder, read_shape(folder))
+    (copy / "tokenizer.json").unlink()
+    with pytest.raises(ConfigError, match=r"no_timestamps_token_id .*<\|notimestamps\|>"):
+        read_special(copy, read_shape(copy))
+    (copy / "vocab.json").touch()
+    with pytest.raises(EngineMissing, match=r"no tokenizer\.json .*from vocab\.json and merges"):
+        load("asr", "whisper_torch", {"model": str(copy)})
