@@ -1,6 +1,5 @@
 """The home for watchers without a call: as JSON, and as server-sent events."""
 
-import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Protocol
@@ -8,15 +7,11 @@ from typing import Protocol
 import msgspec
 from aiohttp import web as aioweb
 
-from core.errors import Overloaded
 from core.http import JSON, Route
+from core.watching import HEADERS, HEARTBEAT_S, Watchers
 from pipeline.home.state import HomeState
 
-HEARTBEAT_S = (
-    15.0  # proxies cut silent connections at 30 to 60 s; also how soon a lost page is seen
-)
 MAX_WATCHERS = 256  # each holds a socket and gets the whole home at every change
-RETRY_AFTER_S = 10
 
 _LANGUAGE = {"language": "Name areas and devices in this language (ISO 639-1)."}
 
@@ -67,8 +62,7 @@ def server_sent(state: HomeState) -> bytes:
 class _HomeDoor:
     def __init__(self, home: HomeSource, heartbeat_s: float) -> None:
         self._home = home
-        self._heartbeat_s = heartbeat_s
-        self._watchers = 0
+        self._watchers = Watchers("the home", MAX_WATCHERS, heartbeat_s)
 
     async def show(self, request: aioweb.Request) -> aioweb.Response:
         state = self._home.snapshot(request.query.get("language"))
@@ -79,41 +73,10 @@ class _HomeDoor:
         )
 
     async def watch(self, request: aioweb.Request) -> aioweb.StreamResponse:
-        if self._watchers >= MAX_WATCHERS:
-            raise Overloaded(
-                f"{MAX_WATCHERS} pages watch the home already",
-                retry_after_s=RETRY_AFTER_S,
-                code="too_many_watchers",
-            )
-        self._watchers += 1
-        try:
-            return await self._stream(request)
-        finally:
-            self._watchers -= 1
+        events = self._events(request.query.get("language"))
+        return await self._watchers.show(request, aioweb.StreamResponse(headers=HEADERS), events)
 
-    async def _stream(self, request: aioweb.Request) -> aioweb.StreamResponse:
-        response = aioweb.StreamResponse(
-            headers={
-                "Content-Type": "text/event-stream",
-                "Cache-Control": "no-store",
-                "X-Accel-Buffering": "no",  # nginx would hold events back
-            }
-        )
-        await response.prepare(request)
-        try:
-            async with (
-                aclosing(self._home.watch(request.query.get("language"))) as states,
-                asyncio.TaskGroup() as tasks,
-            ):
-                heartbeat = tasks.create_task(self._beat(response), name="home-heartbeat")
-                async for state in states:
-                    await response.write(server_sent(state))
-                heartbeat.cancel()
-        except* ConnectionError:
-            pass  # the page is gone, which is how every watch ends
-        return response
-
-    async def _beat(self, response: aioweb.StreamResponse) -> None:
-        while True:
-            await asyncio.sleep(self._heartbeat_s)
-            await response.write(b": still here\n\n")
+    async def _events(self, language: str | None) -> AsyncGenerator[bytes, None]:
+        async with aclosing(self._home.watch(language)) as states:
+            async for state in states:
+                yield server_sent(state)

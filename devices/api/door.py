@@ -3,17 +3,15 @@
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Container, Mapping
-from contextlib import aclosing
 
 import msgspec
 from aiohttp import web as aioweb
 from msgspec import UNSET
 
-from core.connected import ClientGone
-from core.errors import Conflict, NotFound, Overloaded, RequestError
+from core.errors import Conflict, NotFound, RequestError
 from core.http import JSON
-from core.sending import send
 from core.threads import in_thread
+from core.watching import HEADERS, HEARTBEAT_S, Watchers
 from devices.announcing import Announcements, any_of
 from devices.api.journal import Entry, Journal
 from devices.api.views import (
@@ -39,16 +37,10 @@ from devices.registry.registry import Registry
 
 logger = logging.getLogger(__name__)
 
-HEARTBEAT_S = 15.0
-"""Proxies cut silent connections at 30 to 60 s. Also how late a change is shown that another server
-made in a shared database."""
-
 SETTLE_S = 0.1
 "Changes come in bursts (a device connects, listens): watchers get what they came to."
 
 MAX_WATCHERS = 64
-RETRY_AFTER_S = 10
-
 
 MUTE: Container[Kind] = frozenset({"wyoming"})
 "Kinds that nothing can be said on unasked: Home Assistant asks, and is not asked."
@@ -73,11 +65,12 @@ class DevicesDoor:
         heartbeat_s: float = HEARTBEAT_S,
     ) -> None:
         """`check` raises RequestError for a profile with which no session could begin; `images`:
-        the firmware of those kinds that have some."""
+        the firmware of those kinds that have some; `heartbeat_s`: also how late a change is shown
+        that another server made in a shared database."""
         self._check, self._images = check, images or {}
         self._registry, self._presence, self._journal = registry, presence, journal
         self._announcements, self._heartbeat_s = announcements, heartbeat_s
-        self._watchers = 0
+        self._watchers = Watchers("the devices", MAX_WATCHERS, heartbeat_s)
 
     async def list_all(self, _: aioweb.Request) -> aioweb.Response:
         return _json(await self._everyone())
@@ -178,36 +171,8 @@ class DevicesDoor:
         return _json(FirmwareList(images, folder.place(device.board)))
 
     async def watch(self, request: aioweb.Request) -> aioweb.StreamResponse:
-        if self._watchers >= MAX_WATCHERS:
-            raise Overloaded(
-                f"{MAX_WATCHERS} pages watch the devices already",
-                retry_after_s=RETRY_AFTER_S,
-                code="too_many_watchers",
-            )
-        self._watchers += 1
-        try:
-            return await self._stream(request)
-        finally:
-            self._watchers -= 1
-
-    async def _stream(self, request: aioweb.Request) -> aioweb.StreamResponse:
-        response = aioweb.StreamResponse(
-            headers={
-                "Content-Type": "text/event-stream",
-                "Cache-Control": "no-store",
-                "X-Accel-Buffering": "no",  # nginx would hold events back
-            }
-        )
-        async with aclosing(self._changes()) as changes:
-            first = await anext(changes)  # raises before it is too late to say so
-            try:
-                await response.prepare(request)
-                await send(response, first)
-                async for data in changes:
-                    await send(response, data)
-            except (ClientGone, ConnectionError):
-                pass  # the page is gone, which is how every watch ends
-        return response
+        response = aioweb.StreamResponse(headers=HEADERS)
+        return await self._watchers.show(request, response, self._changes())
 
     async def _changes(self) -> AsyncGenerator[bytes, None]:
         """Server-sent events: all devices, then again when anything is different."""
@@ -216,7 +181,8 @@ class DevicesDoor:
             sources = (self._registry, self._presence, self._announcements)
             changed = [one.changed() for one in sources]
             now = msgspec.json.encode(await self._everyone())
-            yield b": still here\n\n" if now == shown else b"event: devices\ndata: %b\n\n" % now
+            if now != shown:
+                yield b"event: devices\ndata: %b\n\n" % now
             shown = now
             if await any_of(*changed, timeout_s=self._heartbeat_s):
                 await asyncio.sleep(SETTLE_S)

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from aiohttp import ClientResponse
 
+from core import sending
 from pipeline.home.state import EntityState, HomeState, TimerState
 from tests.web.client import Client, with_client
 from web import home as web_home
@@ -116,3 +117,25 @@ def test_watchers_are_limited_and_make_room_again(monkeypatch: pytest.MonkeyPatc
         assert (await client.get("/earshot/home/events")).status == 200
 
     with_client(home_routes(home, heartbeat_s=0.01), use)
+
+
+def test_a_page_that_reads_nothing_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sending, "STALL_S", 0.05)
+
+    class Busy(FakeHome):
+        """Changes all the time, by more than sockets have room for."""
+
+        async def watch(self, language: str | None = None) -> AsyncGenerator[HomeState, None]:
+            try:
+                while True:
+                    yield _home(1, name="x" * 1_000_000)
+            finally:
+                self.left.set()
+
+    home = Busy()
+
+    async def use(client: Client) -> None:
+        await client.get("/earshot/home/events")
+        await home.left.wait()
+
+    with_client(home_routes(home), use)

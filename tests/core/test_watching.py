@@ -1,0 +1,141 @@
+"""Server-sent events: signs of life, slow pages, and how many there may be."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+
+from core import sending
+from core.errors import Overloaded, RequestError
+from core.watching import ALIVE, Watchers
+
+
+class Page:
+    """A response; takes what it is sent while `reads` is set."""
+
+    def __init__(self) -> None:
+        self.got: list[bytes] = []
+        self.reads, self.came = asyncio.Event(), asyncio.Event()
+        self.reads.set()
+        self.is_gone = False
+
+    async def prepare(self, request: Any) -> None:
+        pass
+
+    async def write(self, data: bytes) -> None:
+        if self.is_gone:
+            raise ConnectionResetError
+        self.got.append(data)
+        self.came.set()
+        await self.reads.wait()
+
+    async def until(self, count: int) -> None:
+        while len(self.got) < count:
+            self.came.clear()
+            await self.came.wait()
+
+
+class Counter:
+    """Shows its number when it has changed; `asked`: how often it was."""
+
+    def __init__(self) -> None:
+        self.number, self.asked, self.is_closed = 1, 0, False
+        self.changed = asyncio.Event()
+
+    def change(self) -> None:
+        self.number += 1
+        self.changed.set()
+
+    async def events(self) -> AsyncGenerator[bytes, None]:
+        try:
+            while True:
+                self.asked += 1
+                yield b"%d" % self.number
+                await self.changed.wait()
+                self.changed.clear()
+        finally:
+            self.is_closed = True
+
+
+async def _left(task: asyncio.Task[Page]) -> None:
+    task.cancel()
+    await asyncio.wait([task])
+
+
+def test_a_slow_page_gets_the_latest_and_nothing_is_kept_for_it() -> None:
+    async def main() -> None:
+        counter, page = Counter(), Page()
+        page.reads.clear()
+        async with asyncio.timeout(5):
+            task = asyncio.create_task(Watchers("it", 1).show(None, page, counter.events()))
+            await page.until(1)
+            for _ in range(1000):
+                counter.change()
+                await asyncio.sleep(0)
+            assert counter.asked == 1
+            page.reads.set()
+            await page.until(2)
+            assert page.got == [b"1", b"1001"]
+            await _left(task)
+        assert counter.is_closed
+
+    asyncio.run(main())
+
+
+def test_a_page_that_takes_nothing_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sending, "STALL_S", 0.01)
+
+    async def main() -> None:
+        watchers, counter, page = Watchers("it", 1), Counter(), Page()
+        page.reads.clear()
+        with pytest.raises(ExceptionGroup) as caught:
+            await watchers.show(None, page, counter.events())
+        assert caught.group_contains(RequestError, match="nothing was taken")
+        assert counter.is_closed
+        page.is_gone = True
+        await watchers.show(None, page, Counter().events())  # there is room again
+
+    asyncio.run(main())
+
+
+def test_silence_shows_signs_of_life_and_finds_who_is_gone() -> None:
+    async def main() -> None:
+        counter, page = Counter(), Page()
+        async with asyncio.timeout(5):
+            task = asyncio.create_task(Watchers("it", 1, 0.001).show(None, page, counter.events()))
+            await page.until(3)
+            assert page.got[1:3] == [ALIVE, ALIVE]
+            page.is_gone = True
+            assert await task is page
+        assert counter.is_closed
+
+    asyncio.run(main())
+
+
+def test_there_is_room_for_so_many() -> None:
+    async def main() -> None:
+        watchers, page = Watchers("the home", 1), Page()
+        task = asyncio.create_task(watchers.show(None, page, Counter().events()))
+        await page.until(1)
+        with pytest.raises(Overloaded, match="1 pages watch the home already") as refused:
+            await watchers.show(None, Page(), Counter().events())
+        assert refused.value.code == "too_many_watchers"
+        await _left(task)
+
+    asyncio.run(main())
+
+
+def test_what_fails_at_once_is_told_before_anything_is_sent() -> None:
+    async def failing() -> AsyncGenerator[bytes, None]:
+        for error in (ConnectionRefusedError("the database"),):
+            raise error
+        yield b""
+
+    async def main() -> None:
+        page = Page()
+        with pytest.raises(ConnectionRefusedError):
+            await Watchers("it", 1).show(None, page, failing())
+        assert page.got == []
+
+    asyncio.run(main())
