@@ -177,6 +177,12 @@ class HomeAssistant:
                 await self.ws.send_bytes(bytes([handler]))
         return told
 
+    async def said(self, run: dict[str, Any]) -> bytes:
+        """The sound of such a run: MP3, as browsers get it."""
+        async with self.http.get(self.url + run["tts-end"]["tts_output"]["url"]) as response:
+            assert response.status == 200
+            return await response.read()
+
 
 @asynccontextmanager
 async def signed_in(url: str) -> AsyncIterator[HomeAssistant]:
