@@ -13,7 +13,7 @@ from serving.catalogue import known as in_catalogue
 from serving.catalogue import short_name
 from serving.ct2_file import Unreadable, read_weights_file
 from serving.hardware import Hardware
-from serving.measured import read_faster
+from serving.measured import Measured, device_name, read_faster
 from serving.placement import CPU, place, room_of
 
 KINDS: tuple[Kind, ...] = ("vad", "wake", "endpoint", "asr", "llm", "tts")
@@ -62,8 +62,8 @@ class Weights:
     size_mb: float
     kind: str = "float16"
     "Of the numbers in its file."
-    checkpoint: Path | None = None
-    "The same model for `whisper_torch`, where that was measured to be faster on this machine."
+    measured: Measured | None = None
+    "With the same model's checkpoint for `whisper_torch`, where that was measured to be faster."
 
     @property
     def float16_mb(self) -> float:
@@ -118,7 +118,7 @@ def find_whisper(models_dir: Path) -> tuple[Weights, ...]:
         raise ConfigError(f"paths.models_dir {models_dir}: {error.strerror}") from error
     faster = read_faster(models_dir)
     return tuple(
-        replace(weights_at(folder), checkpoint=faster.get(folder.name))
+        replace(weights_at(folder), measured=faster.get(folder.name))
         for folder in folders
         if not folder.name.startswith(".") and _has_whisper(folder)
     )
@@ -242,9 +242,10 @@ def _whisper(
 ) -> Choice:
     """`has_torch`: the other engine may be taken, if it was measured to be faster."""
     best, why = best_whisper(weights, wanted, hardware)
-    if has_torch and best.checkpoint is not None:
+    noted = best.measured
+    if has_torch and noted is not None and noted.device == device_name(hardware):
         why += f"; {WHISPER_TORCH} was measured to be faster with it here"
-        return Choice("asr", WHISPER_TORCH, {"model": str(best.checkpoint)}, why)
+        return Choice("asr", WHISPER_TORCH, {"model": noted.checkpoint}, why)
     return Choice("asr", WHISPER, {"model": str(best.path), **wanted.options}, why)
 
 

@@ -7,6 +7,8 @@ from msgspec.json import decode as decode_json
 from msgspec.json import encode as encode_json
 from msgspec.json import format as format_json
 
+from serving.hardware import Hardware
+
 FILE = ".measured.json"
 "In the models folder. Hidden, and worthless on another machine."
 
@@ -18,6 +20,8 @@ class Measured(Struct, frozen=True):
     "Folder that `whisper_torch` loads."
     faster_whisper_ms: float
     whisper_torch_ms: float
+    device: str = ""
+    "By `device_name`: a figure of another machine says nothing here."
 
 
 def read_measured(models_dir: Path) -> dict[str, Measured]:
@@ -37,10 +41,15 @@ def note_measured(models_dir: Path, name: str, measured: Measured) -> None:
     new.replace(file)
 
 
-def read_faster(models_dir: Path) -> dict[str, Path]:
-    """Models that `whisper_torch` is faster with -> the checkpoint, where that is still there."""
+def device_name(hardware: Hardware) -> str:
+    """What recognition is computed on."""
+    return hardware.gpus[0].name if hardware.gpus else f"{hardware.cores} cores"
+
+
+def read_faster(models_dir: Path) -> dict[str, Measured]:
+    """Models that `whisper_torch` is faster with, where the checkpoint is still there."""
     return {
-        name: Path(one.checkpoint)
+        name: one
         for name, one in read_measured(models_dir).items()
         if one.whisper_torch_ms < one.faster_whisper_ms and Path(one.checkpoint).is_dir()
     }

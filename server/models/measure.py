@@ -3,6 +3,7 @@ noted in the models folder, and `auto` takes it.
 """
 
 import asyncio
+import os
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import aclosing
@@ -19,7 +20,8 @@ from media.resample import Resampler
 from server.models.errors import ModelsError
 from server.models.installed import Installed, find_installed, installed
 from serving.choose import WHISPER, WHISPER_TORCH
-from serving.measured import Measured, note_measured
+from serving.hardware import look
+from serving.measured import Measured, device_name, note_measured
 
 SENTENCES = (
     "What time is it?",
@@ -39,6 +41,7 @@ def measure(models_dir: Path, name: str, checkpoint: str) -> Iterator[str]:
     folder = _checkpoint(models_dir, model, checkpoint)
     yield f"{WHISPER}: {model.path}"
     yield f"{WHISPER_TORCH}: {folder}"
+    device = device_name(look(os.environ.get("CUDA_VISIBLE_DEVICES")))
     clips = [asyncio.run(_spoken(sentence)) for sentence in SENTENCES]
     engines: list[AsrModel] = []
     try:
@@ -50,9 +53,10 @@ def measure(models_dir: Path, name: str, checkpoint: str) -> Iterator[str]:
     finally:
         for engine in engines:
             engine.close()
-    note_measured(models_dir, model.path.name, Measured(str(folder), first_ms, second_ms))
+    note_measured(models_dir, model.path.name, Measured(str(folder), first_ms, second_ms, device))
     faster = WHISPER_TORCH if second_ms < first_ms else WHISPER
-    yield f"{WHISPER} {first_ms:.1f} ms, {WHISPER_TORCH} {second_ms:.1f} ms per utterance, median"
+    times = f"{WHISPER} {first_ms:.1f} ms, {WHISPER_TORCH} {second_ms:.1f} ms"
+    yield f"{times} per utterance, median, on {device}"
     yield f"auto takes {faster} for {model.name}"
 
 

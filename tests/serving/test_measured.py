@@ -8,7 +8,7 @@ from core.errors import ConfigError
 from engines.registry import Available
 from serving.choose import WHISPER_FILES, Wanted, choose, find_whisper
 from serving.hardware import Hardware
-from serving.measured import FILE, Measured, note_measured, read_measured
+from serving.measured import FILE, Measured, device_name, note_measured, read_measured
 
 MACHINE = Hardware(cores=8, memory_gb=32)
 BOTH = [Available("faster_whisper", True, ""), Available("whisper_torch", True, "")]
@@ -23,9 +23,9 @@ def models(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def note(models: Path, torch_ms: float) -> None:
+def note(models: Path, torch_ms: float, device: str = device_name(MACHINE)) -> None:
     checkpoint = str(models / "whisper-small")
-    note_measured(models, "small", Measured(checkpoint, 40.0, torch_ms))
+    note_measured(models, "small", Measured(checkpoint, 40.0, torch_ms, device))
 
 
 def chosen(models: Path, known: list[Available], wanted: Wanted | None = None) -> str:
@@ -50,6 +50,12 @@ def test_what_is_gone_or_configured_otherwise_is_not(models: Path) -> None:
     assert chosen(models, BOTH, Wanted("faster_whisper")) == "faster_whisper"
     assert chosen(models, BOTH, Wanted(options={"beam_size": 5})) == "faster_whisper"
     (models / "whisper-small").rmdir()
+    assert chosen(models, BOTH) == "faster_whisper"
+
+
+@pytest.mark.parametrize("device", ["", "NVIDIA H200", "64 cores"])
+def test_another_machine_s_figure_says_nothing_here(models: Path, device: str) -> None:
+    note(models, 20.0, device)
     assert chosen(models, BOTH) == "faster_whisper"
 
 

@@ -34,7 +34,7 @@ class Settings(shared.Settings, frozen=True, forbid_unknown_fields=True):
     model: str
     "Folder of a checkpoint: config.json, generation_config.json, tokenizer.json, safetensors."
     compute_type: ComputeType | None = None
-    "None: float16 on a GPU, float32 on a CPU. int8 and fp8 keep the matrices in half the memory."
+    "None: float16 on a GPU, float32 on a CPU. int8 and fp8 save memory, and are slower."
     beam_size: Annotated[int, Meta(ge=1, le=8)] = 1
     max_batch: Annotated[int, Meta(ge=1, le=256)] = 8
     "Rows in all. A beam takes as many as it is wide, a try at a temperature five."

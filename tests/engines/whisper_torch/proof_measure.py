@@ -1,0 +1,30 @@
+"""`earshot models bench` loads both engines with the same model, and notes what it found."""
+
+import shutil
+from pathlib import Path
+
+from engines.registry import Available
+from server.models import measure as measuring
+from serving.choose import Wanted, choose, find_whisper
+from serving.hardware import look
+from serving.measured import device_name, note_measured, read_measured
+from tests.engines.test_faster_whisper import NANO
+from tests.engines.whisper_torch import checkpoints
+
+
+def test_both_engines_are_timed_and_auto_follows(tmp_path: Path) -> None:
+    shutil.copytree(NANO, tmp_path / "command")
+    folder = checkpoints.nano(tmp_path / "command.checkpoint")
+    *_, last = measuring.measure(tmp_path, "command", str(folder))
+    noted = read_measured(tmp_path)["command"]
+    hardware = look()
+    assert noted.device == device_name(hardware)
+    assert noted.checkpoint == str(folder)
+    assert 0 < noted.faster_whisper_ms < 5000
+    assert 0 < noted.whisper_torch_ms < 5000
+    is_torch = noted.whisper_torch_ms < noted.faster_whisper_ms
+    assert last == f"auto takes {'whisper_torch' if is_torch else 'faster_whisper'} for command"
+    quick = type(noted)(str(folder), 20.0, 10.0, noted.device)
+    note_measured(tmp_path, "command", quick)
+    both = [Available(name, True, "") for name in ("faster_whisper", "whisper_torch")]
+    assert choose("asr", Wanted(), both, find_whisper(tmp_path), hardware).name == "whisper_torch"
