@@ -79,6 +79,16 @@ class WillowConfig(Section, frozen=True):
         ),
     ] = ()
 
+    secrets: Annotated[
+        bool,
+        Meta(
+            description=(
+                "Whether devices are sent tokens (with was_mode off) and the Wi-Fi password. Who is"
+                " in willow.networks and says an approved device's MAC gets them, too."
+            )
+        ),
+    ] = False
+
     def __post_init__(self) -> None:
         self._networks()
         named = [area.strip().casefold() for group in self.wake_groups for area in group]
@@ -97,6 +107,7 @@ class WillowConfig(Section, frozen=True):
             networks=self._networks(),
             groups=tuple(group for group in self.wake_groups if group),
             audio_hosts=self.audio_hosts,
+            sends_secrets=self.secrets,
             folder=Path(state_dir).expanduser() / FOLDER,
             usual=usual,
             version=version,

@@ -220,7 +220,8 @@ class Attendance:
             services, device = self._with, connection.device
             everywhere = await services.store.config()
             own = await services.store.config(device.id)
-            values = effective(device, everywhere, own, self._arrival.base_url)
+            base, with_secrets = self._arrival.base_url, services.sends_secrets
+            values = effective(device, everywhere, own, base, with_secrets=with_secrets)
             is_new = connection.config != values
             connection.config = values
             now = services.clock.now()

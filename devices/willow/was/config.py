@@ -186,10 +186,16 @@ def _masked(value: Any) -> Any:
 
 
 def effective(
-    device: Device, everywhere: Mapping[str, Scalar], own: Mapping[str, Scalar], base_url: str
+    device: Device,
+    everywhere: Mapping[str, Scalar],
+    own: Mapping[str, Scalar],
+    base_url: str,
+    *,
+    with_secrets: bool = True,
 ) -> dict[str, Scalar]:
     """What this device is to have: WAS's defaults, then the settings for all devices, its profile,
-    its own settings. `base_url`: this server as the device calls it."""
+    its own settings. `base_url`: this server as the device calls it; without `with_secrets` no
+    token and no password is in it."""
     ours: dict[str, Scalar] = {
         "wis_url": f"{base_url}/api/willow?device={quote(device.id, safe='')}",
         "wis_tts_url_v2": f"{base_url}/api/tts?{_voice(device)}text=",
@@ -198,6 +204,8 @@ def effective(
     if values.get("was_mode") is True:
         for key in ELSEWHERE:
             values.pop(key, None)
+    if not with_secrets:
+        values = {key: value for key, value in values.items() if not is_secret(key)}
     return dict(sorted(values.items()))
 
 

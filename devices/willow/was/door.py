@@ -88,6 +88,7 @@ class WasDoor:
             clock=clock,
             metrics=metrics,
             update=self.update,
+            sends_secrets=chosen.sends_secrets,
         )
 
     async def run(self) -> None:

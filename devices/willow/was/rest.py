@@ -147,7 +147,8 @@ class WasRest:
 
     async def _push(self, kind: str, connections: list[Connection]) -> None:
         if kind == "nvs":
-            message = (await self._door.store.nvs()).message()
+            nvs = await self._door.store.nvs()
+            message = nvs.message(with_secrets=self._door.settings.sends_secrets)
             for one in connections:
                 one.tell(message)
             return

@@ -129,7 +129,13 @@ def _rest(rest: WasRest) -> tuple[Route, ...]:
             "Set it, and with apply=true send it: the devices reboot.",
             _TAG,
             query={"type": "config, nvs or was.", "apply": "true or false.", "hostname": hostname},
-            error_codes=("device_not_found", "invalid_json", "invalid_value", "too_large"),
+            error_codes=(
+                "device_not_found",
+                "invalid_json",
+                "invalid_value",
+                "secrets_not_sent",
+                "too_large",
+            ),
         ),
         Route("GET", "/api/info", rest.info, "The version of this server.", _TAG),
         Route(

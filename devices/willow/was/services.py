@@ -35,6 +35,7 @@ class Services:
     clock: Clock
     metrics: Metrics
     update: Update
+    sends_secrets: bool
 
 
 class Told:

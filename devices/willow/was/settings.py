@@ -17,6 +17,8 @@ class WasSettings:
     "Where devices may fetch the sound of notifications, beside here."
     folder: Path
     "With `firmware/` and `assets/`; need not exist."
+    sends_secrets: bool = False
+    "Tokens and the Wi-Fi password, to whoever says an approved device's MAC."
     usual: SessionSettings = field(default_factory=SessionSettings)
     "What a conversation begins with, where the device's profile says nothing."
     version: str = ""

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from core.errors import RequestError
+from core.errors import Conflict, RequestError
 from devices.directory import Settings
 from firmware_protocol.willow.messages import Nvs, Scalar
 
@@ -25,7 +25,14 @@ class StoredNvs:
     wifi_ssid: str = ""
     wifi_psk: str = field(default="", repr=False)
 
-    def message(self) -> Nvs:
+    def message(self, *, with_secrets: bool) -> Nvs:
+        """Raises Conflict where a password is in it that may not be sent."""
+        if self.wifi_psk and not with_secrets:
+            raise Conflict(
+                "the Wi-Fi password is sent to no device: set willow.secrets if it shall be",
+                code="secrets_not_sent",
+                param="apply",
+            )
         return Nvs(self.was_url, self.wifi_ssid, self.wifi_psk)
 
     def as_json(self) -> dict[str, dict[str, str]]:

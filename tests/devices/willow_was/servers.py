@@ -38,6 +38,7 @@ class Scene:
     networks: tuple[Network, ...] = field(default_factory=lambda: networks_of((), "test"))
     groups: tuple[tuple[str, ...], ...] = ()
     audio_hosts: tuple[str, ...] = ()
+    sends_secrets: bool = False
     folder: Path = Path("/nonexistent")
     is_local: bool = False
     usual: SessionSettings = field(default_factory=SessionSettings)
@@ -93,6 +94,7 @@ async def running(scene: Scene) -> AsyncIterator[Server]:
         networks=scene.networks,
         groups=scene.groups,
         audio_hosts=scene.audio_hosts,
+        sends_secrets=scene.sends_secrets,
         folder=scene.folder,
         version="1.2.3",
         usual=scene.usual,

@@ -86,8 +86,24 @@ def test_no_answer_holds_a_secret_and_masks_change_nothing(
         wrong = await server.client.post("/api/config?type=nvs", json={"WIFI": {"PSK": "short-1"}})
         assert (await error_of(wrong))["param"] == "WIFI.PSK"
 
-    against(act)
+    against(act, Scene(sends_secrets=True))
     assert not [secret for secret in (*SECRETS, "short-1") if secret in caplog.text]
+
+
+def test_no_device_is_sent_a_secret_unless_the_operator_wants_it() -> None:
+    """Who says an approved device's MAC is that device."""
+
+    async def act(server: Server) -> None:
+        device = await server.device()
+        status, answer = await post(server, "/api/config?type=nvs&apply=true", NVS)
+        assert (status, answer["error"]["code"]) == (409, "secrets_not_sent")
+        own = {**CONFIG, "was_mode": False}
+        assert (await post(server, "/api/config?type=config&apply=true", own))[0] == 200
+        await device.until(lambda: device.config and device.config["was_mode"] is False)
+        assert device.nvs is None
+        assert not [one for one in SECRETS if one in str(device.messages)]
+
+    against(act)
 
 
 def test_a_device_is_not_given_tokens_that_it_does_not_need() -> None:
