@@ -154,7 +154,8 @@ def _random(size: tuple[int, ...], seed: int, model: Device) -> torch.Tensor:
 def _alike(one: Sequence[torch.Tensor], other: Sequence[torch.Tensor]) -> bool:
     def close(a: torch.Tensor, b: torch.Tensor) -> bool:
         if not a.is_floating_point():
-            return torch.equal(a, b)
-        return torch.allclose(a.float(), b.float(), rtol=_CLOSE, atol=_CLOSE, equal_nan=True)
+            return bool((a == b).all())
+        near = torch.isclose(a.float(), b.float(), rtol=_CLOSE, atol=_CLOSE, equal_nan=True)
+        return bool(near.all())
 
     return all(close(a, b) for a, b in zip(one, other, strict=True))

@@ -50,7 +50,7 @@ def test_special_tokens_are_theirs(both: tuple[Tokenizer, Theirs]) -> None:
     ours, theirs = both
     for name in ("sot", "sot_prev", "eot", "no_timestamps", "timestamp_begin", "sot_sequence"):
         assert getattr(ours, name) == getattr(theirs, name)
-    expected = get_suppressed_tokens(theirs, [-1]) or ()  # type: ignore[arg-type]
+    expected = get_suppressed_tokens(theirs, [-1]) or ()
     assert ours.suppressed == tuple(token for token in expected if token)
 
 

@@ -8,11 +8,13 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
 
 from core.errors import ConfigError, EngineMissing
+from engines.asr.whisper_torch.aligning import warped
 from engines.asr.whisper_torch.device import Device
 from engines.asr.whisper_torch.load import read_tensors
 from engines.asr.whisper_torch.loop import Ask, Loop, Write
@@ -93,7 +95,7 @@ def test_weights_in_pieces_are_put_together(folder: Path, tmp_path: Path) -> Non
 
     whole = read_tensors(folder)
     halves = [dict(list(whole.items())[::2]), dict(list(whole.items())[1::2])]
-    names = {}
+    names: dict[str, str] = {}
     for number, half in enumerate(halves):
         file = f"model-{number}.safetensors"
         save_file(
@@ -122,3 +124,29 @@ def test_what_an_old_checkpoint_lacks_is_found_or_named(folder: Path, tmp_path: 
     (copy / "vocab.json").touch()
     with pytest.raises(EngineMissing, match=r"no tokenizer\.json .*from vocab\.json and merges"):
         load("asr", "whisper_torch", {"model": str(copy)})
+
+
+def test_the_cheapest_path_is_the_one_found_cell_by_cell() -> None:
+    """Ties included, which whole numbers make."""
+    chance = np.random.default_rng(0)
+    for tokens, positions in ((1, 1), (1, 9), (9, 1), (7, 30), (20, 11)):
+        cost = chance.integers(0, 3, (tokens, positions)).astype(np.float32)
+        assert warped(cost) == cell_by_cell(cost)
+
+
+def cell_by_cell(cost: Any) -> list[tuple[int, int]]:
+    tokens, positions = cost.shape
+    total = np.full((tokens + 1, positions + 1), np.inf, np.float32)
+    total[0, 0] = 0
+    came = np.zeros((tokens + 1, positions + 1), np.int8)
+    for i in range(1, tokens + 1):
+        for j in range(1, positions + 1):
+            ways = (total[i - 1, j - 1], total[i - 1, j], total[i, j - 1])
+            best = 0 if ways[0] < ways[1] and ways[0] < ways[2] else 1 if ways[1] < ways[2] else 2
+            total[i, j], came[i, j] = cost[i - 1, j - 1] + ways[best], best
+    came[0, :], came[:, 0] = 2, 1
+    path, i, j = [], tokens, positions
+    while i > 0 or j > 0:
+        path.append((i - 1, j - 1))
+        i, j = i - int(came[i, j] != 2), j - int(came[i, j] != 1)
+    return path[::-1]

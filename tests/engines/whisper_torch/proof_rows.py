@@ -57,7 +57,7 @@ def alike(one: Written, other: Written) -> bool:
     )
 
 
-@settings(max_examples=15, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=30, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(
     st.lists(wishes, min_size=2, max_size=6), st.dictionaries(st.integers(0, 5), st.integers(1, 9))
 )

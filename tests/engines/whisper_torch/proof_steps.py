@@ -30,7 +30,7 @@ SMALL = Shape(80, 64, 2, 2, 4, 2, 51865)
 SPECIAL = Special(50258, 50257, 50363, 50362, suppressed=(1, 2), suppressed_first=(220,))
 
 
-class Kernels(TorchDispatchMode):
+class Kernels(TorchDispatchMode):  # type: ignore[misc]
     """Counts what is computed; a view is not."""
 
     def __init__(self) -> None:

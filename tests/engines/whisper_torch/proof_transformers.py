@@ -65,7 +65,13 @@ def encoded(pair: Pair, sounds: list[Pcm]) -> list[torch.Tensor]:
 
 
 def said(
-    pair: Pair, window: torch.Tensor, *, timed: bool, beams: int, start: Sequence[int]
+    pair: Pair,
+    window: torch.Tensor,
+    *,
+    timed: bool,
+    beams: int,
+    start: Sequence[int],
+    most: int = MOST,
 ) -> tuple[int, ...]:
     """transformers' answer."""
     config = pair.theirs.generation_config
@@ -77,7 +83,7 @@ def said(
         code = {token: code for code, token in config.lang_to_id.items()}[start[where + 1]]
         options |= {"language": code.strip("<|>"), "task": "transcribe"}
     with torch.inference_mode(), pytest.raises(_Said) as caught:
-        pair.theirs.generate(window[None], max_new_tokens=MOST, **options)
+        pair.theirs.generate(window[None], max_new_tokens=most, **options)
     end = pair.ours.special.end
     tokens: list[int] = caught.value.args[0]
     return tuple(tokens[: tokens.index(end)] if end in tokens else tokens)
@@ -146,6 +152,19 @@ def test_answers_are_those_of_transformers(
     for index, window in enumerate(windows):
         theirs = said(pair, window, timed=timed, beams=beams, start=start)
         assert ours[index].tokens == theirs, index
+
+
+@pytest.mark.parametrize(("beams", "timed"), [(1, True), (5, False)])
+def test_long_answers_are_those_of_transformers(
+    pair: Pair, sounds: list[Pcm], encoded: list[torch.Tensor], beams: int, timed: bool
+) -> None:
+    """Across the end of the first bucket of 64 tokens."""
+    start, most = pair.start(timed=timed), 72
+    new = NewRow(tuple(start), len(start) + most, is_timed=timed, beam_size=beams)
+    ours = answers(pair.ours, encoded[2:], [Wish(0, new)])[0].tokens
+    window = mel(pair.ours, sounds[2])
+    assert ours == said(pair, window, timed=timed, beams=beams, start=start, most=most)
+    assert len(ours) == most or not pair.is_multilingual
 
 
 def test_languages_are_those_of_transformers(
