@@ -3,12 +3,12 @@
 import asyncio
 import random
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
 
 from tests.devices.xiaozhi.servers import Scene, Server, SineTts, against
-from tests.devices.xiaozhi.simulated import Board
 
 BOARDS, TURNS = 10, 20
 MODES = ("auto", "realtime", "manual")
@@ -38,83 +38,119 @@ class Lateness:
             self.count += loop.time() - due_at > LATE_S
 
 
+@dataclass
+class Tally:
+    """What came of it."""
+
+    answered: int = 0
+    dropped: int = 0
+    cuts: Counter[str] = field(default_factory=Counter)
+    lateness: Lateness = field(default_factory=Lateness)
+
+
+class Life:
+    """One board's, over its reboots."""
+
+    def __init__(self, server: Server, number: int, tally: Tally) -> None:
+        self._server, self._tally = server, tally
+        self._lottery = random.Random(number)
+        self._values: dict[str, Any] = {
+            "mac": f"00:00:00:00:00:{number:02x}",
+            "mode": MODES[number % 3],
+            "framing": 1 + number % 3,
+            "stalls": self._lottery,
+            "loses": LOSES,
+        }
+        self._board = server.board(**self._values)
+
+    async def live(self) -> None:
+        await self._start()
+        for _ in range(TURNS):
+            word = self._lottery.choice(("one", "two", "three"))
+            await self._turn(word)
+            await self._fate(word)
+        await self._gone()
+
+    async def _start(self) -> None:
+        await self._board.boot()
+        await self._board.open()
+
+    async def _gone(self) -> None:
+        """The power fails: not even TCP says goodbye."""
+        await self._board.hang_up()
+        self._tally.dropped += self._board.dropped
+
+    async def _again(self) -> None:
+        await self._gone()
+        self._board = self._server.board(**self._values)
+        await self._start()
+
+    async def _turn(self, word: str) -> None:
+        board, lateness = self._board, self._tally.lateness
+        late_before, lost_before = lateness.count, board.lost
+        async with asyncio.timeout(TURN_S):
+            said = await board.turn(word)
+        assert said == (word, [f"you said {word}."]), board.mac
+        self._tally.answered += 1
+        assert board.lost == lost_before or lateness.count > late_before
+        if board.mode == "manual":
+            await board.until("idle")
+            await board.listen()
+
+    async def _fate(self, word: str) -> None:
+        match self._lottery.random():
+            case chance if chance < 0.1:
+                await self._again()
+            case chance if chance < 0.2:
+                await self._cut_in_speech()
+            case chance if chance < 0.3:
+                await self._cut_in_the_answer(word)
+            case chance if chance < 0.4:
+                await self._come_twice()
+
+    async def _cut_in_speech(self) -> None:
+        """Nobody asked anything."""
+        await self._board.until("listening")
+        self._board.say(*["four"] * 6)
+        await self._board.half_said()
+        await self._again()
+        self._tally.cuts["speech"] += 1
+
+    async def _cut_in_the_answer(self, word: str) -> None:
+        await self._board.until("listening")
+        self._board.say(word)
+        if self._board.mode == "manual":
+            await self._board.release()
+        async with asyncio.timeout(TURN_S):
+            await self._board.until("speaking")
+        await self._again()
+        self._tally.cuts["answer"] += 1
+
+    async def _come_twice(self) -> None:
+        """The newer one stays."""
+        other = self._server.board(**self._values, flash_of=self._board)
+        await other.open()
+        await self._board.closed.wait()
+        assert self._board.close_code == 1008
+        await self._gone()
+        self._board = other
+
+
 @pytest.mark.real
 def test_two_hundred_turns_with_loss_reboots_cuts_and_double_connects() -> None:
-    answered: list[str] = []
-    dropped: list[int] = []
-    cuts = Counter[str]()
-    lateness = Lateness()
-
-    async def live(server: Server, number: int) -> None:
-        lottery = random.Random(number)
-        mac = f"00:00:00:00:00:{number:02x}"
-        values = {"mac": mac, "mode": MODES[number % 3], "framing": 1 + number % 3}
-        values |= {"stalls": lottery, "loses": LOSES}
-        board = server.board(**values)
-        await board.boot()
-        await board.open()
-
-        async def again() -> Board:
-            """The power fails: not even TCP says goodbye."""
-            await board.hang_up()
-            dropped.append(board.dropped)
-            other = server.board(**values)
-            await other.boot()
-            await other.open()
-            return other
-
-        for turn in range(TURNS):
-            late_before, lost_before = lateness.count, board.lost
-            word = lottery.choice(("one", "two", "three"))
-            async with asyncio.timeout(TURN_S):
-                said = await board.turn(word)
-            assert said == (word, [f"you said {word}."]), f"board {number}, turn {turn}"
-            answered.append(word)
-            assert board.lost == lost_before or lateness.count > late_before
-            if board.mode == "manual":
-                await board.until("idle")
-            if board.mode == "manual":
-                await board.listen()
-            match lottery.random():
-                case chance if chance < 0.1:
-                    board = await again()
-                case chance if chance < 0.2:  # in the middle of what is said: nobody asked anything
-                    await board.until("listening")
-                    board.say(*["four"] * 6)
-                    await board.half_said()
-                    board = await again()
-                    cuts["speech"] += 1
-                case chance if chance < 0.3:  # in the middle of the answer
-                    await board.until("listening")
-                    board.say(word)
-                    if board.mode == "manual":
-                        await board.release()
-                    async with asyncio.timeout(TURN_S):
-                        await board.until("speaking")
-                    board = await again()
-                    cuts["answer"] += 1
-                case chance if chance < 0.4:  # it comes twice: the newer one stays
-                    other = server.board(**values, flash_of=board)
-                    await other.open()
-                    await board.closed.wait()
-                    assert board.close_code == 1008
-                    await board.hang_up()
-                    dropped.append(board.dropped)
-                    board = other
-        await board.hang_up()
-        dropped.append(board.dropped)
+    tally = Tally()
 
     async def act(server: Server) -> None:
         async with asyncio.TaskGroup() as watching:
-            watch = watching.create_task(lateness.watch())
+            watch = watching.create_task(tally.lateness.watch())
             async with asyncio.TaskGroup() as tasks:
                 for number in range(BOARDS):
-                    tasks.create_task(live(server, number))
+                    tasks.create_task(Life(server, number, tally).live())
             watch.cancel()
         await server.left()
-        assert len(answered) == BOARDS * TURNS
-        assert sum(dropped) > BOARDS * TURNS / 4
-        assert min(cuts["speech"], cuts["answer"]) > BOARDS / 2
+        assert tally.answered == BOARDS * TURNS
+        assert tally.dropped > BOARDS * TURNS / 4
+        assert min(tally.cuts["speech"], tally.cuts["answer"]) > BOARDS / 2
         counts = server.scene.metrics.counts
         assert counts["earshot_sessions"] == counts["earshot_xiaozhi_connections"] == 0
         assert len(asyncio.all_tasks()) < 10
