@@ -23,6 +23,9 @@ REQUEST_TIMEOUT_S = 30.0
 STREAM_TIMEOUT_S = 300.0
 "Without a byte of an answer: servers keep streams of events open, and say something now and then."
 
+GOODBYE_S = 2.0
+"Until a server has taken that we leave it. Sessions end no later for one that does not."
+
 
 class NotLetIn(EarshotError):
     """What is sent in `headers` is wrong, or the server has banned our address. Trying again makes
@@ -74,13 +77,19 @@ async def opened(
 
 
 def _http(server: McpServer, on_status: Callable[[int], None]) -> "AsyncClient":
-    from httpx2 import AsyncClient, Timeout
+    from httpx2 import AsyncClient, Request, Timeout
+
+    class Leaving(AsyncClient):
+        async def send(self, request: Request, **how: Any) -> "Response":
+            """DELETE ends the session at the server; it is the last that is asked."""
+            async with asyncio.timeout(GOODBYE_S if request.method == "DELETE" else None):
+                return await super().send(request, **how)
 
     async def look(response: "Response") -> None:
         if response.status_code >= 400:
             on_status(response.status_code)
 
-    return AsyncClient(
+    return Leaving(
         headers=dict(server.headers),
         timeout=Timeout(REQUEST_TIMEOUT_S, read=STREAM_TIMEOUT_S),
         verify=server.verify_tls,
