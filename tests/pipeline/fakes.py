@@ -20,6 +20,7 @@ from engines.base import (
     AsrInfo,
     AsrItem,
     AsrResult,
+    CallDelta,
     EndOfTurn,
     LlmOptions,
     Message,
@@ -192,7 +193,7 @@ class EchoLlm:
         *,
         language: str,
         options: LlmOptions = AS_CONFIGURED,
-    ) -> AsyncGenerator[TextDelta | ToolCall, None]:
+    ) -> AsyncGenerator[TextDelta | CallDelta | ToolCall, None]:
         self.asked.append(list(messages))
         self.languages_asked.append(language)
         self.options_asked.append(options)

@@ -148,8 +148,8 @@ def cooking(folder: Path) -> Iterator[Kitchen]:
     """An open kitchen; opening one takes seconds, so tests share it."""
     with reserved_port() as port:
         arguments = [sys.executable, *KITCHEN, str(folder), str(port)]
-        silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        with subprocess.Popen(arguments, cwd=ROOT, **silent) as process:
+        nowhere = subprocess.DEVNULL
+        with subprocess.Popen(arguments, cwd=ROOT, stdout=nowhere, stderr=nowhere) as process:
             try:
                 _wait_for(port)
                 yield Kitchen(folder, port)
