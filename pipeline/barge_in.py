@@ -1,15 +1,20 @@
 """Speech over an answer: hold the answer, find out what the speech is, then go on or give way."""
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
 from typing import Literal
 
+from core.errors import EarshotError
 from core.ports import Metrics
-from pipeline.interruption import DECIDE_MS, Overlap, Verdict, is_backchannel, judge
+from pipeline.interruption import DECIDE_MS, Overlap, Verdict, is_backchannel, is_beginning, judge
 from pipeline.joining import Join
 from pipeline.playout import Playout
 from pipeline.turn import Turn
+
+Ask = Callable[[str, str], Awaitable[bool | None]]
+"""Whether the assistant would do something about these words, in this language; None: it takes any.
+Raises EngineError."""
 
 
 @dataclass(slots=True)
@@ -26,7 +31,22 @@ class _Held:
     words: str = ""
     is_wordless: bool = False
     is_silent: bool = False
+    is_brief: bool = False
     is_final: bool = False
+    senseless: str = ""
+    "Words about which the assistant would do nothing."
+
+    def overlap(self, words: str) -> Overlap:
+        """As far as it is known, with these words."""
+        return Overlap(
+            words,
+            self.is_late,
+            self.is_silent,
+            self.is_wordless,
+            self.is_final,
+            self.is_brief,
+            is_senseless=bool(words) and words == self.senseless,
+        )
 
 
 class BargeIn:
@@ -69,7 +89,22 @@ class BargeIn:
         """It stopped, or went on."""
         if (held := self._of(turn)) is not None:
             held.is_silent = is_silent
+            # What goes on a former sentence is judged by the sense of both.
+            held.is_brief = is_silent and held.join is None and (held.is_brief or not held.is_late)
             self._judge(held)
+
+    async def weigh(self, turn: Turn, words: str, ask: Ask) -> None:
+        """Whether anything would come of these words, where they are in doubt. To be known before
+        they are final, and before the answer must go on or end."""
+        held = self._of(turn)
+        if held is None or not (held.is_brief and words):
+            return
+        try:
+            is_whole = await ask(words, held.language)
+        except EarshotError:
+            return  # the answer comes to it, and tells
+        is_nothing = is_beginning(words, held.language) if is_whole is None else not is_whole
+        held.senseless = words if is_nothing else ""
 
     def final(self, turn: Turn, words: str, *, is_over: bool = False) -> bool:
         """All of its words are known. False: it was no interruption, and wants no answer.
@@ -88,7 +123,7 @@ class BargeIn:
         """What `final` would return for these new words. Nothing comes of it."""
         if (held := self._of(turn)) is None:
             return True
-        overlap = Overlap(words, held.is_late, held.is_silent, not words, is_final=True)
+        overlap = replace(held.overlap(words), is_final=True)
         verdict = judge(overlap, held.policy, held.language, is_question=held.is_question)
         is_nothing = is_backchannel(words, held.language, is_question=held.is_question)
         return verdict is Verdict.CANCEL or (is_over and not is_nothing)
@@ -108,7 +143,7 @@ class BargeIn:
             self._judge(held)
 
     def _judge(self, held: _Held) -> Verdict:
-        overlap = Overlap(held.words, held.is_late, held.is_silent, held.is_wordless, held.is_final)
+        overlap = held.overlap(held.words)
         verdict = judge(overlap, held.policy, held.language, is_question=held.is_question)
         if verdict is Verdict.CANCEL:
             self._metrics.count("earshot_barge_in", verdict="interruption")

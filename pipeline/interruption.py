@@ -8,6 +8,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Literal
 
+from pipeline.completeness import OPEN, completeness
+
 DECIDE_MS = 500
 "From the pause of the answer to its end or its going on: longer sounds like a broken line."
 MAX_BACKCHANNEL_WORDS = 3
@@ -39,17 +41,42 @@ class Overlap:
     "The recogniser listened, and found no words so far."
     is_final: bool
     "`words` are all there are."
+    is_brief: bool = False
+    "It stopped before the answer had to go on or end: as long as an `uh-huh`."
+    is_senseless: bool = False
+    "The assistant would do nothing about the words."
 
 
 def judge(
     overlap: Overlap, policy: Literal["on", "patient"], language: str, *, is_question: bool
 ) -> Verdict:
     """`is_question`: the answer has asked something, so that a `yes` means something."""
-    if overlap.words and not is_backchannel(overlap.words, language, is_question=is_question):
-        is_reply = is_question and overlap.is_final  # one word is enough for that
-        if policy == "on" or is_reply or _insists(overlap.words):
-            return Verdict.CANCEL
-        return Verdict.RESUME if overlap.is_final else _late(overlap)
+    if not overlap.words or is_backchannel(overlap.words, language, is_question=is_question):
+        return _of_nothing(overlap, policy)
+    is_reply = is_question and overlap.is_final  # one word is enough for that
+    if is_reply or _says_stop(overlap.words):
+        return Verdict.CANCEL
+    is_enough = policy == "on" or _count(_normal(overlap.words)) >= PATIENT_WORDS
+    if overlap.is_final:
+        is_meant = not (overlap.is_brief and overlap.is_senseless)
+        return Verdict.CANCEL if is_enough and is_meant else Verdict.RESUME
+    if not overlap.is_late:
+        return Verdict.WAIT  # the answer is silent meanwhile: to hear more costs nothing
+    # A single word may be a `stop` that was misheard; more of them are told from an `uh-huh`.
+    is_several = _count(_normal(overlap.words)) > 1
+    is_nothing = overlap.is_senseless or is_beginning(overlap.words, language)
+    is_meant = not (overlap.is_brief and is_several and is_nothing)
+    return Verdict.CANCEL if is_enough and is_meant else Verdict.RESUME
+
+
+def is_beginning(words: str, language: str) -> bool:
+    """`are the`: what recognisers of commands make of an `uh-huh`. Nobody stops there."""
+    how = completeness(words, language)
+    return how is not None and how <= OPEN
+
+
+def _of_nothing(overlap: Overlap, policy: Literal["on", "patient"]) -> Verdict:
+    """No words so far, or a backchannel."""
     if overlap.is_final:
         return Verdict.RESUME
     if not overlap.is_late:
@@ -72,13 +99,8 @@ def is_backchannel(words: str, language: str, *, is_question: bool = False) -> b
     )
 
 
-def _late(overlap: Overlap) -> Verdict:
-    return Verdict.RESUME if overlap.is_late else Verdict.WAIT
-
-
-def _insists(words: str) -> bool:
-    said = _normal(words).split()
-    return len(said) >= PATIENT_WORDS or any(word in _stop_words() for word in said)
+def _says_stop(words: str) -> bool:
+    return any(word in _stop_words() for word in _normal(words).split())
 
 
 def _count(words: str) -> int:

@@ -43,6 +43,10 @@ class Reactions(Protocol):
         """Whether these words are a whole command; None: it cannot be told. Raises EngineError."""
         ...
 
+    async def weigh(self, turn: Turn, words: str) -> None:
+        """Just before `understood`: what would come of these words, if that matters."""
+        ...
+
     def speech_resumed(self, turn: Turn) -> None: ...
 
     def speech_dropped(self, turn: Turn) -> None:

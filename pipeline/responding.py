@@ -156,12 +156,17 @@ class Responding:
     def supposed(self, turn: Turn, result: AsrResult, tasks: asyncio.TaskGroup) -> None:
         """The turn may be over, with these words: begin the answer, for nobody's ears yet."""
         self._barge_in.words(turn, result.text)
+        if self._barge_in.is_open:
+            tasks.create_task(self.weigh(turn, result.text), name=f"weigh-{turn.id}")
         if not (result.text and self._may_suppose()):
             return
         plan = self.planning.plan(turn, BY_ITSELF, self.planning.language(result.language))
         if plan.refusal is None:
             prompt = self.planning.prompt(plan, *self.taking_back.as_if(turn, result.text))
             self._speculation.begin(self.planning.draft(plan, prompt), tasks)
+
+    async def weigh(self, turn: Turn, words: str) -> None:
+        await self._barge_in.weigh(turn, words, self.planning.is_whole)
 
     def understood(self, turn: Turn, result: AsrResult) -> None:
         self.answering.heard()

@@ -10,7 +10,6 @@ from core.errors import Conflict, EarshotError
 from core.events import SessionEvent
 from core.ids import new_id
 from core.items import Item
-from core.queues import DropOldest
 from engines.base import AsrResult
 from media.opus import LEAST_DELAY_MS
 from media.tracks import MAX_HOLD_S
@@ -35,9 +34,6 @@ from pipeline.wake import WakeGate
 
 logger = logging.getLogger(__name__)
 
-MAX_LIVE_FRAMES = 50
-"One second of 20 ms frames: what is older has lost its moment."
-
 
 class _Closed(Exception):
     """Ends a session's task group, and with it every task; never leaves `run`."""
@@ -61,7 +57,6 @@ class Session:
         "Set by every event: what a drain waits for may be over."
         self._reporting = Reporting(self.id, surroundings, self._changed.set)
         self.events, self._emit = self._reporting.events, self._reporting.emit
-        self._frames: DropOldest[AudioFrame] = DropOldest(MAX_LIVE_FRAMES)
         late_ms = LEAST_DELAY_MS if paced_by == "server" else 0  # whom we pace, we hear by Opus
         self._hearing = Hearing(self._engines.vad.open(), late_ms)
         self._listening = Listening(
@@ -104,6 +99,8 @@ class Session:
         self.running = asyncio.Event()
         "Set once the tasks are there to take commands."
         self._closing = asyncio.Event()
+        self._bug: Exception | None = None
+        "In hearing what was fed: it ends the session as one in a task of it does."
         self._held = ExitStack()
         "The recogniser, kept in memory while the session runs."
         self.settings = settings
@@ -120,7 +117,7 @@ class Session:
                 self._hold()
                 self._responding.remote.begin(tasks)
                 self.running.set()
-                tasks.create_task(self._listening.run(self._frames, tasks), name="listen")
+                tasks.create_task(self._listening.run(tasks), name="end-of-pause")
                 tasks.create_task(self._responding.answering.run(tasks), name="answer")
                 tasks.create_task(self._idle.run(), name="idle")
                 tasks.create_task(self._sounding.run(), name="sounding")
@@ -135,10 +132,8 @@ class Session:
             self._playout.clear()
             self._sounding.close()
             self._conversation.left_by(self)
-            self._frames.close()
             self._reporting.close()
             self.events.close()
-            self._metrics.count("earshot_audio_frames_dropped", self._frames.dropped)
 
     def close(self) -> None:
         """Ask the session to end; idempotent."""
@@ -153,14 +148,18 @@ class Session:
             await self._changed.wait()
 
     def feed(self, frame: AudioFrame) -> None:
-        """Live audio, 16 kHz; when the session lags a second behind, the oldest is dropped."""
-        frame = self._wake.heard(self._echo.heard(frame))
-        self._reporting.hear(frame)
-        self._frames.put(frame)
-
-    async def caught_up(self) -> None:
-        """Wait until all that was fed is heard. For audio that comes faster than it was spoken."""
-        await self._frames.drained()
+        """Audio, 16 kHz, is heard before this returns: nothing waits in a queue, and what comes
+        faster than it was spoken has to leave others their turn in between. Only a session that
+        runs hears. A bug, or another rate, ends the session and not who feeds it."""
+        if self._tasks is None or self._closing.is_set():
+            return
+        try:
+            frame = self._wake.heard(self._echo.heard(frame))
+            self._reporting.hear(frame)
+            self._listening.listen(frame, self._tasks)
+        except Exception as bug:
+            self._bug = bug
+            self.close()
 
     def configure(self, settings: SessionSettings) -> None:
         """Raises RequestError; the former settings then stay."""
@@ -184,12 +183,9 @@ class Session:
         """Raises RequestError input_audio_buffer_commit_empty. A closing session does nothing."""
         if self._tasks is None or self._closing.is_set():
             return
-        for frame in self._frames.take():  # it was fed before the commit, so it belongs to it
-            self._listening.listen(frame, self._tasks)
         self._listening.commit(self._tasks)
 
     def clear_input(self) -> None:
-        self._frames.take()
         self._listening.clear()
         self._responding.decide()
 
@@ -294,6 +290,9 @@ class Session:
     async def is_whole(self, words: str, language: str) -> bool | None:
         return await self._responding.planning.is_whole(words, language)
 
+    async def weigh(self, turn: Turn, words: str) -> None:
+        await self._responding.weigh(turn, words)
+
     def speech_resumed(self, turn: Turn) -> None:
         self._responding.speech_resumed(turn)
 
@@ -341,8 +340,11 @@ class Session:
         former.close()
 
     async def _until_closed(self) -> NoReturn:
-        await self._closing.wait()
-        raise _Closed
+        try:
+            await self._closing.wait()
+        finally:
+            self.close()  # at once, whatever ends it: its tasks take no more
+        raise self._bug or _Closed
 
     def _answer_of(self, response_id: str) -> Answer | None:
         return self._responding.answering.find_response(response_id)

@@ -22,7 +22,9 @@ async def settled(open_: OpenUtterance, reactions: Reactions, alone: Alone) -> A
     they do, they must be told. Raises EngineError, Overloaded."""
     join = open_.join
     if join is None:
-        return open_.judged(await open_.utterance.finish())
+        result = open_.judged(await open_.utterance.finish())
+        await reactions.weigh(open_.turn, result.text)
+        return result
     result = await _heard(open_, join, reactions, alone)
     open_.said.decide()
     return result

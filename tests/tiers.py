@@ -17,6 +17,7 @@ NOT_UNIT = (
     "bench/test_asr_to_server.py",
     "bench/test_capacity.py",
     "bench/test_menu.py",
+    "bench/test_overlaps.py",
     "bench/test_peers_talkers.py",
     "bench/test_peers_voice_lines.py",
     "bench/test_random_whisper.py",

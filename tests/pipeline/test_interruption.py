@@ -1,6 +1,7 @@
 """What speech over an answer is taken for: the judgement, and a session that lives by it."""
 
 import asyncio
+from dataclasses import replace
 from itertools import pairwise
 from typing import Literal
 
@@ -58,10 +59,11 @@ def test_backchannels(words: str, language: str, is_question: bool, expected: bo
         ("uh-huh", False, False, False, False, Verdict.WAIT, Verdict.WAIT),
         ("uh-huh", True, False, False, False, Verdict.RESUME, Verdict.RESUME),
         ("uh-huh", False, True, False, True, Verdict.RESUME, Verdict.RESUME),
-        ("lights", False, False, False, False, Verdict.CANCEL, Verdict.WAIT),
+        ("lights", False, False, False, False, Verdict.WAIT, Verdict.WAIT),
         ("lights", True, False, False, False, Verdict.CANCEL, Verdict.RESUME),
         ("lights", False, True, False, True, Verdict.CANCEL, Verdict.RESUME),
-        ("the lights", False, False, False, False, Verdict.CANCEL, Verdict.CANCEL),
+        ("the lights", False, False, False, False, Verdict.WAIT, Verdict.WAIT),
+        ("the lights", True, False, False, False, Verdict.CANCEL, Verdict.CANCEL),
         ("stop", False, False, False, False, Verdict.CANCEL, Verdict.CANCEL),
     ],
 )
@@ -77,6 +79,32 @@ def test_judgement(
     overlap = Overlap(words, late, silent, wordless, final)
     assert judge(overlap, "on", "en", is_question=False) is on
     assert judge(overlap, "patient", "en", is_question=False) is patient
+
+
+@pytest.mark.parametrize(
+    ("words", "senseless", "final", "expected"),
+    [
+        ("what's the", False, False, Verdict.RESUME),  # "I see", as heard by who expects commands
+        ("will it", False, False, Verdict.CANCEL),
+        ("will it", True, False, Verdict.RESUME),
+        ("wake", True, False, Verdict.CANCEL),  # "wait"
+        ("you from", True, True, Verdict.RESUME),  # "mm-hmm"
+        ("you from", False, True, Verdict.CANCEL),
+        ("stop it", True, True, Verdict.CANCEL),
+    ],
+)
+def test_a_brief_sound_needs_words_with_a_sense(
+    words: str, senseless: bool, final: bool, expected: Verdict
+) -> None:
+    brief = Overlap(words, True, True, False, final, is_brief=True, is_senseless=senseless)
+    assert judge(brief, "on", "en", is_question=False) is expected
+    longer = replace(brief, is_brief=False)
+    assert judge(longer, "on", "en", is_question=False) is Verdict.CANCEL
+
+
+def test_whoever_answers_a_question_needs_no_sense() -> None:
+    overlap = Overlap("you from", True, True, False, True, is_brief=True, is_senseless=True)
+    assert judge(overlap, "on", "en", is_question=True) is Verdict.CANCEL
 
 
 def talkative(delay_s: float = 0.05) -> World:

@@ -1,0 +1,47 @@
+"""Synthetic backchannels, interruptions and noises over an answer, by the engines of a server that
+downloaded nothing. Each decode takes 50 ms of virtual time, so that nothing hangs on the machine.
+"""
+
+from itertools import count
+
+import pytest
+
+from bench.overlap_clips import Kind, overlaps
+from bench.overlaps import Ears, Judged, Timed, confusion, judged, right
+from engines.registry import load
+from pipeline.endpointer import INTERRUPT_MS
+from pipeline.interruption import DECIDE_MS
+from tests.speech import say
+
+DECODE_S = 0.05
+
+
+@pytest.fixture(scope="module")
+def found() -> list[Judged]:
+    ticks = count(0, DECODE_S)
+    recogniser = Timed(load("asr", "pocketsphinx", {}), lambda: next(ticks))
+    ears = Ears(load("vad", "gated", {}), recogniser, load("llm", "intents", {}))
+    all_judged = [judged(one, ears) for one in overlaps(say, ["en-us"])]
+    print(*confusion(all_judged), sep="\n")
+    return all_judged
+
+
+@pytest.mark.parametrize(
+    ("kind", "least"),
+    [("backchannel", 7 / 9), ("interruption", 1.0), ("noise", 7 / 8)],
+)
+def test_the_answer_goes_on_or_ends(kind: Kind, least: float, found: list[Judged]) -> None:
+    wrong = [one for one in found if one.overlap.kind == kind]
+    assert right(found, kind) >= least, wrong
+
+
+def test_an_answer_that_goes_on_does_so_in_time(found: list[Judged]) -> None:
+    pauses_ms = [one.pause_ms for one in found if one.outcome == "resumed"]
+    assert pauses_ms
+    assert min(pauses_ms) > 0, "it was paused"
+    assert max(pauses_ms) <= DECIDE_MS + 20, "a frame's worth"
+
+
+def test_what_is_short_is_no_start_over_an_answer(found: list[Judged]) -> None:
+    slam = next(one for one in found if one.overlap.name == "door slam")
+    assert (slam.outcome, slam.pause_ms) == ("not noticed", 0), INTERRUPT_MS
