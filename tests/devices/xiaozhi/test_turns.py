@@ -237,11 +237,9 @@ def test_history_survives_a_reconnect() -> None:
         await board.open()
         await board.turn("two")
         await board.hang_up()
-        assert [message.text.strip() for message in server.scene.llm.asked[-1]] == [
-            "one",
-            "you said one.",
-            "two",
-        ]
+        room, *said = [message.text.strip() for message in server.scene.llm.asked[-1]]
+        assert "Kitchen" in room
+        assert said == ["one", "you said one.", "two"]
 
     against(act)
 
