@@ -14,6 +14,7 @@ from aiortc import RTCDataChannel
 from aiortc.sdp import candidate_from_sdp
 from psutil import Process
 
+from media import consent
 from media.peer import PeerSettings
 from signaling.realtime.door import RealtimeSettings
 from tests.media.nat import Nat
@@ -118,7 +119,8 @@ def test_a_caller_that_vanishes_while_it_is_answered() -> None:
 
 def test_a_call_ends_when_consent_is_not_renewed(monkeypatch: pytest.MonkeyPatch) -> None:
     """RFC 7675: packets still come, but nobody there answers our checks any more."""
-    monkeypatch.setattr(ice, "CONSENT_INTERVAL", 0.1)
+    monkeypatch.setattr(consent, "EVERY_S", 0.1)
+    monkeypatch.setattr(consent, "EXPIRES_S", 1.0)
 
     async def scene(server: Server) -> None:
         async with stranger(server, "connection_lost") as one:
