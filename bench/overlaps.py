@@ -13,11 +13,13 @@ from typing import Literal
 
 import numpy as np
 
-from bench.overlap_clips import KINDS, Kind, Overlap
+from bench.clips import LEAD_MS, spoken
+from bench.mouth import RATE_HZ
+from bench.overlap_clips import KINDS, Kind, Overlap, overlaps
 from bench.stub_model import LoopTime, Unmeasured
 from bench.stubs import tts
 from bench.virtual_time import run_virtual
-from core.audio import ASR_RATE_HZ, PTIME_MS, Pcm, silence
+from core.audio import ASR_RATE_HZ, PTIME_MS, Pcm, ms_to_samples, silence
 from core.events import PlayoutCleared, SessionEvent, Transcribed, Usage
 from core.ports import ToolSpec
 from engines.base import (
@@ -32,10 +34,12 @@ from engines.base import (
     ToolCall,
     VadEngine,
 )
+from engines.registry import load
 from media.framer import Framer
+from media.resample import Resampler
 from pipeline.conversation import Conversations
-from pipeline.planning import Understands
 from pipeline.engines import EngineSet
+from pipeline.planning import Understands
 from pipeline.session import Session
 from pipeline.sessions import Sessions
 from pipeline.settings import DEFAULT, ResponseRequest, SessionSettings, TurnDetection
@@ -106,6 +110,23 @@ class Ears:
     vad: VadEngine
     recogniser: Timed
     assistant: Llm
+
+
+def ears(asr: str = "pocketsphinx", model: str = "") -> Ears:
+    """The engines of a server without settings, or another recogniser. Raises EngineError."""
+    recogniser: AsrModel = load("asr", asr, {"model": model} if model else {})
+    return Ears(load("vad", "gated", {}), Timed(recogniser), load("llm", "intents", {}))
+
+
+def synthetic() -> Iterator[Overlap]:
+    """All clips, by our own voice. Raises EngineMissing."""
+    return overlaps(_said)
+
+
+def _said(text: str, voice: str) -> Pcm:
+    resampler = Resampler(RATE_HZ, ASR_RATE_HZ)
+    parts = [resampler.push(spoken(text, voice)), resampler.flush()]
+    return np.concatenate(parts)[ms_to_samples(LEAD_MS, ASR_RATE_HZ) :]
 
 
 class Talkative:

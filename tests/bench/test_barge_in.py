@@ -1,25 +1,38 @@
-"""What the server counted is read as it counts: in buckets, since the measurement began."""
+"""What the server counted in a turn, and what the client was told in it."""
 
-import pytest
-
-from bench.barge_in import BUCKET, counts, percentile_ms
-
-
-def shown(*cumulative: float) -> dict[str, float]:
-    bounds = ("0.01", "0.02", "0.06", "+Inf")
-    named = {f'{BUCKET}{bound}"}}': count for bound, count in zip(bounds, cumulative, strict=True)}
-    return {**named, "earshot_sessions": 1}
+from bench.barge_in import PAUSE, Watch, line, pauses_ms
+from bench.turn import TurnLog
 
 
-def test_percentiles_are_the_buckets_bounds() -> None:
-    found = list(counts(shown(5, 5, 5, 5), shown(15, 24, 25, 25)))
-    assert found == [(10, 10), (20, 19), (60, 20), (float("inf"), 20)]
-    assert percentile_ms(found, 50) == 10
-    assert percentile_ms(found, 95) == 20
-    assert percentile_ms(found, 96) == 60
+def shown(total_s: float, count: int) -> dict[str, float]:
+    return {f"{PAUSE}_sum": total_s, f"{PAUSE}_count": count, "earshot_sessions": 1}
 
 
-def test_nothing_spoken_over_is_no_result() -> None:
-    same = shown(5, 5, 5, 5)
-    with pytest.raises(ValueError, match="no answer"):
-        percentile_ms(list(counts(same, same)), 95)
+def test_one_more_is_known_exactly_and_two_as_their_mean() -> None:
+    assert pauses_ms(shown(1.5, 30), shown(1.5, 30)) == []
+    (one,) = pauses_ms(shown(1.5, 30), shown(1.5175, 31))
+    assert round(one, 6) == 17.5
+    assert [round(each, 6) for each in pauses_ms({}, shown(0.03, 2))] == [15, 15]
+
+
+def test_a_line_has_percentiles_and_the_worst() -> None:
+    values = [float(value) for value in range(1, 101)]
+    assert line("to silence", values) == "to silence: p50 50.5, p95 95.0, max 100.0 ms of 100"
+
+
+def test_the_first_word_of_speech_over_the_answer_counts() -> None:
+    watch, log = Watch(), TurnLog()
+
+    def told(at: float, *, is_speech: bool, is_playing: bool = False) -> None:
+        log.last_at, log.is_speech, log.is_playing = at, is_speech, is_playing
+        watch.change(log, is_paced=True)
+
+    told(1.0, is_speech=True)  # the question
+    told(2.0, is_speech=False)
+    told(3.0, is_speech=False, is_playing=True)
+    told(4.0, is_speech=True, is_playing=True)
+    told(4.5, is_speech=True, is_playing=True)
+    assert (watch.sounds.is_set(), watch.told_at) == (True, 4.0)
+    watch.begin()
+    told(5.0, is_speech=True)
+    assert (watch.sounds.is_set(), watch.told_at) == (False, None)
