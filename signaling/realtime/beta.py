@@ -72,9 +72,9 @@ def is_beta(headers: Mapping[str, str]) -> bool:
 def is_beta_update(raw: Json) -> bool:
     """Whether a client's first event says so: an update of a session without the type that the GA
     shape needs, with a field that only the flat object has."""
-    session = raw.get("session")
-    if raw.get("type") != "session.update" or not isinstance(session, dict):
-        return raw.get("type") in _CLIENT_TYPES
+    kind, session = raw.get("type"), raw.get("session")
+    if kind != "session.update" or not isinstance(session, dict):
+        return isinstance(kind, str) and kind in _CLIENT_TYPES
     return "type" not in session and not session.keys().isdisjoint(_SESSION)
 
 

@@ -137,6 +137,8 @@ def test_a_transcription_session_is_updated_by_its_own_event() -> None:
 
 GARBAGE: list[Any] = [
     {"type": 7},
+    {"type": []},
+    {"type": {}},
     {"type": "session.update", "session": 7},
     {"type": "session.update", "session": {"audio": 7, "voice": "x"}},
     {"type": "session.update", "session": {"input_audio_format": []}},
@@ -150,9 +152,10 @@ GARBAGE: list[Any] = [
 
 
 @pytest.mark.parametrize("event", GARBAGE)
-def test_garbage_is_refused_by_the_same_rules(event: Any) -> None:
+@pytest.mark.parametrize("terms", [BETA, Terms()], ids=["beta", "not known yet"])
+def test_garbage_is_refused_by_the_same_rules(event: Any, terms: Terms) -> None:
     client = Client()
-    [refused] = converse(client, event, terms=BETA)
+    [refused] = converse(client, event, terms=terms)
     assert refused["type"] == "error"
     assert client.session.asked == []
 
