@@ -50,7 +50,11 @@ class Overlap:
 
 def overlaps(say: Say, voices: Sequence[str] = VOICES) -> Iterator[Overlap]:
     """All of them. `say` makes a voice's clip."""
-    for kind, texts in (("backchannel", BACKCHANNELS), ("interruption", INTERRUPTIONS)):
+    spoken: dict[Kind, Sequence[str]] = {
+        "backchannel": BACKCHANNELS,
+        "interruption": INTERRUPTIONS,
+    }
+    for kind, texts in spoken.items():
         for text in texts:
             for voice in voices:
                 yield Overlap(kind, f"{text} ({voice})", say(text, voice))
@@ -133,4 +137,5 @@ def _decay(length_ms: float, to_a_third_ms: float) -> Wave:
 def _levelled(wave: Wave) -> Pcm:
     rms = 32768 * 10 ** (NOISE_DBFS / 20)
     scaled = wave * rms / np.sqrt(np.mean(wave**2))
-    return np.clip(np.round(scaled), -32768, 32767).astype(np.int16)
+    pcm: Pcm = np.clip(np.round(scaled), -32768, 32767).astype(np.int16)
+    return pcm

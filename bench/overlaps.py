@@ -220,12 +220,12 @@ def _in_a_room(pcm: Pcm) -> Pcm:
 async def _read(session: Session, into: list[tuple[float, SessionEvent]]) -> None:
     loop = asyncio.get_running_loop()
     async for event in session.events:
-        into.append((loop.time(), event))
+        into += [(loop.time(), event)]
 
 
 def confusion(all_judged: Sequence[Judged]) -> Iterator[str]:
     """Lines of a table: what it was, by what became of the answer."""
-    yield "| over the answer | clips | not noticed | resumed | cancelled | pause, median | longest |"
+    yield f"| over the answer | clips | {' | '.join(OUTCOMES)} | pause, median | longest |"
     yield "|---|---|---|---|---|---|---|"
     for kind in KINDS:
         of_kind = [one for one in all_judged if one.overlap.kind == kind]

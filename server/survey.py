@@ -4,12 +4,14 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from core.errors import EngineError
 from engines import registry
 from engines.base import AsrInfo
 from engines.registry import Available, Kind, available
 from server.config import AsrConfig, Config, EngineConfig
+from server.models.voices import with_pulled
 from serving.choose import KINDS, Choice, Wanted, Weights, choose, find_whisper
 from serving.hardware import Hardware, look
 from serving.offers import Machine, Offer, offers
@@ -34,12 +36,16 @@ def survey(models_dir: str, kinds: Sequence[Kind] = KINDS) -> Survey:
 
 
 def wanted(config: Config, kind: Kind) -> Wanted:
+    """Raises ConfigError for a voice that is not in the models folder."""
     section: EngineConfig = getattr(config, kind)
     if isinstance(section, AsrConfig):
         return Wanted(
             section.engine, section.options, section.model, section.memory_mb, section.workers
         )
-    return Wanted(section.engine, section.options)
+    options: Mapping[str, Any] = section.options
+    if kind == "tts":
+        options = with_pulled(section.engine, options, _folder(config.paths.models_dir))
+    return Wanted(section.engine, options)
 
 
 def choose_one(config: Config, kind: Kind, found: Survey) -> Choice:

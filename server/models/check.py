@@ -8,12 +8,13 @@ import numpy as np
 
 from core.audio import ASR_RATE_HZ
 from core.errors import EarshotError
-from engines.base import AsrItem, AsrModel
+from engines.base import AsrItem, AsrModel, Tts
 from engines.registry import load
 from server.doctor import Finding
 from server.models.fetch import sha256
 from server.models.installed import Installed
 from server.models.record import read_record
+from server.models.voices import PIPER, with_pulled
 from serving.choose import WHISPER
 
 WARM_UP_S = 1.0
@@ -32,10 +33,11 @@ def check(one: Installed) -> Iterator[Finding]:
     if one.kind == "broken":
         yield Finding("fail", f"{one.name}: {one.path} {one.problem}")
         return
-    yield Finding("ok", f"{one.name}: {one.path} is complete, {one.weight_type}")
+    kind = one.weight_type or one.languages
+    yield Finding("ok", f"{one.name}: {one.path} is complete, {kind}")
     wrong = yield from _checksums(one)
     if not wrong:
-        yield from _runs(one)
+        yield from (_speaks(one) if one.kind == "voice" else _runs(one))
 
 
 def _checksums(one: Installed) -> Generator[Finding, None, int]:
@@ -63,6 +65,20 @@ def _checksums(one: Installed) -> Generator[Finding, None, int]:
 
 def _digest(path: Path) -> str:
     return sha256(path) if path.is_file() else ""
+
+
+def _speaks(one: Installed) -> Iterator[Finding]:
+    engine = one.name.partition(":")[0]
+    options = with_pulled(engine, {"model": one.name} if engine == PIPER else {}, one.path.parent)
+    began_s = time.monotonic()
+    try:
+        voice: Tts = load("tts", engine, options)
+    except EarshotError as error:  # its library is an extra
+        yield Finding("fail", f"{one.name}: {error}")
+        return
+    took_s = time.monotonic() - began_s
+    languages = ", ".join(voice.info.voices)
+    yield Finding("ok", f"{one.name}: loads in {took_s:.1f} s; speaks {languages}")
 
 
 def _runs(one: Installed) -> Iterator[Finding]:

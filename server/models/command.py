@@ -19,6 +19,7 @@ from server.models.progress import Progress
 from server.models.pull import Pulled, find_there, pull
 from server.models.show import as_json, as_table
 from server.models.sources import Source, checkpoint_of, source_of
+from server.models.voices import setting
 from server.survey import Survey, choose_one, survey
 from serving.catalogue import known
 from serving.choose import FIXTURES
@@ -106,6 +107,8 @@ def _pull(options: argparse.Namespace, source: Source, models_dir: Path) -> Pull
 
 def _tell(pulled: Pulled, options: argparse.Namespace) -> Exit:
     print(f"fetched {pulled.folder}" if pulled.is_new else f"{pulled.folder} is there already")
+    if pulled.kind == "voice":
+        print(f"To speak with it: {setting(pulled.folder)}")
     if pulled.kind == "checkpoint":
         name = f"{pulled.folder.name.removesuffix('.checkpoint')}-int8"
         print(

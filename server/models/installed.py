@@ -10,13 +10,14 @@ import msgspec
 
 from core.errors import EarshotError
 from server.models.errors import ModelsError
+from server.models.voices import files_of, name_of
 from serving.catalogue import known, short_name
 from serving.choose import WHISPER_FILES
 from serving.ct2_file import read_weights_file
 
-Kind = Literal["model", "checkpoint", "partial", "broken"]
+Kind = Literal["model", "voice", "checkpoint", "partial", "broken"]
 
-WORTH: tuple[Kind, ...] = ("model", "checkpoint", "broken", "partial")
+WORTH: tuple[Kind, ...] = ("model", "voice", "checkpoint", "broken", "partial")
 "The best first, where a name fits several."
 
 CHECKPOINTS = ("*.safetensors", "pytorch_model*.bin", "*.pt")
@@ -76,13 +77,24 @@ def find_installed(models_dir: Path, name: str) -> Installed:
 def _look(folder: Path) -> Installed | None:
     size = sum(path.stat().st_size for path in _files(folder))
     if partial := PARTIAL.fullmatch(folder.name):
-        return Installed(short_name(partial[1]), folder, "partial", size)
+        name = name_of(partial[1]) or short_name(partial[1])
+        return Installed(name, folder, "partial", size)
     if folder.name.startswith("."):
         return None
+    if (voice := name_of(folder.name)) is not None:
+        return _voice(voice, folder, size)
     name = short_name(folder.name)
     if (folder / "model.bin").is_file():
         return _model(name, folder, size)
     return Installed(name, folder, "checkpoint", size) if holds_checkpoint(folder) else None
+
+
+def _voice(name: str, folder: Path, size: int) -> Installed:
+    missing = [file.name for file in files_of(folder) if not file.is_file()]
+    if missing:
+        problem = f"has no {', '.join(missing)}"
+        return Installed(name, folder, "broken", size, problem=problem)
+    return Installed(name, folder, "voice", size, languages="a voice")
 
 
 def _model(name: str, folder: Path, size: int) -> Installed:

@@ -3,7 +3,7 @@
 import fcntl
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +16,9 @@ from server.models.progress import Progress
 from server.models.record import Record, read_record, write_record
 from server.models.sources import MAIN, Kind, Plan, Source, plan
 from serving.ct2_file import read_weights_file
+
+HELD: Mapping[str, Kind] = {"model": "ct2", "checkpoint": "checkpoint", "voice": "voice"}
+"What a folder may hold that is whole -> what was pulled."
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +64,8 @@ def find_there(source: Source, models_dir: Path) -> Pulled | None:
     """The folder that already is what is wanted, and not broken."""
     everything = installed(models_dir)
     for one in everything:
-        if one.path == models_dir / source.folder and one.kind in {"model", "checkpoint"}:
-            return Pulled(one.path, "ct2" if one.kind == "model" else "checkpoint", False)
+        if one.path == models_dir / source.folder and one.kind in HELD:
+            return Pulled(one.path, HELD[one.kind], False)
     for one in everything:
         if source.entry and one.name == source.entry.name and one.kind == "model":
             return Pulled(one.path, "ct2", False)

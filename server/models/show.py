@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from server.models.installed import Installed
+from server.models.voices import KOKORO, PREFIX
 from serving.catalogue import entries
 
 
@@ -35,6 +36,7 @@ def as_table(
         )
     else:
         yield f"To pull: {', '.join(known)} (--all says more)"
+    yield f"Voices, to pull: {KOKORO}, {PREFIX}en_US-lessac-medium and others of Piper"
 
 
 def as_json(models_dir: Path, found: Sequence[Installed], default: Path | None) -> str:
@@ -81,6 +83,7 @@ def _to_pull(found: Sequence[Installed]) -> list[str]:
 def _row(one: Installed, is_default: bool) -> tuple[str, ...]:
     what = {
         "model": one.languages,
+        "voice": one.languages,
         "checkpoint": "must be converted",
         "partial": "half fetched",
         "broken": f"broken: {one.problem}",

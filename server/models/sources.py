@@ -8,10 +8,11 @@ from urllib.parse import urlsplit
 
 from server.models.errors import ModelsError
 from server.models.hub import Hub, HubFile
+from server.models.voices import voice_of
 from serving.catalogue import Entry, find, known
 from serving.choose import WHISPER_FILES
 
-Kind = Literal["ct2", "checkpoint"]
+Kind = Literal["ct2", "checkpoint", "voice"]
 
 MAIN = "main"
 
@@ -45,6 +46,8 @@ class Source:
     endpoint: str = ""
     "Of the address that was given; empty: the configured hub."
     revision: str = MAIN
+    paths: tuple[str, ...] = ()
+    "Of a voice: its files, which are all there is to fetch."
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +59,12 @@ class Plan:
 
 
 def source_of(wanted: str) -> Source:
-    """A name of the catalogue, `organisation/repository`, or the address of its page.
+    """A name of the catalogue, a voice, `organisation/repository`, or the address of its page.
 
-    Raises ModelUnknown.
+    Raises ModelUnknown, ModelsError.
     """
+    if (voice := voice_of(wanted)) is not None:
+        return Source(wanted, voice.folder, voice.repository, paths=voice.paths)
     if "://" in wanted:
         return _page(wanted)
     if REPOSITORY.fullmatch(wanted) and known(wanted) is None:
@@ -79,6 +84,8 @@ def plan(hub: Hub, source: Source, revision: str | None) -> Plan:
     """What to fetch of it. Raises ModelsError when it holds no Whisper."""
     listed = hub.files(source.repository, revision or source.revision)
     names = {file.path for file in listed}
+    if source.paths:
+        return Plan("voice", _voice_files(listed, source))
     entry = source.entry
     if entry and entry.format == "openai":
         return Plan("checkpoint", (*_only(listed, (entry.file,)), *_beside(hub, entry)))
@@ -97,6 +104,13 @@ def plan(hub: Hub, source: Source, revision: str | None) -> Plan:
     raise ModelsError(
         f"{source.repository} holds no model: neither model.bin nor a checkpoint; it holds {held}"
     )
+
+
+def _voice_files(listed: Sequence[HubFile], source: Source) -> tuple[HubFile, ...]:
+    names = {file.path for file in listed}
+    if missing := [path for path in source.paths if path not in names]:
+        raise ModelsError(f"{source.repository} has no {', '.join(missing)}")
+    return _only(listed, source.paths)
 
 
 def _beside(hub: Hub, entry: Entry) -> tuple[HubFile, ...]:

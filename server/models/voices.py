@@ -1,0 +1,122 @@
+"""Voices that can be pulled by name, where they lie in the models folder, and how they are found.
+
+Piper's are one repository with a folder for each voice; Kokoro is one model with all its voices, in
+the form that `kokoro-onnx` reads.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from core.errors import ConfigError
+from server.models.errors import ModelsError
+
+PIPER, KOKORO = "piper", "kokoro"
+
+PIPER_REPOSITORY = "rhasspy/piper-voices"
+KOKORO_REPOSITORY = "fastrtc/kokoro-onnx"
+KOKORO_FILES = ("kokoro-v1.0.onnx", "voices-v1.0.bin")
+
+PIPER_NAME = re.compile(r"(([a-z]{2,3})_[A-Z]{2})-([A-Za-z0-9_]+)-(x_low|low|medium|high)")
+"`en_US-lessac-medium`: language and country, speaker, quality."
+
+PREFIX = f"{PIPER}:"
+_FOLDER = f"{PIPER}--"
+
+
+@dataclass(frozen=True, slots=True)
+class VoiceSource:
+    """What is fetched of a repository, and the name of the folder it gets."""
+
+    repository: str
+    folder: str
+    paths: tuple[str, ...]
+
+
+def voice_of(wanted: str) -> VoiceSource | None:
+    """`piper:en_US-lessac-medium` or `kokoro`; None: it names no voice. Raises ModelsError."""
+    if wanted == KOKORO:
+        return VoiceSource(KOKORO_REPOSITORY, KOKORO, KOKORO_FILES)
+    if not wanted.startswith(PREFIX):
+        return None
+    name = wanted.removeprefix(PREFIX)
+    parts = PIPER_NAME.fullmatch(name)
+    if parts is None:
+        raise ModelsError(
+            f"{wanted} names no voice of Piper; one looks like {PREFIX}en_US-lessac-medium"
+            " (language_COUNTRY-speaker-quality; x_low, low, medium or high)"
+        )
+    code, language, speaker, quality = parts.groups()
+    file = f"{language}/{code}/{speaker}/{quality}/{name}.onnx"
+    return VoiceSource(PIPER_REPOSITORY, f"{_FOLDER}{name}", (file, f"{file}.json"))
+
+
+def name_of(folder: str) -> str | None:
+    """What a folder of the models directory is pulled as, if it is a voice's."""
+    if folder == KOKORO:
+        return KOKORO
+    is_piper = folder.startswith(_FOLDER) and PIPER_NAME.fullmatch(folder.removeprefix(_FOLDER))
+    return PREFIX + folder.removeprefix(_FOLDER) if is_piper else None
+
+
+def files_of(folder: Path) -> tuple[Path, ...]:
+    """A voice's files, whether they are there or not; the model first."""
+    if folder.name == KOKORO:
+        return tuple(folder / name for name in KOKORO_FILES)
+    model = folder / f"{folder.name.removeprefix(_FOLDER)}.onnx"
+    return model, Path(f"{model}.json")
+
+
+def is_voice(folder: Path) -> bool:
+    """It lies where a pulled voice lies, and is whole."""
+    return name_of(folder.name) is not None and all(file.is_file() for file in files_of(folder))
+
+
+def with_pulled(engine: str, options: Mapping[str, Any], models_dir: Path) -> Mapping[str, Any]:
+    """An engine's options where weights are named, or left out, and were pulled: with their paths.
+
+    Raises ConfigError for the name of a voice that was not pulled.
+    """
+    if engine == KOKORO:
+        folder = models_dir / KOKORO
+        if options.get("model") or options.get("voices") or not is_voice(folder):
+            return options
+        model, voices = files_of(folder)
+        return {**options, "model": str(model), "voices": str(voices)}
+    if engine != PIPER:
+        return options
+    name = str(options.get("model", ""))
+    if name:
+        return {**options, "model": str(_piper(name, models_dir))}
+    pulled = _pulled(models_dir)
+    return {**options, "model": str(files_of(pulled[0])[0])} if len(pulled) == 1 else options
+
+
+def setting(folder: Path) -> str:
+    """What to write into the configuration to speak with a pulled voice."""
+    if folder.name == KOKORO:
+        return f'[tts] engine = "{KOKORO}"'
+    name = folder.name.removeprefix(_FOLDER)
+    return f'[tts] engine = "{PIPER}", options = {{ model = "{name}" }}'
+
+
+def _piper(model: str, models_dir: Path) -> Path:
+    """A name's file; a path is left as it is."""
+    name = model.removeprefix(PREFIX)
+    if not PIPER_NAME.fullmatch(name) or Path(model).expanduser().exists():
+        return Path(model)
+    folder = models_dir / f"{_FOLDER}{name}"
+    if not is_voice(folder):
+        there = ", ".join(one.name.removeprefix(_FOLDER) for one in _pulled(models_dir)) or "none"
+        raise ConfigError(
+            f"tts.options.model: no voice {name!r} in {models_dir}; there are: {there};"
+            f" `earshot models pull {PREFIX}{name}` fetches it"
+        )
+    return files_of(folder)[0]
+
+
+def _pulled(models_dir: Path) -> list[Path]:
+    """Of Piper."""
+    return [one for one in sorted(models_dir.glob(f"{_FOLDER}*")) if is_voice(one)]

@@ -1,0 +1,123 @@
+"""Voices by name: fetched as models are, found by the setting, listed, checked and removed."""
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from core.errors import ConfigError
+from server.models.check import check
+from server.models.errors import ModelsError, Offline
+from server.models.installed import find_installed, installed, partial_folder
+from server.models.progress import Progress
+from server.models.pull import Pulled, pull
+from server.models.record import read_record
+from server.models.show import as_table
+from server.models.sources import source_of
+from server.models.voices import KOKORO_REPOSITORY, PIPER_REPOSITORY, setting, with_pulled
+from tests.conftest import require
+from tests.engines.tiny_voices import have_kokoro, have_piper, kokoro_files, piper_voice
+from tests.server.models.fake_hub import FakeHub, serving
+
+VOICE = "en_US-lessac-medium"
+PLACE = f"en/en_US/lessac/medium/{VOICE}.onnx"
+OTHER = "de/de_DE/eva_k/x_low/de_DE-eva_k-x_low.onnx"
+
+
+@pytest.fixture
+def fake(tmp_path: Path) -> Iterator[FakeHub]:
+    require(have_piper() and have_kokoro(), "piper-tts, kokoro-onnx and onnx are not installed")
+    made = tmp_path / "made"
+    made.mkdir()
+    voice = piper_voice(made, VOICE)
+    model, voices = kokoro_files(made)
+    piper = {PLACE: voice.read_bytes(), f"{PLACE}.json": Path(f"{voice}.json").read_bytes()}
+    others = {OTHER: b"o", f"{OTHER}.json": b"{}", "voices.json": b"{}", "README.md": b"no"}
+    kokoro = {"kokoro-v1.0.onnx": model.read_bytes(), "voices-v1.0.bin": voices.read_bytes()}
+    held = {PIPER_REPOSITORY: piper | others, KOKORO_REPOSITORY: kokoro | {"README.md": b"no"}}
+    with serving(FakeHub(held)) as fake:
+        yield fake
+
+
+def _pull(models: Path, fake: FakeHub | None, wanted: str = f"piper:{VOICE}") -> Pulled:
+    hub = fake.hub() if fake else None
+    return pull(source_of(wanted), models, hub, Progress(io.StringIO()))
+
+
+def test_a_voice_of_piper_is_two_files_of_many(tmp_path: Path, fake: FakeHub) -> None:
+    pulled = _pull(tmp_path / "models", fake)
+    assert pulled == Pulled(tmp_path / "models" / f"piper--{VOICE}", "voice", True)
+    record = read_record(pulled.folder)
+    assert record is not None
+    assert (record.source, record.revision) == (PIPER_REPOSITORY, fake.commit)
+    assert set(record.files) == {f"{VOICE}.onnx", f"{VOICE}.onnx.json"}
+    assert not _pull(tmp_path / "models", None).is_new
+
+
+def test_it_goes_on_where_it_was_cut_and_a_damaged_one_is_thrown_away(
+    tmp_path: Path, fake: FakeHub
+) -> None:
+    fake.damaged[PLACE] = bytes(len(fake.repositories[PIPER_REPOSITORY][PLACE]))
+    with pytest.raises(ModelsError, match=rf"{VOICE}\.onnx came damaged"):
+        _pull(tmp_path, fake)
+    assert [one.name for one in installed(tmp_path)] == [f"piper:{VOICE}"]
+    assert find_installed(tmp_path, f"piper:{VOICE}").kind == "partial"
+    fake.damaged.clear()
+    assert _pull(tmp_path, fake).is_new
+    assert not partial_folder(tmp_path, f"piper--{VOICE}").exists()
+
+
+@pytest.mark.parametrize("wanted", [f"piper:{VOICE}", "kokoro"])
+def test_pulled_is_listed_loads_and_speaks_by_its_name(
+    wanted: str, tmp_path: Path, fake: FakeHub
+) -> None:
+    models = tmp_path / "models"
+    _pull(models, fake, wanted)
+    (one,) = installed(models)
+    assert (one.name, one.kind) == (wanted, "voice")
+    assert any(wanted in line and "a voice" in line for line in as_table(models, [one], None, True))
+    findings = list(check(one))
+    assert [finding.verdict for finding in findings] == ["ok", "ok", "ok"]
+    assert "speaks en" in findings[-1].what
+    file = next(one.path.glob("*.onnx"))
+    file.write_bytes(b"changed")
+    assert "changed since it came" in list(check(one))[-1].what
+    file.unlink()
+    assert find_installed(models, wanted).problem == f"has no {file.name}"
+
+
+def test_names_are_options_and_paths_stay_paths(tmp_path: Path, fake: FakeHub) -> None:
+    models = tmp_path / "models"
+    assert with_pulled("piper", {}, models) == {}
+    assert with_pulled("piper", {"model": "/voices/mine.onnx"}, models)["model"] == (
+        "/voices/mine.onnx"
+    )
+    with pytest.raises(ConfigError, match=rf"earshot models pull piper:{VOICE}"):
+        with_pulled("piper", {"model": VOICE}, models)
+    folder = _pull(models, fake).folder
+    file = str(folder / f"{VOICE}.onnx")
+    for name in (VOICE, f"piper:{VOICE}"):
+        options = with_pulled("piper", {"model": name, "speed": 1.2}, models)
+        assert options == {"model": file, "speed": 1.2}
+    assert with_pulled("piper", {}, models) == {"model": file}, "the only one there is"
+    kokoro = _pull(models, fake, "kokoro").folder
+    assert with_pulled("kokoro", {"speed": 1.1}, models) == {
+        "speed": 1.1,
+        "model": str(kokoro / "kokoro-v1.0.onnx"),
+        "voices": str(kokoro / "voices-v1.0.bin"),
+    }
+    given = {"model": "a.onnx", "voices": "b.bin"}
+    assert with_pulled("kokoro", given, models) == given
+    assert with_pulled("espeak", {}, models) == {}
+    assert setting(folder).endswith(f'model = "{VOICE}" }}')
+
+
+def test_what_is_no_voice_is_told(tmp_path: Path, fake: FakeHub) -> None:
+    for wrong in ("piper:", "piper:lessac", "piper:../../etc/passwd", "piper:en_US-lessac-best"):
+        with pytest.raises(ModelsError, match="names no voice of Piper"):
+            source_of(wrong)
+    with pytest.raises(ModelsError, match="has no fr/fr_FR/siwis/low/"):
+        _pull(tmp_path, fake, "piper:fr_FR-siwis-low")
+    with pytest.raises(Offline, match="is not there, and rhasspy/piper-voices"):
+        _pull(tmp_path / "models", None)
