@@ -2,7 +2,7 @@
 
 import re
 from typing import Annotated
-from urllib.parse import urlsplit
+from urllib.parse import unquote_plus, urlsplit
 
 import msgspec
 
@@ -51,8 +51,16 @@ class McpServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def masked(self, text: str) -> str:
         """Something that came from the server or is about it, without our secrets."""
-        for secret in (*self.env.values(), *self.headers.values()):
+        queries = (urlsplit(url).query for url in (self.url, self.sse_url))
+        keys = [value for query in queries for part in query.split("&") for value in _both(part)]
+        for secret in (*self.env.values(), *self.headers.values(), *keys):
             for part in (secret, *secret.split()[1:]):  # `Bearer abc` may come back as `abc`
                 if len(part) >= 4:  # a shorter one is a flag like "1", and in every text
                     text = text.replace(part, HIDDEN)
         return re.sub(r"//[^/@\s]+@", f"//{HIDDEN}@", text)
+
+
+def _both(part: str) -> tuple[str, str]:
+    """The value in a URL's query as it is written there, and as it is meant."""
+    value = part.partition("=")[2] or part
+    return value, unquote_plus(value)

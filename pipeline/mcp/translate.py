@@ -24,6 +24,8 @@ MAX_SCHEMA_CHARS = 8000
 MAX_DESCRIPTION_CHARS = 1000
 MAX_NAME_CHARS = 64
 "What OpenAI's API takes."
+MAX_THEIR_NAME_CHARS = 256
+"Of a tool as its server has it, which clients are told. MCP advises 128 (2025-11-25, tools)."
 
 NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
 "Nor does it take these; MCP allows dots and slashes."
@@ -57,8 +59,10 @@ def specs(
 def _spec(server_name: str, server: McpServer, tool: "Tool") -> ToolSpec | None:
     name = NOT_IN_NAMES.sub("_", tool.name)[:MAX_NAME_CHARS]
     size = len(json.dumps(tool.input_schema))
-    if not name or size > MAX_SCHEMA_CHARS:
-        what = f"a schema of {size} characters, at most {MAX_SCHEMA_CHARS}" if name else "no name"
+    if not name or len(tool.name) > MAX_THEIR_NAME_CHARS or size > MAX_SCHEMA_CHARS:
+        what = f"a schema of {size} characters, at most {MAX_SCHEMA_CHARS}"
+        if size <= MAX_SCHEMA_CHARS:
+            what = f"a name of {len(tool.name)} characters, 1 to {MAX_THEIR_NAME_CHARS}"
         logger.warning("mcp %s: a tool is left out: %r has %s", server_name, name, what)
         return None
     description = tool.description or tool.title or name

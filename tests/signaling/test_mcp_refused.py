@@ -102,8 +102,8 @@ def test_secrets_go_in_and_never_out() -> None:
     told = json.dumps(session_json(terms, "sess_1")) + repr(terms)
     mcp_server = server.as_mcp_server(1)
     told += repr(mcp_server) + mcp_server.masked(f"401 for {token} and {key}")
-    assert not any(secret in told for secret in SECRETS[:2])
-    assert query not in told
+    told += mcp_server.masked(f"Redirect to http://mcp.lan/mcp/?key={query} not followed")
+    assert not any(secret in told for secret in SECRETS)
     shown = session_json(terms, "sess_1")["tools"][0]
     assert shown["server_url"] == "https://mcp.lan/mcp"
 
@@ -195,7 +195,7 @@ def failing(kitchen: Kitchen, answer: Any, seen: list[web.Request]) -> list[Even
         await site.start()
         port = runner.addresses[0][1]
         try:
-            url = f"http://127.0.0.1:{port}/mcp"
+            url = f"http://127.0.0.1:{port}/mcp?key={SECRETS[2]}"
             token = {"authorization": SECRETS[0]}
             await house.update(tools=[{**TOOL, "server_url": url, **token}])
             told.extend(await house.until("error"))
@@ -219,12 +219,16 @@ async def elsewhere(request: web.Request) -> web.Response:
     return web.json_response({})
 
 
+async def back(request: web.Request) -> web.Response:
+    raise web.HTTPTemporaryRedirect(f"http://localhost:1/{request.url.raw_query_string}")
+
+
 async def never(request: web.Request) -> web.Response:
     await asyncio.sleep(60)
     return web.Response()
 
 
-@pytest.mark.parametrize("answer", [forbidden, elsewhere, never])
+@pytest.mark.parametrize("answer", [forbidden, elsewhere, back, never])
 def test_a_server_that_does_not_answer_as_one(
     kitchen: Kitchen, answer: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -240,7 +244,8 @@ def test_a_server_that_does_not_answer_as_one(
     ]
     assert told[-1]["error"]["code"] == "mcp_list_tools_failed"
     assert "/admin" not in {request.path for request in seen}, "no other place is asked"
-    assert SECRETS[0] not in caplog.text + json.dumps(told)
+    shown = "".join(one.getMessage() for one in caplog.records if one.name.startswith("pipeline"))
+    assert not any(secret in shown + json.dumps(told) for secret in SECRETS)
 
 
 def test_an_answer_to_nothing_is_refused(kitchen: Kitchen) -> None:
