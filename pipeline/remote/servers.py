@@ -88,11 +88,7 @@ class RemoteServers:
                 param=servers[0].at,
             )
         if len(servers) > self._policy.max_servers:
-            raise RequestError(
-                f"{len(servers)} MCP servers; the limit is {self._policy.max_servers}.",
-                code="too_many_mcp_servers",
-                param=servers[0].at.partition("[")[0],
-            )
+            raise _too_many(len(servers), servers[0], self._policy)
         for server in servers:
             try:
                 _admitted(server, self._policy.hosts)
@@ -117,8 +113,11 @@ class RemoteServers:
                     code="mcp_server_not_found",
                     param=f"{server.at}.server_label",
                 )
-            full.append(_as_settled(server, known) if known and not server.url else server)
+            full.append(server.of_session(known) if known and not server.url else server)
         self.check(full)
+        links = {server.link for server in (*full, *self._settled)}
+        if full and len(links) > self._policy.max_servers:
+            raise _too_many(len(links), full[0], self._policy, "with those of the session, ")
         return tuple(full)
 
     async def ready(self, servers: Sequence[RemoteServer]) -> None:
@@ -143,7 +142,7 @@ class RemoteServers:
         for server in servers:
             if server.link in self._links:
                 continue
-            self._make_room()
+            self._make_room(servers)
             link = self._links[server.link] = self._new(server)
             self._begin(link)
             link.task = self._tasks.create_task(self._run(link), name=f"mcp-{server.label}")
@@ -168,12 +167,12 @@ class RemoteServers:
         )
         return _Link(server, tools, McpListItem(new_id("mcpl"), server.label))
 
-    def _make_room(self) -> None:
-        """The oldest that an answer had named, and the session does not have, goes first."""
+    def _make_room(self, wanted: Sequence[RemoteServer]) -> None:
+        """The oldest goes first that an answer had named, and nobody wants now."""
         if len(self._links) < self._policy.max_servers:
             return
-        settled = {server.link for server in self._settled}
-        for key in [key for key in self._links if key not in settled][:1]:
+        kept = {server.link for server in (*self._settled, *wanted)}
+        for key in [key for key in self._links if key not in kept][:1]:
             self._drop(key)
 
     def _drop(self, key: object) -> None:
@@ -227,6 +226,16 @@ def _tools(link: _Link, server: RemoteServer) -> tuple[RemoteTool, ...]:
     return link.made[2]
 
 
+def _too_many(
+    count: int, first: RemoteServer, policy: RemotePolicy, which: str = ""
+) -> RequestError:
+    return RequestError(
+        f"{which}{count} MCP servers; the limit is {policy.max_servers}.",
+        code="too_many_mcp_servers",
+        param=first.at.partition("[")[0],
+    )
+
+
 def _admitted(server: RemoteServer, hosts: Hosts) -> Target:
     """Raises Unfetchable."""
     target = target_of(server.url)
@@ -245,8 +254,3 @@ def _is_address(host: str) -> bool:
     except ValueError:
         return host == "localhost"
     return True
-
-
-def _as_settled(server: RemoteServer, known: RemoteServer) -> RemoteServer:
-    """As the session has it, with what the answer says of it."""
-    return replace(known, at=server.at)

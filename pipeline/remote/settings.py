@@ -1,7 +1,8 @@
 """Which MCP server a client names, which of its tools may be used, and which need its consent."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from core.fetching import Hosts
 from pipeline.mcp.settings import McpServer
@@ -40,6 +41,9 @@ class Approval:
 ALWAYS = Approval()
 NEVER = Approval(None, ALL_TOOLS)
 
+PER_ANSWER = ("headers", "description", "allowed", "approval")
+"What an answer may say of a server that it only names by its label."
+
 
 @dataclass(frozen=True, slots=True)
 class RemoteServer:
@@ -54,6 +58,16 @@ class RemoteServer:
     approval: Approval = ALWAYS
     at: str = field(default="", compare=False)
     "Where the client named it, for errors: `tools[2]`."
+
+    left_out: frozenset[str] = field(default=frozenset(), compare=False)
+    "Fields of this class of which the client said nothing; see `of_session`."
+
+    def of_session(self, settled: "RemoteServer") -> "RemoteServer":
+        """The session's server of this label, with what the client says of it for one answer."""
+        said: dict[str, Any] = {
+            name: getattr(self, name) for name in PER_ANSWER if name not in self.left_out
+        }
+        return replace(settled, at=self.at, **said)
 
     @property
     def link(self) -> object:

@@ -15,8 +15,8 @@ MAX_TOOLS = 128
 
 MAX_DESCRIPTION_CHARS = 1000
 
-MAX_LISTED_CHARS = 40_000
-"Of the schemas in one event: above 64 KiB some data channels take none."
+MAX_LISTED_BYTES = 40_000
+"Of descriptions and schemas in one event: above 64 KiB some data channels take none."
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +70,21 @@ def named_apart(tools: Iterable[RemoteTool], taken: Collection[str]) -> dict[str
 
 
 def listed(tools: Iterable[RemoteTool]) -> tuple[ListedTool, ...]:
-    """As the client is told of them: the later ones without their schemas, if there are many."""
+    """As the client is told of them: without schemas, and then descriptions, that are too much."""
     shown: list[ListedTool] = []
-    chars = 0
+    left_bytes = MAX_LISTED_BYTES
     for one in tools:
         spec = one.spec
-        chars += len(spec.description) + len(json.dumps(spec.parameters))
-        schema = spec.parameters if chars <= MAX_LISTED_CHARS else {"type": "object"}
-        shown.append(ListedTool(one.name, spec.description, schema, spec.is_read_only))
+        description, schema = spec.description, spec.parameters
+        size_bytes = len(description.encode("utf-8", "replace"))
+        if size_bytes > left_bytes:
+            description, size_bytes = "", 0
+        left_bytes -= size_bytes
+        size_bytes = len(json.dumps(schema))
+        if size_bytes > left_bytes:
+            schema, size_bytes = {"type": "object"}, 0
+        left_bytes -= size_bytes
+        shown.append(ListedTool(one.name, description, schema, spec.is_read_only))
     return tuple(shown)
 
 

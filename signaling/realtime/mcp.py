@@ -98,7 +98,19 @@ def remote_server(sent: McpTool, param: str, at: str) -> RemoteServer:
         _allowed(sent.allowed_tools),
         _approval(sent_object(sent.require_approval)),
         at,
+        _left_out(sent),
     )
+
+
+def _left_out(sent: McpTool) -> frozenset[str]:
+    said = {
+        "headers": (sent.headers, sent.authorization),
+        "description": (sent.server_description,),
+        "allowed": (sent.allowed_tools,),
+        "approval": (sent.require_approval,),
+    }
+    names = said.items()
+    return frozenset(name for name, fields in names if all(one is UNSET for one in fields))
 
 
 def server_json(server: RemoteServer) -> dict[str, Any]:

@@ -8,6 +8,8 @@ import pytest
 from openai.types.realtime import RealtimeServerEvent
 from pydantic import TypeAdapter
 
+from core.fetching import Hosts
+from pipeline.remote.settings import RemotePolicy
 from tests.pipeline.mcp.test_servers import Kitchen
 from tests.signaling.mcp_servers import Event, House, cooking, in_house, kinds, of
 
@@ -243,6 +245,44 @@ def test_one_answer_may_bring_its_own_and_waits_for_it(kitchen: Kitchen) -> None
         assert "weigh" in house.llm.offered[-1]
 
     in_house(kitchen, scene)
+
+
+def test_an_answer_may_say_more_of_a_server_of_the_session(kitchen: Kitchen) -> None:
+    async def scene(house: House) -> None:
+        await house.given(require_approval="never")
+        label = {"type": "mcp", "server_label": "kitchen"}
+        asking = {**label, "require_approval": "always"}
+        answer = await house.ask(WEIGH, tools=[asking])
+        [asked] = answer[-1]["response"]["output"]
+        assert asked["type"] == "mcp_approval_request"
+        await house.ask("hello", tools=[{**label, "allowed_tools": ["cook"]}])
+        assert house.llm.offered[-1] == ["add", "cook"]
+        answer = await house.ask(WEIGH, tools=[label])
+        assert answer[-1]["response"]["output"][0]["type"] == "mcp_call", "as the session has it"
+
+    in_house(kitchen, scene)
+
+
+def test_as_many_servers_as_allowed_are_all_offered(kitchen: Kitchen) -> None:
+    async def scene(house: House) -> None:
+        await house.given(require_approval="never", allowed_tools=["weigh"])
+        wanted = {"b": "cook", "c": "oven.burn"}
+        own = [
+            house.tool(server_label=label, allowed_tools=[name], require_approval="never")
+            for label, name in wanted.items()
+        ]
+        await house.ask("hello", tools=own[:1])
+        await house.ask("hello", tools=own[1:])
+        await house.write("hello")
+        await house.ws.send_json({"type": "response.create", "response": {"tools": own}})
+        [refused] = await house.until("error")
+        assert refused["error"]["code"] == "too_many_mcp_servers"
+        assert refused["error"]["param"] == "response.tools"
+        await house.update(tools=[])
+        await house.ask("hello", tools=own)
+        assert set(house.llm.offered[-1]) == {"add", "cook", "oven_burn"}
+
+    in_house(kitchen, scene, RemotePolicy(Hosts([f"127.0.0.1:{kitchen.port}"]), max_servers=2))
 
 
 def test_out_of_band_nothing_is_offered_that_has_to_be_allowed(
