@@ -26,6 +26,9 @@ class Detection:
     name: str
     at: int
     "Samples of the stream until it was told: the word ended shortly before."
+    ended: int
+    """Where it ended, in the same samples: not before it, as far as that is known of this word, for
+    what follows is taken for speech to the assistant. `at`, if nothing is known."""
 
 
 class Wake(Protocol):

@@ -1,12 +1,12 @@
 """When a session listens: from its wake word until nobody goes on."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 
-from core.audio import AudioFrame
+from core.audio import ASR_RATE_HZ, AudioFrame, Pcm, ms_to_samples
 from core.errors import RequestError
 from core.events import (
     PlayoutCleared,
@@ -24,6 +24,9 @@ from pipeline.settings import SessionSettings
 FOLLOW_UP_S = 8.0
 """Silence after the wake word, or after an answer was heard, that ends listening: long enough to
 think of the next question, short enough that a talk which begins afterwards is not overheard."""
+
+HELD_MS = 200
+"More than any engine knows of, between the end of a word and when it is told."
 
 
 class Doing(Protocol):
@@ -70,6 +73,30 @@ class Attention:
         return self.until is None
 
 
+@dataclass(slots=True)
+class Held:
+    """The latest sound, while it is not known whether a wake word has ended in it: what is behind
+    the gate gets it late, as silence, or at once, so that it is at the same time as the client."""
+
+    _pcm: Pcm = field(default_factory=lambda: np.zeros(0, np.int16))
+
+    def __len__(self) -> int:
+        return len(self._pcm)
+
+    def push(self, pcm: Pcm) -> int:
+        """How many samples are older than it holds, and are let go."""
+        both = np.concatenate([self._pcm, pcm])
+        over = max(0, len(both) - ms_to_samples(HELD_MS, ASR_RATE_HZ))
+        self._pcm = both[over:]
+        return over
+
+    def release(self, latest: int = 0) -> Pcm:
+        """All that it holds, silent but for the `latest` samples."""
+        pcm, self._pcm = self._pcm, np.zeros(0, np.int16)
+        silent = max(0, len(pcm) - latest)
+        return np.concatenate([np.zeros(silent, np.int16), pcm[silent:]])
+
+
 class WakeGate:
     """One session's. While it sleeps, silence takes the place of what the microphone hears, so that
     nothing behind it can keep or recognise any of it."""
@@ -85,6 +112,9 @@ class WakeGate:
         self._attention = Attention()
         self._word: WakeWord | None = None
         self._stream: Wake | None = None
+        self._heard = 0
+        "Samples that the stream was given since it began anew."
+        self._held = Held()
         self._answers = True
         self._unasked = 0
         "How often the assistant went on by itself since something was said."
@@ -105,28 +135,42 @@ class WakeGate:
         self._word = find_word(self._engine, name)
         self._stream = None
         if self._word is not None and self._engine is not None:
-            self._stream = self._engine.open([name])
+            self._stream, self._heard = self._engine.open([name]), 0
         self._attention = Attention()
         self._tell(is_awake=self._word is None)
 
     def heard(self, frame: AudioFrame) -> AudioFrame:
         """What may be heard of a frame, 16 kHz."""
         if self._stream is None:
-            return frame
+            return self._all(frame)
         was_awake = self._attention.until is not None
         now = self._clock.now()
         is_busy = self._doing.is_hearing or self._doing.is_answering
         until = self._doing.answered_until
         if not self._attention.sleeps(now, is_busy=is_busy, answered_until=until):
-            return frame
+            return self._all(frame)
         if was_awake:
             self._stream.reset()
+            self._heard = 0
             self._tell(is_awake=False)
-        if self._stream.push(frame.pcm):
-            self._attention.wake(now)
-            self._unasked = 0
-            self._tell(is_awake=True)
-        return frame._replace(pcm=np.zeros_like(frame.pcm))
+        self._heard += len(frame.pcm)
+        found = self._stream.push(frame.pcm)
+        over = np.zeros(self._held.push(frame.pcm), np.int16)
+        if not found:
+            start = frame.end - len(self._held) - len(over)
+            return frame._replace(pcm=over, start=start)
+        self._attention.wake(now)
+        self._unasked = 0
+        self._tell(is_awake=True)
+        pcm = np.concatenate([over, self._held.release(self._heard - found[-1].ended)])
+        return frame._replace(pcm=pcm, start=frame.end - len(pcm))
+
+    def _all(self, frame: AudioFrame) -> AudioFrame:
+        """The frame; before it silence for what is held, if it was put to sleep and let be."""
+        if not len(self._held):
+            return frame
+        pcm = np.concatenate([self._held.release(), frame.pcm])
+        return frame._replace(pcm=pcm, start=frame.end - len(pcm))
 
     def noted(self, event: SessionEvent) -> None:
         """Something was told to the client."""

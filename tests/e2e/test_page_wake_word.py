@@ -44,9 +44,20 @@ def test_only_what_follows_the_word_is_heard(server: Running, tmp_path: Path) ->
         said = page.get_by_test_id("turn").first.get_by_test_id("said")
         expect(said).to_contain_text(re.compile("kitchen lights?"))
         expect(page.get_by_test_id("entity-light.kitchen")).to_have_attribute("data-state", "on")
+        expect(page.get_by_test_id("entity-light.bedroom")).to_have_attribute("data-state", "off")
         is_in(page, "speaking")
         is_in(page, "listening")  # for a follow-up
         is_in(page, "asleep")
         expect(page.get_by_test_id("turn")).to_have_count(1)
         page.reload()
         expect(choice).to_have_value("okay_nabu")
+
+
+def test_a_command_may_follow_in_the_same_breath(server: Running, tmp_path: Path) -> None:
+    clip = say("okay nabu turn on the kitchen light", rate_hz=RATE_HZ, lead_ms=2500, tail_ms=9000)
+    with talking(write_clip(tmp_path / "mic.wav", clip), server.url) as page:
+        page.get_by_test_id("wake").select_option(label="Okay Nabu")
+        page.get_by_test_id("mic").click()
+        is_in(page, "asleep")
+        said = page.get_by_test_id("turn").first.get_by_test_id("said")
+        expect(said).to_have_text(re.compile("turn on the kitchen lights?"))

@@ -32,24 +32,30 @@ ANSWER_MS = 2000
 
 
 class LevelWake:
-    """Hears loud samples, once until it is reset."""
+    """Hears loud samples, once until it is reset; tells so `late_ms` afterwards."""
 
-    def __init__(self, name: str) -> None:
-        self._name, self._heard, self._is_told = name, 0, False
+    def __init__(self, name: str, late_ms: int) -> None:
+        self._name, self._late = name, late_ms * 16
+        self._heard, self._is_told = 0, False
+        self._ended: int | None = None
 
     def push(self, pcm: Pcm) -> tuple[Detection, ...]:
         self._heard += len(pcm)
-        if self._is_told or np.abs(pcm).max() < WORD_LEVEL:
+        if np.abs(pcm).max() >= WORD_LEVEL and self._ended is None:
+            self._ended = self._heard
+        if self._ended is None or self._is_told or self._heard < self._ended + self._late:
             return ()
         self._is_told = True
-        return (Detection(self._name, self._heard),)
+        return (Detection(self._name, self._heard, self._ended),)
 
     def reset(self) -> None:
-        self._heard, self._is_told = 0, False
+        self._heard, self._is_told, self._ended = 0, False, None
 
 
+@dataclass
 class LevelWakes:
-    name = "level"
+    late_ms: int = 0
+    name: str = "level"
     words: tuple[WakeWord, ...] = (
         WakeWord(NAME, "Computer", ("en",)),
         WakeWord("robot", "Robot", ("en",)),
@@ -57,16 +63,17 @@ class LevelWakes:
 
     def open(self, names: Sequence[str]) -> Wake:
         (name,) = names
-        return LevelWake(name)
+        return LevelWake(name, self.late_ms)
 
 
 @dataclass
 class WakefulWorld(World):
     trace: Kept = field(default_factory=Kept)
+    late_ms: int = 0
 
     def surroundings(self) -> Surroundings:
         usual = super().surroundings()
-        engines = replace(usual.engines, wake=LevelWakes())
+        engines = replace(usual.engines, wake=LevelWakes(self.late_ms))
         return replace(usual, engines=engines, trace=self.trace, traces_sound=True)
 
     def loudest(self) -> int:
@@ -171,6 +178,38 @@ def test_after_the_word_one_is_heard_from_there() -> None:
     assert done.status == "completed"
     [started] = of(SpeechStarted, events)
     assert started.audio_start_ms == pytest.approx(1020 - 300, abs=20)  # in the client's own time
+
+
+@pytest.mark.parametrize("late_ms", [0, 60, 160])
+def test_what_is_said_in_the_same_breath_is_heard_from_its_beginning(late_ms: int) -> None:
+    world = WakefulWorld(late_ms=late_ms)
+
+    async def scene(session: Session) -> None:
+        for _ in range(2):  # the second time at the client's own time, too
+            await speak(session, (0, 400), (WORD_LEVEL, 20), (1000, 600), (0, 60_000))
+
+    events = run_session(world, scene, ASKED)
+    assert awake(events) == [False, True, False, True, False]
+    last = {item.utterance: item.pcm for _, _, item in world.asr.asked}
+    assert [int(np.count_nonzero(pcm)) for pcm in last.values()] == [600 * 16] * 2
+    assert world.loudest() == 1000
+    starts = [event.audio_start_ms for event in of(SpeechStarted, events)]
+    assert starts[0] == pytest.approx(420 - 300, abs=30)
+    assert starts[1] - starts[0] == 400 + 20 + 600 + 60_000
+
+
+def test_what_is_held_at_the_door_is_silence_once_no_word_is_asked_for() -> None:
+    world = WakefulWorld()
+
+    async def scene(session: Session) -> None:
+        await speak(session, (0, 1000), (2000, 100))
+        session.configure(SessionSettings())
+        await speak(session, (1000, 600), (0, 1000))
+
+    events = run_session(world, scene, ASKED)
+    assert world.loudest() == 1000
+    [started] = of(SpeechStarted, events)
+    assert started.audio_start_ms == pytest.approx(1100 - 300, abs=30)
 
 
 @pytest.mark.parametrize("paced_by", ["server", "client"])
