@@ -61,7 +61,7 @@ class Audible:
 
     def __init__(self, late_ms: float = 0) -> None:
         """`late_ms`: by which what is heard is older than the frame it came in, at least."""
-        self._late = ms_to_samples(late_ms, ASR_RATE_HZ)
+        self.late_ms = late_ms
         self.begin(0, np.zeros(0, np.int16))
 
     def begin(self, at: int, pcm: Pcm) -> None:
@@ -144,7 +144,7 @@ class Audible:
                 part = int(parts[-1]) if len(parts) else PARTS  # too low a hum for any part
                 end = start + int(loud[-1]) * _WINDOW + part * _PART
                 last = max(last, end + ms_to_samples(fade_ms, ASR_RATE_HZ))
-        return last - self._late, limits
+        return last - ms_to_samples(self.late_ms, ASR_RATE_HZ), limits
 
 
 def _measured(pcm: Pcm) -> tuple[Levels, Levels]:

@@ -1,4 +1,5 @@
-"""From a session's speaker to its microphone: our own voice must not be taken for a user's."""
+"""From a session's speaker to its microphone: our own voice must not be taken for a user's, and
+noise that nobody wants to hear is made quieter."""
 
 from collections.abc import Callable
 
@@ -7,6 +8,8 @@ import numpy as np
 from core.audio import PTIME_MS, AudioFrame, Pcm, ms_to_samples
 from media.echo import open_echo
 from media.echo_mode import EchoMode
+from media.noise_mode import NoiseMode
+from media.noise_reduction import open_noise_reduction
 from pipeline.playout import Playout
 
 
@@ -18,20 +21,32 @@ class EchoPath:
         self._is_paced = playout.paced_by == "server"
         self._mode: EchoMode = "off"
         self._echo = open_echo("off", playout.rate_hz, is_paced=self._is_paced)
+        self._noise: NoiseMode = "off"
+        self._reduction = open_noise_reduction("off")
         self._silence = np.zeros(ms_to_samples(PTIME_MS, playout.rate_hz), np.int16)
         self._fed = 0
         "Samples from the microphone so far."
 
-    def configure(self, mode: EchoMode) -> None:
+    def configure(self, mode: EchoMode, noise: NoiseMode) -> None:
         if mode != self._mode:
             self._mode = mode
             self._echo = open_echo(mode, self._playout.rate_hz, is_paced=self._is_paced)
+        if noise != self._noise:
+            self._noise = noise
+            self._reduction = open_noise_reduction(noise)
+
+    @property
+    def late_ms(self) -> float:
+        """By which what is heard is older than its frame. An echo's canceller, there only while
+        something was played, is not counted."""
+        return self._reduction.late_ms
 
     def heard(self, frame: AudioFrame) -> AudioFrame:
-        """What is left of it without our voice."""
+        """What is left of it without our voice and the noise."""
         self._guard(self._playout.is_audible or self._echo.is_sounding(self._fed))
         pcm = self._echo.clean(frame.pcm, self._fed)
         self._fed += len(pcm)
+        pcm = self._reduction.clean(pcm)
         return frame if pcm is frame.pcm else frame._replace(pcm=pcm)
 
     def pulled(self, frame: AudioFrame | None) -> AudioFrame | None:

@@ -35,7 +35,7 @@ class Heard:
 class Hearing:
     def __init__(self, vad: Vad, late_ms: float = 0) -> None:
         """`late_ms`: by which sound is older than its frame, at least, when it comes."""
-        self._vad = vad
+        self._vad, self._late_ms = vad, late_ms
         self._endpointer = Endpointer()
         self._audible = Audible(late_ms)
         self._eagerness: Eagerness | None = None
@@ -48,8 +48,10 @@ class Hearing:
         self.samples = 0
         "Heard so far; the position of the next sample."
 
-    def configure(self, turn_detection: TurnDetection | None) -> None:
-        """None: push-to-talk. Starts are still found, for live words; nothing ends by itself."""
+    def configure(self, turn_detection: TurnDetection | None, added_ms: float = 0) -> None:
+        """None: push-to-talk. Starts are still found, for live words; nothing ends by itself.
+        `added_ms`: by which sound comes later yet, from now on."""
+        self._audible.late_ms = self._late_ms + added_ms
         detection = turn_detection or TurnDetection()
         silence_ms: float = detection.silence_ms
         self._eagerness = None

@@ -174,8 +174,8 @@ class Session:
         if is_other and self.running.is_set():
             self._hold()
         self._conversation.profile = Profile.of(settings)
-        self._hearing.configure(settings.turn_detection)
-        self._echo.configure(settings.echo)
+        self._echo.configure(settings.echo, settings.noise_reduction)
+        self._hearing.configure(settings.turn_detection, self._echo.late_ms)
         self._wake.configure(settings)
         self._reporting.configured(settings)
 

@@ -9,6 +9,7 @@ from core.items import Item, ItemReference
 from core.ports import ToolSpec
 from engines.base import AsrInfo, AsrOptions, Padding, Task
 from media.echo_mode import EchoMode
+from media.noise_mode import NoiseMode
 from pipeline.context import AS_FITS, Truncation
 from pipeline.prompts import NO_PROMPTS, Prompts
 from pipeline.remote.settings import RemoteServer
@@ -91,6 +92,8 @@ class SessionSettings:
     "Whether speech over the answer is enough to stop it, or only words that mean something."
     echo: EchoMode = "off"
     "What is done about the answer in the microphone."
+    noise_reduction: NoiseMode = "off"
+    "What is done about noise in it, after that."
     wake_word: str = ""
     "Until it is heard, nothing else is; empty: everything is. Without effect in push-to-talk."
     answer_temperature: float | None = None

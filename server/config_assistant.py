@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from media.echo_mode import EchoMode
+from media.noise_mode import NoiseMode
 from pipeline.settings import DEFAULT, SessionSettings, TurnDetection
 
 
@@ -48,6 +49,15 @@ class AssistantConfig(Struct, frozen=True, forbid_unknown_fields=True):
             )
         ),
     ] = "off"
+    noise_reduction: Annotated[
+        NoiseMode,
+        Meta(
+            description=(
+                "Makes steady noise quieter before anything is heard: a little, for a microphone at"
+                " the mouth (near_field), or more, for one across the room (far_field)."
+            )
+        ),
+    ] = "off"
 
     wake_word: Annotated[
         str,
@@ -72,5 +82,6 @@ class AssistantConfig(Struct, frozen=True, forbid_unknown_fields=True):
             tools=self.tools,
             barge_in=self.barge_in,
             echo=self.echo,
+            noise_reduction=self.noise_reduction,
             wake_word=self.wake_word,
         )

@@ -1,4 +1,4 @@
-"""How the user's speech is to be recognised: what clients send of it, and what they are shown."""
+"""How the user's speech is to be heard: what clients send of it, and what they are shown."""
 
 from dataclasses import replace
 from typing import Any
@@ -6,10 +6,22 @@ from typing import Any
 from msgspec import UnsetType
 
 from pipeline.settings import SessionSettings
-from signaling.realtime.session_object import Decoding, Transcription
-from signaling.realtime.wire import kept
+from signaling.realtime.session_object import Decoding, NoiseReduction, Transcription
+from signaling.realtime.wire import Sent, kept
 
 _FRESH = SessionSettings()
+
+
+def with_noise_reduction(settings: SessionSettings, sent: Sent[NoiseReduction]) -> SessionSettings:
+    """Null: none."""
+    if isinstance(sent, UnsetType):
+        return settings
+    return replace(settings, noise_reduction="off" if sent is None else sent.type)
+
+
+def noise_reduction_json(settings: SessionSettings) -> dict[str, Any] | None:
+    mode = settings.noise_reduction
+    return None if mode == "off" else {"type": mode}
 
 
 def with_transcription(settings: SessionSettings, sent: Transcription, asr: str) -> SessionSettings:

@@ -22,8 +22,10 @@ from signaling.realtime.answering import (
 from signaling.realtime.prompt import instructions_of, prompt_json, prompt_use
 from signaling.realtime.recognition import (
     decoding_json,
+    noise_reduction_json,
     transcription_json,
     with_decoding,
+    with_noise_reduction,
     with_transcription,
 )
 from signaling.realtime.session_object import (
@@ -222,6 +224,7 @@ def _with_input(settings: SessionSettings, sent: AudioInput) -> SessionSettings:
     elif isinstance(sent.transcription, Transcription):
         asr = own_model(kept(sent.transcription.model, settings.asr, _FRESH.asr))
         settings = with_transcription(settings, sent.transcription, asr)
+    settings = with_noise_reduction(settings, sent.noise_reduction)
     if isinstance(sent.turn_detection, UnsetType):
         return settings
     detection = sent.turn_detection
@@ -272,7 +275,7 @@ def _input_json(terms: Terms) -> dict[str, Any]:
     settings = terms.settings
     return {
         "format": format_json(terms.heard_as),
-        "noise_reduction": None,
+        "noise_reduction": noise_reduction_json(settings),
         "transcription": transcription_json(settings) if settings.transcribes else None,
         "turn_detection": _turn_detection_json(settings.turn_detection),
     }

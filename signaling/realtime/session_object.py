@@ -57,7 +57,7 @@ class Transcription(WireStruct, frozen=True):
 
 
 class NoiseReduction(WireStruct, frozen=True):
-    """Known, so that clients that send it can connect: `session.updated` says that none is done."""
+    """For a microphone at the mouth, or one across the room."""
 
     type: Literal["near_field", "far_field"]
 
@@ -72,7 +72,7 @@ class RetentionRatio(WireStruct, frozen=True, tag="retention_ratio", tag_field="
 
 
 class Tracing(WireStruct, frozen=True):
-    """As `NoiseReduction`: there is no dashboard to write to."""
+    """Known, so that clients that send it can connect: there is no dashboard to write to."""
 
     group_id: str | None = None
     metadata: Any = None

@@ -29,7 +29,7 @@ FLAT = {
     "input_audio_format": "g711_ulaw",
     "output_audio_format": "g711_alaw",
     "input_audio_transcription": {"model": "whisper-1", "language": "de"},
-    "input_audio_noise_reduction": None,
+    "input_audio_noise_reduction": {"type": "near_field"},
     "turn_detection": {"type": "server_vad", "silence_duration_ms": 300},
     "max_response_output_tokens": 100,
     "temperature": 0.8,
@@ -50,7 +50,8 @@ def test_a_flat_session_becomes_the_same_settings_and_back() -> None:
     shown = {name: flat[name] for name in FLAT if name not in ("tools", "modalities")}
     assert shown["turn_detection"]["silence_duration_ms"] == 300
     assert shown["input_audio_transcription"]["language"] == "de"
-    same = ("voice", "speed", "input_audio_format", "output_audio_format", "temperature")
+    same = ["voice", "speed", "input_audio_format", "output_audio_format", "temperature"]
+    same += ["input_audio_noise_reduction"]
     assert {name: shown[name] for name in same} == {name: FLAT[name] for name in same}
     assert flat["modalities"] == ["audio", "text"]
     again = after(to_ga({"type": "session.update", "session": sendable(flat)})["session"])

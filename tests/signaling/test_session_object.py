@@ -53,6 +53,7 @@ def decoding(**fields: Any) -> dict[str, Any]:
     return realtime(earshot={"transcription": fields})
 
 
+FAR = {"type": "far_field"}
 RATIO = {
     "type": "retention_ratio",
     "retention_ratio": 0.5,
@@ -208,9 +209,24 @@ MERGES: list[tuple[str, tuple[dict[str, Any], ...], SessionSettings]] = [
                 parallel_tool_calls=True,
                 prompt=None,
             ),
-            heard(noise_reduction={"type": "near_field"}),
         ),
         FRESH,
+    ),
+    (
+        "less noise",
+        (heard(noise_reduction={"type": "near_field"}), heard(turn_detection=None)),
+        replace(FRESH, noise_reduction="near_field", turn_detection=None),
+    ),
+    (
+        "less noise, from afar",
+        (heard(noise_reduction={"type": "near_field"}), heard(noise_reduction=FAR)),
+        replace(FRESH, noise_reduction="far_field"),
+    ),
+    ("noise again", (heard(noise_reduction=FAR), heard(noise_reduction=None)), FRESH),
+    (
+        "less noise, transcription only",
+        ({"type": "transcription", "audio": {"input": {"noise_reduction": FAR}}},),
+        replace(FRESH, answers=False, noise_reduction="far_field"),
     ),
 ]
 
@@ -220,6 +236,32 @@ MERGES: list[tuple[str, tuple[dict[str, Any], ...], SessionSettings]] = [
 )
 def test_updates_merge(updates: tuple[dict[str, Any], ...], settings: SessionSettings) -> None:
     assert after(*updates).settings == settings
+
+
+@pytest.mark.parametrize("before", [None, {"type": "near_field"}, FAR])
+def test_less_noise_is_shown_as_it_is_in_effect(before: dict[str, Any] | None) -> None:
+    for update in (heard(noise_reduction=before), {"type": "transcription"}):
+        shown = session_json(after(heard(noise_reduction=before), update), "sess_1")
+        assert shown["audio"]["input"]["noise_reduction"] == before
+
+
+@pytest.mark.parametrize(
+    ("sent", "code", "param"),
+    [
+        ({"type": "all"}, "invalid_value", ".type"),
+        ({"type": "off"}, "invalid_value", ".type"),
+        ({"type": 1}, "invalid_type", ".type"),
+        ({"type": "far_field", "level": 2}, "unknown_parameter", ".level"),
+        ({}, "missing_required_parameter", ".type"),
+        ("near_field", "invalid_type", ""),
+        (True, "invalid_type", ""),
+    ],
+)
+def test_other_noise_reduction_is_refused(sent: object, code: str, param: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        after(heard(noise_reduction=sent))
+    path = f"session.audio.input.noise_reduction{param}"
+    assert (caught.value.code, caught.value.param) == (code, path)
 
 
 @pytest.mark.parametrize(
