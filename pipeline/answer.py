@@ -142,6 +142,14 @@ class Answer:
         """Some of it went to the speaker."""
         return self._writer is not None and self._writer.has_started
 
+    @property
+    def awaits_speaker(self) -> bool:
+        """There is sound of it, and none went to the speaker yet."""
+        writer = self._writer
+        if writer is None or writer.is_dead:
+            return False
+        return writer.written > 0 and not writer.has_started
+
     def is_hardly_heard(self, now: float) -> bool:
         """Who has heard this much of it knows nothing yet, and has not refused it either."""
         writer = self._writer

@@ -57,6 +57,8 @@ class Answering:
         self._waiting: deque[_Entry] = deque()
         self._wake = asyncio.Event()
         self._running: _Running | None = None
+        self._made: _Running | None = None
+        "The one before; what is made may still wait for the speaker."
         self._beside: list[Answer] = []
         self._tasks: asyncio.TaskGroup | None = None
         self._remembered: OrderedDict[str, Answer] = OrderedDict()
@@ -97,7 +99,7 @@ class Answering:
                 task = tasks.create_task(answer.run(), name=answer.response_id)
                 self._running = _Running(entry, answer)
                 await asyncio.wait([task])
-                self._running = None
+                self._running, self._made = None, self._running
                 self._remember(answer)
             self._wake.clear()
             self._on_idle()
@@ -182,27 +184,33 @@ class Answering:
         if running is not None and not running.entry.is_apart:
             running.answer.cancel(reason)
             return
-        waiting = (e for e in self._waiting if not (e.is_apart or e.cancelled))
+        waiting = (e for e in self._waiting if not (e.is_apart or e.is_held or e.cancelled))
         if (entry := next(waiting, None)) is None:
             message = "no response is being generated"
             raise Conflict(message, code="response_cancel_not_active")
         entry.cancelled = reason
 
     def interrupt(self) -> None:
-        """The user speaks: answers are out of date, announcements that nobody heard are not."""
+        """The user speaks: answers are out of date. Announcements that nobody heard are not, but he
+        is answered first."""
         for entry in self._waiting:
-            if not (entry.is_announcement or entry.is_apart):
+            if entry.is_announcement:
+                entry.is_held = True
+            elif not entry.is_apart:
                 entry.cancelled = "turn_detected"
-        running = self._running
-        if running is None or running.entry.is_apart:
-            return
-        if running.entry.is_announcement and not running.answer.is_heard:
-            entry = running.entry
-            now = self._clock.now()
-            self._waiting.appendleft(
-                _Entry(entry.make, entry.drop, is_announcement=True, since=now)
-            )
-        running.answer.cancel("turn_detected")
+        running, made = self._running, self._made
+        if running is not None and not (running.entry.is_apart or running.answer.is_cancelled):
+            if running.entry.is_announcement and not running.answer.is_heard:
+                self._announce_again(running.entry)
+            running.answer.cancel("turn_detected")
+        if made is not None and made.entry.is_announcement and made.answer.awaits_speaker:
+            self._announce_again(made.entry)
+
+    def _announce_again(self, entry: _Entry) -> None:
+        again = _Entry(entry.make, entry.drop, is_announcement=True, since=self._clock.now())
+        again.is_held = True
+        self._waiting.appendleft(again)
+        self._wake.set()
 
     def close(self) -> list[Answer]:
         """Nothing more is answered. Returns the answers that were given, as far as remembered."""
