@@ -168,6 +168,11 @@ def is_secret(key: str) -> bool:
     return key in SECRETS or any(word in key.lower() for word in _SECRET_WORDS)
 
 
+def has_secret(key: str, value: Scalar) -> bool:
+    """By its name, or as the password in a URL."""
+    return is_secret(key) or (isinstance(value, str) and bool(_URL_PASSWORD.match(value)))
+
+
 def masked(values: Mapping[str, Any]) -> dict[str, Any]:
     """To be shown."""
     return {
@@ -195,17 +200,18 @@ def effective(
 ) -> dict[str, Scalar]:
     """What this device is to have: WAS's defaults, then the settings for all devices, its profile,
     its own settings. `base_url`: this server as the device calls it; without `with_secrets` no
-    token and no password is in it."""
+    token and no password is in it, nor a URL that has one."""
     ours: dict[str, Scalar] = {
         "wis_url": f"{base_url}/api/willow?device={quote(device.id, safe='')}",
         "wis_tts_url_v2": f"{base_url}/api/tts?{_voice(device)}text=",
     }
-    values = {**DEFAULTS, **ours, **everywhere, **_of_profile(device), **own}
+    chosen = {**everywhere, **_of_profile(device), **own}
+    if not with_secrets:
+        chosen = {key: value for key, value in chosen.items() if not has_secret(key, value)}
+    values = {**DEFAULTS, **ours, **chosen}
     if values.get("was_mode") is True:
         for key in ELSEWHERE:
             values.pop(key, None)
-    if not with_secrets:
-        values = {key: value for key, value in values.items() if not is_secret(key)}
     return dict(sorted(values.items()))
 
 

@@ -73,9 +73,9 @@ class WasRest:
                 return _json(dict(DEFAULTS))
             case "config" if name := text_of(request.query, "hostname"):
                 one = self._find(name)
-                own = await store.config(one.device.id)
-                base = one.arrival.base_url
-                return _json(masked(effective(one.device, await store.config(), own, base)))
+                every, own = await store.config(), await store.config(one.device.id)
+                base, sends = one.arrival.base_url, self._door.settings.sends_secrets
+                return _json(masked(effective(one.device, every, own, base, with_secrets=sends)))
             case "config":
                 return _json(masked({**DEFAULTS, **await store.config()}))
             case "nvs":

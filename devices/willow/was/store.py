@@ -9,6 +9,7 @@ import msgspec
 
 from core.errors import Conflict, RequestError
 from devices.directory import Settings
+from devices.willow.was.config import has_secret
 from firmware_protocol.willow.messages import Nvs, Scalar
 
 CONFIG, NVS, PUSHED, WAS = "willow.config", "willow.nvs", "willow.pushed", "willow.was"
@@ -27,9 +28,10 @@ class StoredNvs:
 
     def message(self, *, with_secrets: bool) -> Nvs:
         """Raises Conflict where a password is in it that may not be sent."""
-        if self.wifi_psk and not with_secrets:
+        if not with_secrets and (self.wifi_psk or has_secret("was_url", self.was_url)):
             raise Conflict(
-                "the Wi-Fi password is sent to no device: set willow.secrets if it shall be",
+                "a password (of the Wi-Fi, or in WAS's URL) is sent to no device: set"
+                " willow.secrets if it shall be",
                 code="secrets_not_sent",
                 param="apply",
             )

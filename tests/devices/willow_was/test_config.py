@@ -2,7 +2,7 @@
 
 import pytest
 
-from core.errors import RequestError
+from core.errors import Conflict, RequestError
 from devices.directory import Device, DeviceProfile
 from devices.willow.was.config import DEFAULTS, MASK, checked, effective, masked, merged, with_text
 from devices.willow.was.store import StoredNvs, read_nvs
@@ -44,6 +44,30 @@ def test_a_wake_word_that_the_firmware_has_not_is_left_out() -> None:
 def test_tokens_go_to_devices_that_run_commands_themselves(*, was_mode: bool) -> None:
     everywhere: dict[str, Scalar] = {"was_mode": was_mode, "hass_token": "secret"}
     assert ("secret" in effective(device(), everywhere, {}, BASE).values()) is not was_mode
+
+
+def test_without_secrets_no_url_holds_one_either() -> None:
+    """It would give the server's own key to whoever says a MAC; the usual URL leads here."""
+    everywhere: dict[str, Scalar] = {"was_mode": False, "hass_token": "hushed"}
+    own: dict[str, Scalar] = {
+        "wis_url": "http://any:hushed@earshot.lan:8502/api/willow",
+        "rest_url": "HTTPS://me:hushed@house.lan/do",
+        "openhab_url": "http://openhab.lan",
+    }
+    values = effective(device(), everywhere, own, BASE, with_secrets=False)
+    assert "hushed" not in str(values)
+    assert values["wis_url"] == f"{BASE}/api/willow?device=dev_1"
+    assert values["openhab_url"] == "http://openhab.lan"
+    assert "hushed" in str(effective(device(), everywhere, own, BASE))
+
+
+def test_a_password_in_the_url_of_was_is_one_too() -> None:
+    nvs = StoredNvs(was_url="ws://any:hushed@earshot.lan/ws", wifi_ssid="home")
+    with pytest.raises(Conflict) as refused:
+        nvs.message(with_secrets=False)
+    assert refused.value.code == "secrets_not_sent"
+    assert "hushed" not in str(refused.value)
+    assert nvs.message(with_secrets=True).was_url == nvs.was_url
 
 
 def test_a_voice_is_asked_for_in_its_url() -> None:
