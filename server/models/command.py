@@ -108,7 +108,7 @@ def _pull(options: argparse.Namespace, source: Source, models_dir: Path) -> Pull
 def _tell(pulled: Pulled, options: argparse.Namespace) -> Exit:
     print(f"fetched {pulled.folder}" if pulled.is_new else f"{pulled.folder} is there already")
     if pulled.kind == "voice":
-        print(f"To speak with it: {setting(pulled.folder)}")
+        print(f"To speak with it:\n{setting(pulled.folder)}")
     if pulled.kind == "checkpoint":
         name = f"{pulled.folder.name.removesuffix('.checkpoint')}-int8"
         print(

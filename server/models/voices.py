@@ -97,9 +97,9 @@ def with_pulled(engine: str, options: Mapping[str, Any], models_dir: Path) -> Ma
 def setting(folder: Path) -> str:
     """What to write into the configuration to speak with a pulled voice."""
     if folder.name == KOKORO:
-        return f'[tts] engine = "{KOKORO}"'
+        return f'[tts]\nengine = "{KOKORO}"'
     name = folder.name.removeprefix(_FOLDER)
-    return f'[tts] engine = "{PIPER}", options = {{ model = "{name}" }}'
+    return f'[tts]\nengine = "{PIPER}"\noptions = {{ model = "{name}" }}'
 
 
 def _piper(model: str, models_dir: Path) -> Path:

@@ -12,6 +12,7 @@ from core.events import (
     PlayoutStopped,
     ResponseCreated,
     ResponseDone,
+    SpeechStarted,
     Transcribed,
     TurnTraced,
 )
@@ -147,6 +148,25 @@ def test_a_backchannel_pauses_the_answer_and_lets_it_go_on_where_it_stopped() ->
     assert [e.transcript for e in of(Transcribed, events)] == ["one", "uh-huh"]
     assert [t.status for t in of(TurnTraced, events)] == ["transcribed", "answered"]
     assert world.metrics.counts["earshot_barge_in:resumed"] == 1
+
+
+@pytest.mark.parametrize("word_s", [0.02, 0.3], ids=["all sent", "still made"])
+def test_a_client_that_plays_itself_falls_silent_at_once_and_is_answered(word_s: float) -> None:
+    """ADR 36: when it hears of speech it drops its sound, and nothing would make it go on."""
+    world = talkative()
+    world.llm.word_s = word_s
+
+    async def scenario(session: Session) -> None:
+        await speak(session, (ONE, 600), (SILENCE, 2400), (UH_HUH, 400), (SILENCE, 20_000))
+
+    events = run_session(world, scenario, paced_by="client")
+    kinds = [type(event) for event in events]
+    over = kinds[len(kinds) - 1 - kinds[::-1].index(SpeechStarted) :]
+    if word_s == 0.3:
+        assert over.index(ResponseDone) < over.index(Transcribed), "nobody waits for the words"
+    statuses = ["completed" if word_s < 0.3 else "cancelled", "completed"]
+    assert [done.status for done in of(ResponseDone, events)] == statuses
+    assert [m.text for m in world.llm.asked[-1] if m.role == "user"] == ["one", "uh-huh"]
 
 
 def test_noise_over_an_answer_does_not_end_it() -> None:
