@@ -35,9 +35,9 @@ async def _renew(connection: Connection) -> None:
     now = asyncio.get_running_loop().time
     answered_at = now()
     while now() < answered_at + EXPIRES_S:
-        await asyncio.sleep(EVERY_S * (0.8 + 0.4 * random.random()))
         try:
-            async with asyncio.timeout_at(answered_at + EXPIRES_S):
+            async with asyncio.timeout_at(answered_at + EXPIRES_S):  # between two checks as well
+                await asyncio.sleep(EVERY_S * (0.8 + 0.4 * random.random()))
                 await _ask(connection)
         except (TransactionError, TimeoutError):
             continue
