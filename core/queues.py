@@ -1,4 +1,4 @@
-"""Bounded hand-overs between tasks. Each has a size and a policy, and counts what it drops."""
+"""The bounded hand-over between tasks: it has a size, and a policy for when it is full."""
 
 import asyncio
 from collections import deque
@@ -6,55 +6,6 @@ from collections.abc import AsyncIterator, Callable
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
-
-
-class DropOldest(Generic[T]):
-    """For live audio: when the reader lags, the oldest items go first. Never blocks the writer."""
-
-    def __init__(self, limit: int) -> None:
-        self._items: deque[T] = deque(maxlen=limit)
-        self._ready = asyncio.Event()
-        self._drained = asyncio.Event()
-        self._drained.set()
-        self._closed = False
-        self.dropped = 0
-
-    def put(self, item: T) -> None:
-        self.dropped += len(self._items) == self._items.maxlen
-        self._items.append(item)
-        self._drained.clear()
-        self._ready.set()
-
-    def take(self) -> list[T]:
-        """All that is queued, for who cannot wait until the reader comes to it."""
-        taken = list(self._items)
-        self._items.clear()
-        self._ready.set()
-        return taken
-
-    def close(self) -> None:
-        """Let readers drain what is queued, then stop."""
-        self._closed = True
-        self._ready.set()
-        self._drained.set()
-
-    async def drained(self) -> None:
-        """Wait until the reader is done with every item; a closed queue is not waited for."""
-        if not self._closed:
-            await self._drained.wait()
-
-    async def __aiter__(self) -> AsyncIterator[T]:
-        try:
-            while True:
-                while self._items:
-                    yield self._items.popleft()
-                self._drained.set()
-                if self._closed:
-                    return
-                self._ready.clear()
-                await self._ready.wait()
-        finally:
-            self._drained.set()
 
 
 class Outbox(Generic[T]):

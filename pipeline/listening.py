@@ -23,7 +23,6 @@ from core.events import (
 from core.ids import new_id
 from core.items import AudioPart, MessageItem
 from core.ports import Clock
-from core.queues import DropOldest
 from engines.base import AsrResult
 from pipeline.ending import Ending
 from pipeline.endpointer import Edge, SpeechEdge
@@ -94,11 +93,9 @@ class Listening:
         """So soon what is said is over, if nobody goes on."""
         return self._ending.is_due_within(seconds)
 
-    async def run(self, frames: DropOldest[AudioFrame], tasks: asyncio.TaskGroup) -> None:
-        """Listen until the frames end."""
-        tasks.create_task(self._ending.run(lambda: self._suppose(tasks)), name="end-of-pause")
-        async for frame in frames:
-            self.listen(frame, tasks)
+    async def run(self, tasks: asyncio.TaskGroup) -> None:
+        """End what is said between two frames, when its silence is over."""
+        await self._ending.run(lambda: self._suppose(tasks))
 
     def listen(self, frame: AudioFrame, tasks: asyncio.TaskGroup) -> None:
         """Raises RequestError on audio of another rate."""

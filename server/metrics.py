@@ -99,9 +99,6 @@ METRICS: Mapping[str, Declared] = {
     "earshot_sessions": Declared("gauge", "Sessions that are open now."),
     "earshot_tasks": Declared("gauge", "Tasks of the event loop that are alive now."),
     "earshot_turns": Declared("counter", "Turns by how they ended.", ("status",)),
-    "earshot_audio_frames_dropped": Declared(
-        "counter", "Microphone frames that a session was too slow to hear."
-    ),
     "earshot_tool_seconds": Declared(
         "histogram", "Running one tool, by how that ended.", ("outcome",), STAGE_BUCKETS_S
     ),

@@ -153,6 +153,7 @@ class Connection:
                     packet = decode_frame(self._framing, message.data)
                     if isinstance(packet, AudioPacket):
                         self._hear(packet.payload)
+                        await asyncio.sleep(0)  # after a stall many are there at once
                     else:
                         await self._take(packet.payload, tasks)
                 case WSMsgType.TEXT:

@@ -86,7 +86,6 @@ async def _speak(live: Session, session: Recorded, speed: float) -> None:
         while steps and steps[0].at <= start:
             _do(live, steps.pop(0))
         live.feed(AudioFrame(pcm, ASR_RATE_HZ, start))
-    await live.caught_up()
     for step in steps:
         _do(live, step)
 

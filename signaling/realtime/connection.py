@@ -7,7 +7,7 @@ from contextlib import aclosing
 from enum import Enum
 from typing import assert_never
 
-from core.audio import AudioFrame
+from core.audio import ASR_RATE_HZ, AudioFrame, ms_to_samples
 from core.errors import EarshotError, RequestError
 from core.events import ItemAdded
 from core.ports import Metrics
@@ -38,7 +38,7 @@ from signaling.realtime.response import response_request
 from signaling.realtime.server_events import Json, to_text
 from signaling.realtime.session import Terms, check_unchanged, merged
 from signaling.realtime.translate import Translator, Transport
-from signaling.realtime.upload import Upload, heard_in
+from signaling.realtime.upload import SLICE_MS, Upload, heard_in
 
 logger = logging.getLogger(__name__)
 
@@ -48,6 +48,9 @@ MAX_UNTAKEN = 256
 EVENTS_PER_TURN = 8
 """Of one client, however many it has sent, before the other clients of the server have their turn:
 each takes some 50 µs, and the transport hands over thousands at once."""
+
+SAMPLES_PER_TURN = ms_to_samples(SLICE_MS, ASR_RATE_HZ)
+"The same for audio, of which one event may bring five minutes: to hear so much takes some 0.4 ms."
 
 
 class End(Enum):
@@ -108,6 +111,8 @@ class Connection:
         self._active_at = 0.0
         self._taken = 0
         "Events of the client and of those beside it."
+        self._heard = 0
+        "Samples since others had their turn."
         self.asides: set[Outbox[str]] = set()
         "Who is told everything, too: see `aside`."
 
@@ -197,8 +202,7 @@ class Connection:
     async def _apply(self, event: ClientEvent) -> None:
         session = self._session
         if not isinstance(event, InputAppend):
-            await self._feed(self._upload.rest())
-            await session.caught_up()  # what was said before it comes before it
+            await self._feed(self._upload.rest())  # what was said before it comes before it
         match event:
             case SessionUpdate():
                 await self._update(event)
@@ -254,13 +258,16 @@ class Connection:
         # Without turn detection nothing happens until the client says so: no frame is urgent.
         gathers = self._translator.terms.settings.turn_detection is None
         if event.event_id != self._translator.appended:
-            await self._session.caught_up()  # what is found out so far is of the event before
+            await asyncio.sleep(0)  # what is to be told by now is of the event before
             self._translator.appended = event.event_id
         await self._feed(self._upload.push(event.audio, gathers=gathers))
 
     async def _feed(self, frames: Iterable[AudioFrame]) -> None:
         for frame in frames:
-            await self._session.caught_up()  # live, it has long: then nobody has to be woken
+            if self._heard >= SAMPLES_PER_TURN:
+                self._heard = 0
+                await asyncio.sleep(0)
+            self._heard += len(frame.pcm)
             self._session.feed(frame)
 
     def _needs(self, transport: Transport, name: str) -> None:

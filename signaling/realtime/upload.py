@@ -14,7 +14,7 @@ from pipeline.listening import MAX_HELD_MS, MIN_COMMIT_MS
 from signaling.realtime.sound import PCM, decoded, rate_of
 
 SLICE_MS = 100
-"A session keeps 50 frames that it has not heard yet; slices this long make that five seconds."
+"So much at once is resampled and heard; others have their turn in between."
 
 
 class Upload:

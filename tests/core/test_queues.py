@@ -2,76 +2,8 @@
 
 import asyncio
 
-from core.queues import DropOldest, Outbox
+from core.queues import Outbox
 from tests.loop import run_virtual
-
-
-def test_drop_oldest_keeps_the_newest_and_counts() -> None:
-    async def main() -> None:
-        queue: DropOldest[int] = DropOldest(3)
-        for item in range(5):
-            queue.put(item)
-        queue.close()
-        assert [item async for item in queue] == [2, 3, 4]
-        assert queue.dropped == 2
-
-    run_virtual(main())
-
-
-def test_drained_waits_for_the_reader_to_be_done_with_the_last_item() -> None:
-    read: list[int] = []
-
-    async def main() -> None:
-        queue: DropOldest[int] = DropOldest(3)
-        await queue.drained()
-        async with asyncio.TaskGroup() as tasks:
-
-            async def reader() -> None:
-                async for item in queue:
-                    read[:] = [*read, item]
-
-            tasks.create_task(reader())
-            for item in range(100):
-                queue.put(item)
-                await queue.drained()
-                assert read[-1] == item
-            queue.close()
-        assert queue.dropped == 0
-
-    run_virtual(main())
-
-
-def test_what_is_taken_is_not_read_and_not_waited_for() -> None:
-    async def main() -> None:
-        queue: DropOldest[int] = DropOldest(3)
-        async with asyncio.TaskGroup() as tasks:
-
-            async def reader() -> None:
-                assert [item async for item in queue] == [3]
-
-            tasks.create_task(reader())
-            await asyncio.sleep(0)
-            queue.put(1)
-            queue.put(2)
-            assert queue.take() == [1, 2]
-            await queue.drained()
-            queue.put(3)
-            queue.close()
-
-    run_virtual(main())
-
-
-def test_drained_ends_when_the_queue_is_closed() -> None:
-    async def main() -> None:
-        queue: DropOldest[int] = DropOldest(3)
-        queue.put(1)
-        async with asyncio.TaskGroup() as tasks:
-            waiting = tasks.create_task(queue.drained())
-            await asyncio.sleep(1)
-            assert not waiting.done()
-            queue.close()
-
-    run_virtual(main())
 
 
 def test_what_can_wait_waits_for_room_in_an_outbox() -> None:

@@ -6,9 +6,10 @@ from contextlib import suppress
 from itertools import pairwise
 from typing import TypeVar
 
+import numpy as np
 import pytest
 
-from core.audio import AudioFrame
+from core.audio import ASR_RATE_HZ, AudioFrame
 from core.errors import Conflict, EngineError, Overloaded, RequestError
 from core.events import (
     Failed,
@@ -35,7 +36,16 @@ from pipeline.session import Session
 from pipeline.sessions import Sessions
 from pipeline.settings import ResponseRequest, SessionSettings, TurnDetection
 from tests.loop import run_virtual
-from tests.pipeline.fakes import EchoLlm, LevelAsr, ToneTts, World, collect, names, speak
+from tests.pipeline.fakes import (
+    FRAME,
+    EchoLlm,
+    LevelAsr,
+    ToneTts,
+    World,
+    collect,
+    names,
+    speak,
+)
 
 E = TypeVar("E")
 SILENCE = 0
@@ -92,6 +102,37 @@ def test_a_spoken_turn_tells_its_story_in_order() -> None:
     assert of(Transcribed, events)[0].transcript == "one two"
     assert "".join(e.delta for e in of(OutputText, events)) == "you said one two. "
     assert of(ResponseDone, events)[0].status == "completed"
+
+
+def test_what_is_fed_is_heard_at_once() -> None:
+    seen: list[bool] = []
+
+    async def scenario(session: Session) -> None:
+        for _ in range(10):
+            session.feed(AudioFrame(np.full(FRAME, 1000, np.int16), ASR_RATE_HZ, 0))
+        seen.append(session._listening.is_speaking)
+        session.clear_input()
+        seen.append(session._listening.is_speaking)
+        session.close()
+        session.feed(AudioFrame(np.full(10 * FRAME, 1000, np.int16), ASR_RATE_HZ, 0))
+        seen.append(session._listening.is_speaking)
+
+    assert "SpeechStarted" in names(run_session(World(), scenario))
+    assert seen == [True, False, False]
+
+
+def test_a_bug_in_hearing_ends_the_session_and_not_who_feeds_it() -> None:
+    fed: list[str] = []
+
+    async def scenario(session: Session) -> None:
+        session.feed(AudioFrame(np.zeros(FRAME, np.int16), 8000, 0))
+        fed.append("and went on")
+        await asyncio.Event().wait()
+
+    with pytest.raises(ExceptionGroup) as caught:
+        run_session(World(), scenario)
+    assert fed == ["and went on"]
+    assert caught.group_contains(RequestError, match="audio of 8000 Hz")
 
 
 def test_words_appear_while_they_are_spoken_and_stay() -> None:

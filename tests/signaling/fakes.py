@@ -38,9 +38,6 @@ class NotedSession:
     recordings: dict[int, Pcm] = field(default_factory=dict)
     "Of the item that was added last."
 
-    async def caught_up(self) -> None:
-        pass
-
     def feed(self, frame: AudioFrame) -> None:
         self.frames.append(frame)
 
