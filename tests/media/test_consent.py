@@ -1,6 +1,7 @@
 """When consent expires, in virtual time."""
 
 import asyncio
+import random
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -39,7 +40,7 @@ class Silent:
 def test_it_expires_in_time_also_between_two_checks(
     monkeypatch: pytest.MonkeyPatch, chance: float
 ) -> None:
-    monkeypatch.setattr(consent.random, "random", lambda: chance)
+    monkeypatch.setattr(random, "random", lambda: chance)
 
     async def scene() -> None:
         silent = Silent()
