@@ -2,6 +2,7 @@
 
     python -m bench.accuracy --engine pocketsphinx --data ../shared/data
     python -m bench.accuracy --engine faster_whisper --option model=MODEL_FOLDER
+    python -m bench.accuracy --only commands --noise-db 10 --noise-reduction near_field
 
 Clips go through `decode` as a live session sends them: a longer piece every 250 ms, then the whole,
 final. What counts in the end is whether the intents model understands the same from the hypothesis
@@ -12,15 +13,16 @@ import argparse
 import asyncio
 import csv
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from bench.noise import live, noise_rows, offered
+from bench.noisy import surroundings
 from bench.utterances import hear_whole
 from bench.words import quantile, spoken_words, word_errors
 from core.audio import ASR_RATE_HZ, Pcm
@@ -29,6 +31,7 @@ from engines.base import AsrItem, AsrModel, AsrResult
 from engines.llm.intents import phrases, understand
 from engines.registry import load
 from media.files import decode_file
+from media.noise_mode import NoiseMode
 from media.opus import OpusDecoder, OpusEncoder
 from pipeline.home import Home, default_home
 from pipeline.skills import ClockTools, HomeTools, ListTools, Timers, TimerTools
@@ -99,9 +102,13 @@ def through_opus(pcm: Pcm) -> Pcm:
     return np.concatenate([decoder.decode(packet) for packet in packets])
 
 
-def commands(model: AsrModel, data: Path, is_opus: bool) -> Iterator[Heard]:
+def commands(
+    model: AsrModel, data: Path, is_opus: bool, around: Callable[[Pcm], Pcm] | None = None
+) -> Iterator[Heard]:
+    """`around`: what the microphone makes of each."""
     for path, said in transcripts(data / "commands"):
         pcm = decode_file(path)
+        pcm = around(pcm) if around else pcm
         yield hear(model, path.name, said, through_opus(pcm) if is_opus else pcm)
 
 
@@ -169,6 +176,12 @@ def options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--opus", action="store_true", help="commands go through Opus first")
+    parser.add_argument(
+        "--noise-db", type=float, metavar="DB", help="commands in noise so far below them"
+    )
+    parser.add_argument(
+        "--noise-reduction", choices=get_args(NoiseMode), default="off", help="of commands"
+    )
     parser.add_argument("--only", choices=("commands", "noise", "speech"))
     parser.add_argument("--show", action="store_true", help="print each clip that went wrong")
     return parser.parse_args(argv)
@@ -176,7 +189,8 @@ def options(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def report(args: argparse.Namespace, model: AsrModel, specs: Sequence[ToolSpec]) -> None:
     if args.only in (None, "commands"):
-        spoken = list(commands(model, args.data, args.opus))
+        around = surroundings(args.data, args.noise_db, args.noise_reduction)
+        spoken = list(commands(model, args.data, args.opus, around))
         right = understood(spoken, specs)
         rows = list(speech_rows("commands", spoken))
         share = 100 * len(right) / len(spoken)

@@ -1,0 +1,57 @@
+"""Commands in noise: as much of it as was asked for, another piece each time, nothing shifted."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bench.noisy import RECORDED, surroundings
+from core.audio import ASR_RATE_HZ, AudioFrame, Pcm
+from media.files import write_wav
+from media.noise_mode import NoiseMode
+from media.pcm import dbfs
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    random = np.random.default_rng(1)
+    (tmp_path / "noise").mkdir()
+    for name in RECORDED:
+        noise = random.normal(0, 1000, 2 * ASR_RATE_HZ).astype(np.int16)
+        write_wav(tmp_path / "noise" / f"{name}.wav", [AudioFrame(noise, ASR_RATE_HZ, 0)])
+    return tmp_path
+
+
+def command() -> Pcm:
+    """A voice that glides, as long as no noise is."""
+    at_s = np.arange(2 * ASR_RATE_HZ) / ASR_RATE_HZ
+    phase = 2 * np.pi * (140 * at_s + 4 * np.sin(2 * np.pi * 1.2 * at_s))
+    voice = sum(np.sin(n * phase) / n for n in range(1, 20))
+    pcm: Pcm = (4000 * voice * np.maximum(0, np.sin(3 * np.pi * at_s))).astype(np.int16)
+    return pcm
+
+
+def test_without_noise_a_command_is_as_it_was_said(data: Path) -> None:
+    np.testing.assert_array_equal(surroundings(data, None)(command()), command())
+
+
+@pytest.mark.parametrize("snr_db", [20, 5, -5])
+def test_noise_is_so_far_below_the_command(data: Path, snr_db: float) -> None:
+    added = surroundings(data, snr_db)(command()).astype(np.int32) - command()
+    assert dbfs(command()) - dbfs(added.astype(np.int16)) == pytest.approx(snr_db, abs=0.1)
+
+
+def test_each_command_hears_other_noise_and_every_run_the_same(data: Path) -> None:
+    one, other = surroundings(data, 10), surroundings(data, 10)
+    heard = [one(command()) for _ in range(6)]
+    assert len({pcm.tobytes() for pcm in heard}) == 6
+    assert all(np.array_equal(other(command()), pcm) for pcm in heard)
+
+
+@pytest.mark.parametrize("mode", ["near_field", "far_field"])
+def test_noise_reduction_leaves_a_command_in_its_place(data: Path, mode: NoiseMode) -> None:
+    said, heard = command(), surroundings(data, 10, mode)(command())
+    assert len(heard) == len(said)
+    lags = range(-200, 201)
+    fits = [float(np.dot(np.roll(said, lag).astype(np.float64), heard)) for lag in lags]
+    assert lags[int(np.argmax(fits))] == 0
