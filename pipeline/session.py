@@ -183,6 +183,7 @@ class Session:
         """Raises RequestError input_audio_buffer_commit_empty. A closing session does nothing."""
         if self._tasks is None or self._closing.is_set():
             return
+        self._wake.check_awake()
         self._listening.commit(self._tasks)
 
     def clear_input(self) -> None:

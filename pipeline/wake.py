@@ -172,6 +172,14 @@ class WakeGate:
         pcm = np.concatenate([self._held.release(), frame.pcm])
         return frame._replace(pcm=pcm, start=frame.end - len(pcm))
 
+    def check_awake(self) -> None:
+        """Raises RequestError input_audio_buffer_commit_empty: all that came is silence."""
+        if self.is_asleep and self._word is not None:
+            raise RequestError(
+                f"nothing is heard before the wake word {self._word.name!r} is said",
+                code="input_audio_buffer_commit_empty",
+            )
+
     def noted(self, event: SessionEvent) -> None:
         """Something was told to the client."""
         match event:

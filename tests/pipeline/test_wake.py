@@ -312,6 +312,20 @@ def test_a_written_question_is_answered_and_wakes_nobody() -> None:
     assert world.asr.asked == []
 
 
+def test_while_it_sleeps_there_is_nothing_to_commit() -> None:
+    async def scene(session: Session) -> None:
+        await speak(session, (0, 200), (1000, 600))
+        with pytest.raises(RequestError, match="before the wake word 'computer' is said") as caught:
+            session.commit_input()
+        assert caught.value.code == "input_audio_buffer_commit_empty"
+        await speak(session, (WORD_LEVEL, 20), (1000, 600))
+        session.commit_input()
+        await speak(session, (0, ANSWER_MS))
+
+    events = run_session(WakefulWorld(), scene, ASKED)
+    assert [event.transcript for event in of(Transcribed, events)] == ["one"]
+
+
 def test_push_to_talk_needs_no_word() -> None:
     async def scene(session: Session) -> None:
         await speak(session, (0, 200), (1000, 600), (0, 200))
