@@ -1,4 +1,4 @@
-"""MCP servers of a client that calls by WebRTC: whatever their tools are, it can be told of them."""
+"""MCP servers of clients that call by WebRTC: all their tools can be told."""
 
 import json
 from typing import Any
