@@ -340,8 +340,31 @@ def test_a_timer_may_be_named_for_two_things(language: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("language", "sentence", "call"),
+    [
+        (
+            "de",
+            "stelle einen Timer für die Nudeln und die Soße auf fünf Minuten",
+            ("HassStartTimer", {"minutes": 5, "name": "nudeln und die soße"}),
+        ),
+        (
+            "en",
+            "cancel the timer for the rice and beans",
+            ("HassCancelTimer", {"name": "the rice and beans"}),
+        ),
+    ],
+)
+def test_a_name_for_two_things_may_have_articles(
+    language: str, sentence: str, call: tuple[str, dict[str, Any]]
+) -> None:
+    assert _calls(language, sentence) == [call]
+
+
+@pytest.mark.parametrize(
     "beginning",
     [
+        "frobnicate it and",
+        "please frobnicate it and",
         "frobnicate the kitchen light and",
         "frobnicate the kitchen light.",
         "frobnicate all the lights",

@@ -20,6 +20,7 @@ MAX_COMMANDS = 4  # in one sentence; people do not chain more
 MAX_TRIES = 8  # matches per sentence, of 1 to 3 ms each: enough for MAX_COMMANDS
 MAX_NAME_WORDS = 5  # of a timer; what is longer begins with a command that was not understood
 MAX_JOINED_WORDS = 3  # with a conjunction in it: "rice and beans"
+BEGUN_WORDS = 3  # "cancel timer for": after them a name takes in no other command's beginning
 MAX_GRAMMARS = 16  # languages times homes that are in use at once; one takes a few MB
 
 REPAIRED = (
@@ -33,6 +34,7 @@ IGNORED = "anything"
 "Free text of ours whose content does not matter."
 BETWEEN_SENTENCES = re.compile(r"[,.;!?] ")
 "As recognisers write it where they heard two."
+_WORD = re.compile(r"[\w'’-]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +144,8 @@ class Grammar:
     def _single(self, found: Understanding) -> Understanding | None:
         """None: it would be done for the end of a sentence whose beginning was not understood."""
         name = _free_text(found)
-        most = MAX_JOINED_WORDS if self._is_joined(name) else MAX_NAME_WORDS
+        is_doubtful = self._is_joined(name) and _words_before(name, found.text) < BEGUN_WORDS
+        most = MAX_JOINED_WORDS if is_doubtful else MAX_NAME_WORDS
         if "item" not in found.slots and len(name.split()) > most:
             return None
         return self._several(found)
@@ -191,6 +194,12 @@ def _free_text(found: Understanding) -> str:
     """What is taken as it was said: a thing for the list, or the name of a timer."""
     name = found.slots.get("name", "") if "Timer" in found.intent else ""
     return str(found.slots.get("item", name))
+
+
+def _words_before(name: str, text: str) -> int:
+    """0 also where the name is not found as it was said."""
+    whole, own = (" ".join(_WORD.findall(one.casefold())) for one in (text, name))
+    return len(whole[: max(0, whole.find(own))].split())
 
 
 def _may_be_guessed(step: Understanding) -> bool:
