@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec import UNSET
 
@@ -228,6 +229,18 @@ def test_a_long_append_is_no_long_event() -> None:
     decoded = decode(json.dumps({"type": "input_audio_buffer.append", "audio": audio}))
     assert isinstance(decoded, InputAppend)
     assert decoded.audio == audio
+
+
+@pytest.mark.parametrize("kind", ["session.update", "input_audio_buffer.append"])
+def test_a_large_text_that_is_no_sound_is_not_even_read(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its millions of objects would hold the loop of all calls, and 600 MB."""
+    text = f'{{"type":"{kind}","x":[{"{}," * MAX_CONTROL_EVENT_BYTES}{{}}]}}'
+    monkeypatch.setattr(msgspec.json, "decode", None)
+    with pytest.raises(BadEvent) as caught:
+        decode(text)
+    assert caught.value.code == "event_too_large"
 
 
 def test_items_keep_their_form() -> None:
