@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,9 +20,8 @@ NEVER_MS = 1e12
 "Silence that ends nothing: the client commits by itself."
 
 
-@dataclass(frozen=True, slots=True)
-class Heard:
-    """One VAD frame, or at a start the padding and everything since."""
+class Heard(NamedTuple):
+    """One VAD frame, or at a start the padding and everything since. A tuple as `AudioFrame` is."""
 
     pcm: Pcm
     edge: SpeechEdge | None
