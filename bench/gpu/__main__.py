@@ -2,7 +2,8 @@
 
 Random weights of the real shapes, forced token counts, times by events after warm-up, ours and
 transformers' in turn. Beside each figure the floor: what copies and matrix products measured here
-and now allow. Needs torch, safetensors and numpy; transformers to compare with.
+and now allow. A check that fails stops nothing, and the exit status is 1. Needs torch, numpy and
+safetensors; transformers to compare with.
 """
 
 import argparse
@@ -30,6 +31,8 @@ from engines.asr.whisper_torch.device import Device
 
 PARTS = ("check", "single", "batch", "beam", "sizes", "arrivals", "streams")
 CAPTURE_S = 60.0
+LEAST_EQUAL = 0.999
+"Of tokens: the same precision's rounding, in another order, is all that may differ."
 
 
 class Bench:
@@ -42,6 +45,8 @@ class Bench:
         self.kind = str(self.dtype).removeprefix("torch.")
         self.rounds = 2 if options.tiny else 7
         self.floors: Floors = floors(self.device, self.dtype)
+        self.has_failed = False
+        "A check, which stops nothing: times are told all the same."
         self._name = ""
         self._model: Device | None = None
 
@@ -88,15 +93,18 @@ def check(bench: Bench) -> None:
     tokens = 24 if bench.options.tiny else 50
     same, count = graphs_with_eager(model)
     equal = f"{same / count:.4f}" if count else "none captured"
+    bench.has_failed |= same != count
     print(f"| state after a graph, after its kernels | {count} graphs | {equal} |", flush=True)
     if not bench.options.skip_transformers:
         reference = bench.reference()
         for beams, counted in ((1, "steps, beam 1"), (5, "tokens to a first difference, beam 5")):
             texts = texts_of_transformers(reference, windows, tokens, beams)
-            if not is_varied(texts):
-                raise RuntimeError("the random weights say too little for a check")
             share = with_transformers(model, windows, texts, beams)
-            print(f"| ours, transformers | {counted} | {share:.4f} |", flush=True)
+            told, is_good = f"{share:.4f}", share >= LEAST_EQUAL
+            if not is_varied(texts):
+                told, is_good = f"failed: texts say too little, {told}", False
+            bench.has_failed |= not is_good
+            print(f"| ours, transformers | {counted} | {told} |", flush=True)
 
 
 def peers(
@@ -231,7 +239,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"matrix products {speed.flop_per_s / 1e12:.1f} TFLOP/s")
         for part in options.only:
             run[part](bench)
-    return 0
+        if bench.has_failed:
+            print("\na check has failed", flush=True)
+    return int(bench.has_failed)
 
 
 if __name__ == "__main__":

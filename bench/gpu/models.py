@@ -76,13 +76,16 @@ def tensors(shape: Shape, device: str, dtype: torch.dtype) -> dict[str, torch.Te
     As training starts them a tied decoder only repeats its last token: what went in comes out
     likeliest. So tokens are small beside what the layers add, and the decoder looks sharply at some
     of the audio rather than at its mean. Some tokens are larger: the likeliest stands out, as it
-    does in trained models.
+    does in trained models. What follows a GELU is balanced: its outputs' mean, else added by each
+    layer, would in the end be all that a window is encoded as.
     """
     random = torch.Generator(device).manual_seed(0)
     found: dict[str, torch.Tensor] = {}
 
-    def weight(name: str, *size: int, spread: float = _SPREAD) -> None:
+    def weight(name: str, *size: int, spread: float = _SPREAD, is_balanced: bool = False) -> None:
         values = torch.randn(size, generator=random, device=device) * spread
+        if is_balanced:
+            values -= values.mean(1, keepdim=True)
         found[name] = values.to(dtype).cpu()
 
     def norm(name: str) -> None:
@@ -90,9 +93,16 @@ def tensors(shape: Shape, device: str, dtype: torch.dtype) -> dict[str, torch.Te
         found[f"{name}.bias"] = torch.zeros(shape.width, dtype=dtype)
 
     def linear(
-        name: str, outputs: int, inputs: int, *, bias: bool = True, gain: float = 1.0
+        name: str,
+        outputs: int,
+        inputs: int,
+        *,
+        bias: bool = True,
+        gain: float = 1.0,
+        is_balanced: bool = False,
     ) -> None:
-        weight(f"{name}.weight", outputs, inputs, spread=gain * inputs**-0.5)
+        spread = gain * inputs**-0.5
+        weight(f"{name}.weight", outputs, inputs, spread=spread, is_balanced=is_balanced)
         if bias:
             weight(f"{name}.bias", outputs)
 
@@ -110,11 +120,12 @@ def tensors(shape: Shape, device: str, dtype: torch.dtype) -> dict[str, torch.Te
             if part == "decoder":
                 attention(f"{name}.encoder_attn")
             linear(f"{name}.fc1", 4 * shape.width, shape.width)
-            linear(f"{name}.fc2", shape.width, 4 * shape.width)
+            linear(f"{name}.fc2", shape.width, 4 * shape.width, is_balanced=True)
             norm(f"{name}.final_layer_norm")
         norm(f"{part}.layer_norm")
-    weight("encoder.conv1.weight", shape.width, shape.mels, 3, spread=(3 * shape.mels) ** -0.5)
-    weight("encoder.conv2.weight", shape.width, shape.width, 3, spread=(3 * shape.width) ** -0.5)
+    for conv, inputs in (("conv1", shape.mels), ("conv2", shape.width)):
+        size, spread = (shape.width, inputs, 3), (3 * inputs) ** -0.5
+        weight(f"encoder.{conv}.weight", *size, spread=spread, is_balanced=conv == "conv2")
     for conv in ("conv1", "conv2"):
         weight(f"encoder.{conv}.bias", shape.width)
     weight("encoder.embed_positions.weight", shape.audio_positions, shape.width, spread=0.3)
