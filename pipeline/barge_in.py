@@ -33,8 +33,8 @@ class _Held:
     is_silent: bool = False
     is_brief: bool = False
     is_final: bool = False
-    senseless: str = ""
-    "Words about which the assistant would do nothing."
+    weighed: tuple[str, bool] | None = None
+    "Words, and whether something would come of them."
 
     def overlap(self, words: str) -> Overlap:
         """As far as it is known, with these words."""
@@ -45,7 +45,8 @@ class _Held:
             self.is_wordless,
             self.is_final,
             self.is_brief,
-            is_senseless=bool(words) and words == self.senseless,
+            makes_sense=self.weighed[1] if self.weighed and self.weighed[0] == words else None,
+            is_joined=self.join is not None,
         )
 
 
@@ -93,18 +94,19 @@ class BargeIn:
             held.is_brief = is_silent and held.join is None and (held.is_brief or not held.is_late)
             self._judge(held)
 
-    async def weigh(self, turn: Turn, words: str, ask: Ask) -> None:
-        """Whether anything would come of these words, where they are in doubt. To be known before
-        they are final, and before the answer must go on or end."""
+    async def weigh(self, turn: Turn, words: str, ask: Ask) -> bool:
+        """Whether something would come of these words, where they are in doubt: to be known before
+        they are final, and before the answer must go on or end. True: the answer ends now."""
         held = self._of(turn)
         if held is None or not (held.is_brief and words):
-            return
+            return False
         try:
             is_whole = await ask(words, held.language)
         except EarshotError:
-            return  # the answer comes to it, and tells
-        is_nothing = is_beginning(words, held.language) if is_whole is None else not is_whole
-        held.senseless = words if is_nothing else ""
+            return False  # the answer comes to it, and tells
+        makes_sense = not is_beginning(words, held.language) if is_whole is None else is_whole
+        held.weighed = words, makes_sense
+        return self._of(turn) is held and self._judge(held) is Verdict.CANCEL
 
     def final(self, turn: Turn, words: str, *, is_over: bool = False) -> bool:
         """All of its words are known. False: it was no interruption, and wants no answer.

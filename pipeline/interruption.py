@@ -43,8 +43,10 @@ class Overlap:
     "`words` are all there are."
     is_brief: bool = False
     "It stopped before the answer had to go on or end: as long as an `uh-huh`."
-    is_senseless: bool = False
-    "The assistant would do nothing about the words."
+    makes_sense: bool | None = None
+    "Something would come of the words, were they all; None: nobody knows yet."
+    is_joined: bool = False
+    "It goes on a sentence: what is new in it is none by itself."
 
 
 def judge(
@@ -58,13 +60,14 @@ def judge(
         return Verdict.CANCEL
     is_enough = policy == "on" or _count(_normal(overlap.words)) >= PATIENT_WORDS
     if overlap.is_final:
-        is_meant = not (overlap.is_brief and overlap.is_senseless)
+        is_meant = not (overlap.is_brief and overlap.makes_sense is False)
         return Verdict.CANCEL if is_enough and is_meant else Verdict.RESUME
-    if not overlap.is_late:
-        return Verdict.WAIT  # the answer is silent meanwhile: to hear more costs nothing
+    if not overlap.is_late:  # the answer is silent meanwhile: to hear more costs nothing
+        is_clear = overlap.is_joined or bool(overlap.is_brief and overlap.makes_sense)
+        return Verdict.CANCEL if is_enough and is_clear else Verdict.WAIT
     # A single word may be a `stop` that was misheard; more of them are told from an `uh-huh`.
     is_several = _count(_normal(overlap.words)) > 1
-    is_nothing = overlap.is_senseless or is_beginning(overlap.words, language)
+    is_nothing = overlap.makes_sense is False or is_beginning(overlap.words, language)
     is_meant = not (overlap.is_brief and is_several and is_nothing)
     return Verdict.CANCEL if is_enough and is_meant else Verdict.RESUME
 

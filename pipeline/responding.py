@@ -157,7 +157,15 @@ class Responding:
         """The turn may be over, with these words: begin the answer, for nobody's ears yet."""
         self._barge_in.words(turn, result.text)
         if self._barge_in.is_open:
-            tasks.create_task(self.weigh(turn, result.text), name=f"weigh-{turn.id}")
+            tasks.create_task(self._suppose_over(turn, result, tasks), name=f"weigh-{turn.id}")
+        self._draft(turn, result, tasks)
+
+    async def _suppose_over(self, turn: Turn, result: AsrResult, tasks: asyncio.TaskGroup) -> None:
+        """The same over an answer, which must end before another is begun."""
+        if await self._barge_in.weigh(turn, result.text, self.planning.is_whole):
+            self._draft(turn, result, tasks)
+
+    def _draft(self, turn: Turn, result: AsrResult, tasks: asyncio.TaskGroup) -> None:
         if not (result.text and self._may_suppose()):
             return
         plan = self.planning.plan(turn, BY_ITSELF, self.planning.language(result.language))

@@ -83,28 +83,43 @@ def test_judgement(
 
 
 @pytest.mark.parametrize(
-    ("words", "senseless", "final", "expected"),
+    ("words", "sense", "final", "expected"),
     [
-        ("what's the", False, False, Verdict.RESUME),  # "I see", as heard by who expects commands
-        ("will it", False, False, Verdict.CANCEL),
-        ("will it", True, False, Verdict.RESUME),
-        ("wake", True, False, Verdict.CANCEL),  # "wait"
-        ("you from", True, True, Verdict.RESUME),  # "mm-hmm"
-        ("you from", False, True, Verdict.CANCEL),
-        ("stop it", True, True, Verdict.CANCEL),
+        ("what's the", None, False, Verdict.RESUME),  # "I see", as heard by who expects commands
+        ("will it", None, False, Verdict.CANCEL),
+        ("will it", False, False, Verdict.RESUME),
+        ("wake", False, False, Verdict.CANCEL),  # "wait"
+        ("you from", False, True, Verdict.RESUME),  # "mm-hmm"
+        ("you from", None, True, Verdict.CANCEL),
+        ("stop it", False, True, Verdict.CANCEL),
     ],
 )
 def test_a_brief_sound_needs_words_with_a_sense(
-    words: str, senseless: bool, final: bool, expected: Verdict
+    words: str, sense: bool | None, final: bool, expected: Verdict
 ) -> None:
-    brief = Overlap(words, True, True, False, final, is_brief=True, is_senseless=senseless)
+    brief = Overlap(words, True, True, False, final, is_brief=True, makes_sense=sense)
     assert judge(brief, "on", "en", is_question=False) is expected
     longer = replace(brief, is_brief=False)
     assert judge(longer, "on", "en", is_question=False) is Verdict.CANCEL
 
 
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"makes_sense": True}, Verdict.CANCEL),
+        ({"makes_sense": None}, Verdict.WAIT),
+        ({"makes_sense": False}, Verdict.WAIT),
+        ({"makes_sense": True, "is_brief": False}, Verdict.WAIT),  # it goes on
+        ({"is_joined": True, "is_brief": False}, Verdict.CANCEL),
+    ],
+)
+def test_what_is_clear_does_not_wait(changes: dict[str, bool | None], expected: Verdict) -> None:
+    overlap = Overlap("lights off", False, True, False, False, is_brief=True)
+    assert judge(replace(overlap, **changes), "on", "en", is_question=False) is expected
+
+
 def test_whoever_answers_a_question_needs_no_sense() -> None:
-    overlap = Overlap("you from", True, True, False, True, is_brief=True, is_senseless=True)
+    overlap = Overlap("you from", False, True, False, True, is_brief=True, makes_sense=False)
     assert judge(overlap, "on", "en", is_question=True) is Verdict.CANCEL
 
 
