@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Literal
 
+import msgspec
+
 from core.events import FormatName, Modality
 from core.items import Item, ItemReference
 from core.ports import ToolSpec
@@ -39,15 +41,13 @@ class TurnDetection:
     "Silence after an answer that makes the assistant go on (server_vad)."
 
 
-@dataclass(frozen=True, slots=True)
-class NamedTool:
-    """The model has to call this one."""
+class NamedTool(msgspec.Struct, frozen=True, tag=True):
+    """The model has to call this one. (Tagged: traces tell it from the next.)"""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class NamedServer:
+class NamedServer(msgspec.Struct, frozen=True, tag=True):
     """The model has to call a tool of this MCP server of the client."""
 
     label: str
