@@ -106,7 +106,8 @@ class BargeIn:
             return False  # the answer comes to it, and tells
         makes_sense = not is_beginning(words, held.language) if is_whole is None else is_whole
         held.weighed = words, makes_sense
-        return self._of(turn) is held and self._judge(held) is Verdict.CANCEL
+        is_still_so = self._of(turn) is held and held.words == words
+        return is_still_so and self._judge(held) is Verdict.CANCEL
 
     def final(self, turn: Turn, words: str, *, is_over: bool = False) -> bool:
         """All of its words are known. False: it was no interruption, and wants no answer.

@@ -104,18 +104,20 @@ def test_a_brief_sound_needs_words_with_a_sense(
 
 
 @pytest.mark.parametrize(
-    ("changes", "expected"),
+    ("sense", "brief", "joined", "expected"),
     [
-        ({"makes_sense": True}, Verdict.CANCEL),
-        ({"makes_sense": None}, Verdict.WAIT),
-        ({"makes_sense": False}, Verdict.WAIT),
-        ({"makes_sense": True, "is_brief": False}, Verdict.WAIT),  # it goes on
-        ({"is_joined": True, "is_brief": False}, Verdict.CANCEL),
+        (True, True, False, Verdict.CANCEL),
+        (None, True, False, Verdict.WAIT),
+        (False, True, False, Verdict.WAIT),
+        (True, False, False, Verdict.WAIT),  # it goes on
+        (None, False, True, Verdict.CANCEL),
     ],
 )
-def test_what_is_clear_does_not_wait(changes: dict[str, bool | None], expected: Verdict) -> None:
-    overlap = Overlap("lights off", False, True, False, False, is_brief=True)
-    assert judge(replace(overlap, **changes), "on", "en", is_question=False) is expected
+def test_what_is_clear_does_not_wait(
+    sense: bool | None, brief: bool, joined: bool, expected: Verdict
+) -> None:
+    overlap = Overlap("lights off", False, brief, False, False, brief, sense, joined)
+    assert judge(overlap, "on", "en", is_question=False) is expected
 
 
 def test_whoever_answers_a_question_needs_no_sense() -> None:
