@@ -16,12 +16,17 @@ import torch
 from safetensors.numpy import save_file
 from transformers import GenerationConfig, WhisperConfig, WhisperForConditionalGeneration
 
+from bench.gpu.models import tensors
 from bench.whisper_tokens import LANGUAGES, whisper_tokens
+from engines.asr.whisper_torch.shape import Shape
 from tests.engines.test_faster_whisper import NANO
 
 Array = npt.NDArray[Any]
 
 _TYPES = (np.float32, np.int8, np.int16, np.int32, np.float16)
+
+LOUD = 5.0
+"Spreads the random tokens' logits: timestamps outweigh words at some steps and not at others."
 
 _RENAMED = (
     ("layer_", "layers."),
@@ -90,12 +95,9 @@ def random(
     mels: int = 80,
     layers: int = 4,
     width: int = 384,
-    seed: int = 0,
-    loud: float = 3.0,
 ) -> Path:
     """A multilingual Whisper of tiny's shape that says nonsense, but something else to each clip
-    and with timestamps in it: `loud` spreads its weights beyond what it would start training with.
-    """
+    and with words and timestamps in it."""
     tokens = whisper_tokens(Path("/nowhere"), mels == 128)
     codes = LANGUAGES.split()[: len(tokens.languages)]
     names = {word: number for number, word in enumerate(tokens.vocabulary)}
@@ -116,12 +118,11 @@ def random(
         suppress_tokens=None,
         begin_suppress_tokens=None,
     )
-    torch.manual_seed(seed)
     model = WhisperForConditionalGeneration(config).eval()
-    with torch.no_grad():
-        for name, weight in model.named_parameters():
-            if weight.dim() > 1 and "encoder.embed_positions" not in name:
-                weight.mul_(loud)
+    shape = Shape(mels, width, layers, 6, layers, 6, config.vocab_size)
+    weights = tensors(shape, "cpu", torch.float32)
+    weights["decoder.embed_tokens.weight"] *= LOUD
+    model.model.load_state_dict(weights)
     model.generation_config = GenerationConfig(
         decoder_start_token_id=tokens.end + 1,
         eos_token_id=tokens.end,
