@@ -1,5 +1,5 @@
-"""Where a device may be sent for the sound of a notification: to this server, or to a host that the
-operator named. The device fetches the URL itself, from inside the home network (`core.fetching`)."""
+"""Where a device may be sent for the sound of a notification: to this server, or to a host that
+the operator named. It fetches the URL itself, from inside the home network: see `core.fetching`."""
 
 from collections.abc import Sequence
 

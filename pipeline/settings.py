@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -15,7 +15,9 @@ from media.noise_mode import NoiseMode
 from pipeline.context import AS_FITS, Truncation
 from pipeline.prompts import NO_PROMPTS, Prompts
 from pipeline.remote.settings import RemoteServer
-from pipeline.remote.tool import Approved
+
+if TYPE_CHECKING:
+    from pipeline.remote.tool import Approved  # it loads what checks arguments
 
 DEFAULT = "default"
 "Engine and voice name that always works: whatever the server chose."
@@ -162,7 +164,7 @@ class ResponseRequest:
     voice: str | None = None
     client_tools: tuple[ToolSpec, ...] | None = None
     mcp_servers: tuple[RemoteServer, ...] | None = None
-    approved: tuple[Approved, ...] = ()
+    approved: "tuple[Approved, ...]" = ()
     "Calls that were waiting for the client's consent; they come first."
     tool_choice: ToolChoice | None = None
     max_output_tokens: int | Literal["inf"] | None = None

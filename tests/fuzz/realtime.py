@@ -14,7 +14,7 @@ from core.audio import ASR_RATE_HZ, AudioFrame
 from core.errors import RequestError
 from core.events import FormatName
 from core.ports import ToolSpec
-from engines.base import AS_CONFIGURED, LlmOptions, Message, TextDelta, ToolCall
+from engines.base import AS_CONFIGURED, CallDelta, LlmOptions, Message, TextDelta, ToolCall
 from media import g711
 from media.pcm import from_bytes
 from pipeline.playout import PacedBy
@@ -66,7 +66,7 @@ class AnyTurnLlm(EchoLlm):
         *,
         language: str,
         options: LlmOptions = AS_CONFIGURED,
-    ) -> AsyncGenerator[TextDelta | ToolCall, None]:
+    ) -> AsyncGenerator[TextDelta | CallDelta | ToolCall, None]:
         if not messages or messages[-1].role != "user":
             messages = [*messages, Message("user", "nothing")]
         if "lamp" in [tool.name for tool in tools] and (

@@ -76,7 +76,13 @@ BAD_OFFERS: list[tuple[str, Offer, int, str, str | None]] = [
         "session.type",
     ),
     ("typo", wants(voise="x"), 400, "unknown_parameter", "session.voise"),
-    ("tools", wants(tools=[{"type": "mcp"}]), 400, "unsupported_parameter", "session.tools[0]"),
+    (
+        "tools",
+        wants(tools=[{"type": "file_search"}]),
+        400,
+        "invalid_value",
+        "session.tools[0].type",
+    ),
     (
         "bad language",
         hears(language="xx"),

@@ -264,17 +264,13 @@ def test_other_noise_reduction_is_refused(sent: object, code: str, param: str) -
     assert (caught.value.code, caught.value.param) == (code, path)
 
 
-@pytest.mark.parametrize(
-    ("sent", "param"),
-    [
-        ({"tools": [{"type": "mcp", "server_label": "x"}]}, "session.tools[0]"),
-        ({"tool_choice": {"type": "mcp", "server_label": "x"}}, "session.tool_choice"),
-    ],
-)
-def test_what_would_change_the_answers_is_refused(sent: dict[str, Any], param: str) -> None:
+def test_what_would_change_the_answers_is_refused() -> None:
+    """There are no connectors on a server of one's own."""
+    dropbox = {"type": "mcp", "server_label": "x", "connector_id": "connector_dropbox"}
     with pytest.raises(RequestError) as caught:
-        after(realtime(**sent))
-    assert (caught.value.code, caught.value.param) == ("unsupported_parameter", param)
+        after(realtime(tools=[dropbox]))
+    wanted = ("unsupported_parameter", "session.tools[0].connector_id")
+    assert (caught.value.code, caught.value.param) == wanted
 
 
 def test_model_and_conversation_are_fixed_once_connected() -> None:
@@ -334,6 +330,7 @@ def test_an_answer_may_have_a_context_tools_and_notes_of_its_own() -> None:
         input=(ItemReference("a"), MessageItem("b", "user", (TextPart("x"),))),
         metadata={"a": "b"},
         client_tools=(ToolSpec("f", "", {"type": "object", "properties": {}}),),
+        mcp_servers=(),
         tool_choice=NamedTool("f"),
         max_output_tokens="inf",
     )
@@ -347,7 +344,7 @@ DEEP = json.loads('{"a":' * 65 + "1" + "}" * 65)
     [
         ({"tools": [{**F, "parameters": DEEP}]}, "invalid_value", "response.tools[0].parameters"),
         ({"tools": [{**F, "parameters": DEEP["a"]}, F]}, "invalid_value", "response.tools[1].name"),
-        ({"tools": [{"type": "mcp"}]}, "unsupported_parameter", "response.tools[0]"),
+        ({"tools": [{"type": "mcp"}]}, "missing_required_parameter", None),
         ({"tools": [F, F]}, "invalid_value", "response.tools[1].name"),
         ({"tools": [{**F, "name": "a b"}]}, "invalid_value", "response.tools[0].name"),
         ({"tools": [{"type": "f"}]}, "invalid_value", "response.tools[0].type"),

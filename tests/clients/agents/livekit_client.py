@@ -14,6 +14,8 @@ from livekit.plugins import openai
 
 STEP_S = 0.02
 TIMEOUT_S = 30
+CUT_MS = 300
+"Where an answer is cut: the client has had more of its sound by then."
 
 
 @function_tool
@@ -80,10 +82,14 @@ async def interrupt(session, events):
     async with asyncio.timeout(TIMEOUT_S):
         generation = await session.generate_reply()
         message = await anext(aiter(generation.message_stream))
-        await anext(aiter(message.audio_stream))
+        heard_ms = 0.0
+        async for frame in message.audio_stream:
+            heard_ms += 1000 * frame.duration
+            if heard_ms > CUT_MS:
+                break
         running = session.has_active_generation
         session.interrupt()
-        session.truncate(message_id=message.message_id, modalities=["audio"], audio_end_ms=300)
+        session.truncate(message_id=message.message_id, modalities=["audio"], audio_end_ms=CUT_MS)
         stopped = await told(events, "response.done", "conversation.item.truncated")
         retrieve = {"type": "conversation.item.retrieve", "item_id": message.message_id}
         session.send_event(retrieve)
