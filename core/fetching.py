@@ -22,8 +22,13 @@ RESOLVE_TIMEOUT_S = 3.0
 
 PORTS = {"http": 80, "https": 443}
 
-METADATA = frozenset({ip_address("169.254.169.254"), ip_address("fd00:ec2::254")})
-"Of cloud providers; the first is link-local, too."
+METADATA = frozenset(
+    map(
+        ip_address,
+        ("169.254.169.254", "fd00:ec2::254", "100.100.100.200", "168.63.129.16", "192.0.0.192"),
+    )
+)
+"Of cloud providers: what a machine may ask there is not for others. The first is link-local, too."
 
 NAT64 = ip_network("64:ff9b::/96")
 "RFC 6052: IPv4 addresses written as IPv6."

@@ -22,9 +22,13 @@ class AnsweredBy(World):
         super().__init__(llm=llm)  # type: ignore[arg-type]  # what it asks is not looked at
 
 
-async def spoken_over(llm: Llm, cancelled: Callable[[], Coroutine[Any, Any, None]]) -> None:
+Wait = Callable[[], Coroutine[Any, Any, None]]
+
+
+async def spoken_over(llm: Llm, cancelled: Wait, *, began: Wait | None = None) -> None:
     """One answer, interrupted while it sounds and is being written. `cancelled` waits until the
-    model's server has seen it, while the session goes on: nothing but the interruption ends it."""
+    model's server has seen it, while the session goes on: nothing but the interruption ends it.
+    `began`: before that, until the server has seen the request."""
     asks_itself = TurnDetection(create_response=False)
     settings = SessionSettings(turn_detection=asks_itself, max_output_tokens=ANSWER_TOKENS)
     events: list[SessionEvent] = []
@@ -39,6 +43,8 @@ async def spoken_over(llm: Llm, cancelled: Callable[[], Coroutine[Any, Any, None
         while not any(isinstance(one, PlayoutStarted) for one in events):
             await speak(session, (SILENCE, 20))
         assert not any(isinstance(one, ResponseDone) for one in events)
+        if began is not None:
+            await began()
         over = tasks.create_task(cancelled())
         await speak(session, (TWO, 800), (SILENCE, 900))
         await over
