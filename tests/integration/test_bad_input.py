@@ -24,6 +24,7 @@ MEGABYTE = "x" * 1_000_000
 WRONG_RATE = {"audio": {"input": {"format": {"type": "audio/pcm", "rate": 16_000}}}}
 BAD_LANGUAGE = {"audio": {"input": {"transcription": {"language": "xx"}}}}
 LANGUAGE = "session.audio.input.transcription.language"
+MCP_LABEL = "session.tools[0].server_label"
 NOISE = "session.audio.input.noise_reduction.type"
 PNG = f"data:image/png;base64,{b64encode(bytes.fromhex('89504e470d0a1a0a')).decode()}"
 RESULT = {"type": "function_call_output", "call_id": "nobody", "output": "{}"}
@@ -144,8 +145,8 @@ AS_EVENTS: list[tuple[str, Sent, str, str | None]] = [
     ("1 MB long", update(instructions=MEGABYTE), "event_too_large", None),
     ("audio of the wrong rate", update(**WRONG_RATE), "invalid_value", RATE),
     ("bad language", update(**BAD_LANGUAGE), "unsupported_language", LANGUAGE),
-    ("MCP", update(tools=[{"type": "mcp"}]), "unsupported_parameter", "session.tools[0]"),
-    ("a stored prompt", update(prompt={"id": "p"}), "unsupported_parameter", "session.prompt"),
+    ("MCP", update(tools=[{"type": "mcp"}]), "missing_required_parameter", MCP_LABEL),
+    ("a stored prompt", update(prompt={"id": "p"}), "prompt_not_found", "session.prompt.id"),
     (
         "noise",
         update(audio={"input": {"noise_reduction": {"type": "all"}}}),
