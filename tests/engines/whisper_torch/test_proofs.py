@@ -19,7 +19,8 @@ from tests.shared import ROOT
 
 pytestmark = pytest.mark.real
 
-PROOF_S = 600
+PROOF_S = 1500
+"Some take minutes of one core, and others may have it."
 FOLDER = Path(__file__).parent
 
 PACKAGES = "import sysconfig; print(sysconfig.get_path('purelib'))"
