@@ -27,7 +27,6 @@ def test_the_official_client_has_a_spoken_turn() -> None:
                     "audio": {
                         "input": {
                             "transcription": {"model": "gpt-4o-transcribe", "language": "en"},
-                            "noise_reduction": None,  # a level without a change is noise
                             "turn_detection": {"type": "server_vad", "silence_duration_ms": 300},
                         },
                         "output": {"voice": "marin"},
