@@ -11,8 +11,9 @@ from pipeline.settings import ResponseRequest, SessionSettings, TurnDetection
 from tests.pipeline.fakes import World, collect, speak
 
 SILENCE, ONE, TWO = 0, 1000, 2000
-ANSWER_TOKENS = 30_000
-PATIENCE_S = 60
+ANSWER_TOKENS = 120_000
+"A model's server that nobody stops is still writing when all is over."
+PATIENCE_S = 120
 
 
 class AnsweredBy(World):
