@@ -35,6 +35,9 @@ class Contact:
     firmware: str = ""
     language: str = ""
     "ISO 639-1, of its own display."
+    identity: bytes = field(default=b"", repr=False)
+    """A digest of what the device keeps to itself: everybody in its network knows its MAC. Empty:
+    its protocol has no such thing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +92,12 @@ class Device:
     address: str = ""
     last_seen: datetime | None = None
     pairing_code: str = field(default="", repr=False)
-    "Shown on, or spoken by, a new device while it waits; empty once it is approved."
+    "Shown on, or spoken by, a device while it waits; empty once it is approved."
+    has_new_identity: bool = False
+    """It was approved, and came with another identity: it was reset, or somebody uses its MAC. Who
+    has the former one is served; the other waits under `pairing_code`."""
+    identity: bytes = field(default=b"", repr=False)
+    "Of the `Contact` that was approved; empty: none is known."
 
 
 class Directory(Protocol):
@@ -97,18 +105,22 @@ class Directory(Protocol):
 
     async def check_in(self, contact: Contact) -> Device:
         """Know the device from now on, when and whence it was seen last. One that was never seen
-        before is new, or approved where the configuration says that its network is enough."""
+        before is new, or approved where the configuration says that its network is enough. So is
+        one with another identity than was approved, as it is told here."""
         ...
 
-    async def find(self, kind: Kind, hardware_id: str) -> Device | None: ...
+    async def find(self, kind: Kind, hardware_id: str, identity: bytes = b"") -> Device | None:
+        """`identity`: of who asks, for whom another one's device is `new`; empty: of nobody."""
+        ...
 
     async def issue_token(self, device_id: str) -> str:
         """A new key for an approved device, told once and kept as a digest; its last few hold on
         until they expire. Raises NotFound."""
         ...
 
-    async def bearer(self, token: str) -> Device | None:
-        """Whose key this is; None: nobody's, expired, or of a device that is not approved."""
+    async def bearer(self, token: str, identity: bytes = b"") -> Device | None:
+        """Whose key this is; None: nobody's, expired, or of a device that is not approved, or not
+        with this identity."""
         ...
 
     async def in_area(self, area: str) -> Sequence[Device]:

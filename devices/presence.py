@@ -70,22 +70,23 @@ class Presence:
 
     def __init__(self, witness: Witness | None = None) -> None:
         self._live: dict[str, Live] = {}
+        self._identities: dict[str, bytes] = {}
         self._next_change = asyncio.Event()
         self._witness = witness
 
     @contextmanager
-    def here(self, device_id: str, live: Live) -> Iterator[Live | None]:
+    def here(self, device_id: str, live: Live, identity: bytes = b"") -> Iterator[Live | None]:
         """While the body runs the device counts as connected. Yields the connection that it
-        replaces, which the caller closes."""
+        replaces, which the caller closes. `identity`: that of the device as it was let in."""
         former = self._live.get(device_id)
-        self._live[device_id] = live
+        self._live[device_id], self._identities[device_id] = live, identity
         self._tell(device_id, "connected")
         self.note_change()
         try:
             yield former
         finally:
             if self._live.get(device_id) is live:
-                del self._live[device_id]
+                del self._live[device_id], self._identities[device_id]
                 self._tell(device_id, "disconnected")
                 self.note_change()
 
@@ -94,6 +95,10 @@ class Presence:
 
     def ids(self) -> Sequence[str]:
         return tuple(self._live)
+
+    def identities(self) -> Mapping[str, bytes]:
+        """Of the devices that are here, by the directory's id."""
+        return dict(self._identities)
 
     def note_change(self) -> None:
         """A door calls it when a device does something else."""

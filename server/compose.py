@@ -108,6 +108,7 @@ async def assemble(
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
         work = [tasks.create_task(timers.run(), name="timers")]
         work += [tasks.create_task(devices.announcements.run(), name="announcements")]
+        work += [tasks.create_task(devices.registry.run(), name="devices-news")]
         work += [tasks.create_task(run(), name=name) for name, run in doors.runs.items()]
         yield Parts(
             routes=doors.routes,

@@ -40,4 +40,5 @@ def _state(device: DeviceView) -> str:
             return "blocked"
         case _:
             waiting = f", {device.waiting} to hear" if device.waiting else ""
-            return f"{device.doing or 'away'}{waiting}"
+            claim = f", new identity waits ({device.pairing_code})" * device.has_new_identity
+            return f"{device.doing or 'away'}{waiting}{claim}"

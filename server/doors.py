@@ -105,6 +105,7 @@ def open_doors(core: Core) -> Doors:
         "willow": was.firmware,
         "xiaozhi": xiaozhi.images.folder,
     }
+    devices = _devices(core, images)
     willow = _willow(core, spools, replace(call_settings(), ice=ice), was)
     return Doors(
         routes=(
@@ -112,7 +113,7 @@ def open_doors(core: Core) -> Doors:
             *realtime_routes(realtime),
             *ice_routes(IceDoor(ice)),
             *whip_routes(whip),
-            *device_routes(_devices(core, images)),
+            *device_routes(devices),
             *xiaozhi_routes(xiaozhi),
             *openai_routes(AudioDoor(core.transcriber, Cards(engines), spools)),
             *speech_routes(SpeechDoor(core.surroundings.engines, core.reader, core.languages)),
@@ -121,6 +122,7 @@ def open_doors(core: Core) -> Doors:
         was_routes=was_routes(was, willow_routes(willow)),
         runs={
             "calls": realtime.run,
+            "devices": devices.run,
             "publications": whip.run,
             "willow-calls": willow.run,
             "willow-devices": was.run,

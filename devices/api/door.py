@@ -3,12 +3,13 @@
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Container, Mapping
+from contextlib import suppress
 
 import msgspec
 from aiohttp import web as aioweb
 from msgspec import UNSET
 
-from core.errors import Conflict, NotFound, RequestError
+from core.errors import Conflict, NotFound, RequestError, StorageFailed
 from core.http import JSON
 from core.threads import in_thread
 from core.watching import HEADERS, HEARTBEAT_S, Watchers
@@ -65,12 +66,20 @@ class DevicesDoor:
         heartbeat_s: float = HEARTBEAT_S,
     ) -> None:
         """`check` raises RequestError for a profile with which no session could begin; `images`:
-        the firmware of those kinds that have some; `heartbeat_s`: also how late a change is shown
-        that another server made in a shared database."""
+        the firmware of those kinds that have some."""
         self._check, self._images = check, images or {}
         self._registry, self._presence, self._journal = registry, presence, journal
         self._announcements, self._heartbeat_s = announcements, heartbeat_s
         self._watchers = Watchers("the devices", MAX_WATCHERS, heartbeat_s)
+
+    async def run(self) -> None:
+        """End the connections of devices that may not be served any more, whoever decided it and
+        on whichever server. Until cancelled."""
+        while True:
+            changed = self._registry.changed()
+            with suppress(StorageFailed):  # looked at again with the next change
+                await self._end_unwelcome()
+            await changed.wait()
 
     async def list_all(self, _: aioweb.Request) -> aioweb.Response:
         return _json(await self._everyone())
@@ -217,8 +226,23 @@ class DevicesDoor:
             raise Conflict(f"{device.name} is not connected now", code="device_away")
         return device, live
 
+    async def _end_unwelcome(self) -> None:
+        here, waited_for = self._presence.identities(), self._announcements.counts()
+        if not here and not waited_for:
+            return
+        known = {one.id: one for one in await self._registry.everyone()}
+        for device_id in {*here, *waited_for}:
+            device = known.get(device_id)
+            if device is None or device.standing != "approved":
+                await self._end(device_id)
+            elif here.get(device_id, device.identity) != device.identity:
+                await self._hang_up(device_id)
+
     async def _end(self, device_id: str) -> None:
         self._announcements.forget(device_id)
+        await self._hang_up(device_id)
+
+    async def _hang_up(self, device_id: str) -> None:
         if live := self._presence.find(device_id):
             await live.close()
 

@@ -38,7 +38,10 @@ class DeviceView(Struct, frozen=True):
     last_seen: datetime | None
     "To the minute; ISO 8601 in UTC."
     pairing_code: str
-    "What a new device shows; empty once somebody decided."
+    "What a device shows that waits for approval; empty once somebody decided."
+    has_new_identity: bool
+    """An approved device came reset, or somebody uses its hardware id: `approve` and `pair` are for
+    who came."""
     profile: DeviceProfile
     is_connected: bool
     doing: Doing | None
@@ -140,7 +143,7 @@ def view_of(device: Device, live: Live | None, waiting: int) -> DeviceView:
     )
 
 
-_KNOWN = tuple(one.name for one in fields(Device))
+_KNOWN = tuple(one.name for one in fields(Device) if one.name != "identity")
 
 _PLACE = re.compile(r"^(?P<why>.*?)(?: - at `\$\.?(?P<param>[^`]*)`)?$", re.DOTALL)
 _NAMED = re.compile(r"(?:missing required|unknown) field `(?P<name>[^`]*)`")

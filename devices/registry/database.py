@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 import sqlite3
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -44,6 +44,17 @@ class Database:
         self._thread = ThreadPoolExecutor(1, "devices-database")
         self._is_migrated = False
 
+    @property
+    def driver(self) -> str:
+        """As SQLAlchemy names it, `postgresql+psycopg`."""
+        return self._engine.url.drivername
+
+    def how_to_connect(self) -> tuple[Sequence[Any], Mapping[str, Any]]:
+        """What the driver's own `connect` is given, by place and by name."""
+        url = self._engine.url
+        listed, named = self._engine.dialect.create_connect_args(url)
+        return listed, {**named, **_options(url).get("connect_args", {})}
+
     async def run(self, work: Work[T]) -> T:
         """Raises StorageFailed, and what `work` raises on its own account."""
         loop = asyncio.get_running_loop()
@@ -68,7 +79,7 @@ class Database:
                     return self._once(work)
             return self._once(work)
         except (SQLAlchemyError, OSError) as error:
-            logger.error("! devices: %s", _first_line(error))
+            logger.error("! devices: %s", first_line(error))
             raise StorageFailed("the database of devices cannot be read or written") from error
 
     def _once(self, work: Work[T]) -> T:
@@ -152,7 +163,7 @@ def _shut_file(url: URL) -> None:
         os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o600))
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
     """Without the statement, its parameters and the link that SQLAlchemy appends."""
     cause = getattr(error, "orig", None) or error
     return str(cause).partition("\n")[0]

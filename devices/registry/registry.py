@@ -2,9 +2,8 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from sqlalchemy import Connection, Row, delete, select
@@ -13,13 +12,16 @@ from core.errors import NotFound
 from core.ports import Clock
 from devices.directory import Contact, Device, DeviceProfile
 from devices.pairing import CODE_LIFE_S, Guesses, RegistrySettings, new_code, read_code
-from devices.registry import rows, tokens
+from devices.registry import identities, rows, tokens
 from devices.registry.database import Database
 from devices.registry.names import cleaned
+from devices.registry.news import News
 from devices.registry.tables import devices, settings
 
 NOTED = timedelta(seconds=60)
 "How exactly `last_seen` is kept: a device that comes every second must not write every second."
+
+T = TypeVar("T")
 
 
 class Registry:
@@ -28,30 +30,39 @@ class Registry:
 
     def __init__(self, database: Database, clock: Clock, chosen: RegistrySettings) -> None:
         self._database, self._clock, self._chosen = database, clock, chosen
+        self._news = News(database)
         self._guesses = Guesses()
         self._next_change = asyncio.Event()
+
+    async def run(self) -> None:
+        """Hear of what other servers change in the same database, where it can tell."""
+        await self._news.follow(self._note_change)
 
     async def check_in(self, contact: Contact) -> Device:
         """Raises RequestError for a hardware id that is none."""
         contact, now = cleaned(contact), self._clock.wall()
 
-        def work(connection: Connection) -> tuple[Device | None, Device]:
+        def work(connection: Connection) -> tuple[Device, bool]:
             row = before = rows.by_hardware(connection, contact.kind, contact.hardware_id)
             if row is None:
                 rows.make_room(connection, now, self._chosen.new_life)
                 row = rows.added(connection, contact, now)
-            after = rows.change(connection, row.id, **self._brought(row, contact, now))
-            return before and rows.device_of(before), after
+            values = self._brought(connection, row, contact, now)
+            after = rows.changed(connection, row.id, **values)
+            is_news = before is None or values.keys() - {"last_seen"} != set()
+            if is_news:
+                self._news.tell(connection)
+            return identities.seen_by(after, contact.identity), is_news
 
-        before, device = await self._database.run(work)
-        if before is None or replace(before, last_seen=None) != replace(device, last_seen=None):
+        device, is_news = await self._database.run(work)
+        if is_news:
             self._note_change()
         return device
 
-    async def find(self, kind: str, hardware_id: str) -> Device | None:
+    async def find(self, kind: str, hardware_id: str, identity: bytes = b"") -> Device | None:
         def work(connection: Connection) -> Device | None:
             row = rows.by_hardware(connection, kind, hardware_id)
-            return row and rows.device_of(row)
+            return row and identities.seen_by(row, identity)
 
         return await self._database.run(work)
 
@@ -79,14 +90,18 @@ class Registry:
         await self._database.run(work)
         return token
 
-    async def bearer(self, token: str) -> Device | None:
+    async def bearer(self, token: str, identity: bytes = b"") -> Device | None:
         if not token.startswith(tokens.PREFIX):
             return None
         now = self._clock.wall()
 
         def work(connection: Connection) -> Device | None:
             row = tokens.bearer(connection, token, now)
-            return row and rows.device_of(row)
+            if row is None or identities.is_other(row, identity):
+                return None
+            if identity and row.identity is None:
+                return rows.change(connection, row.id, identity=identity)
+            return rows.device_of(row)
 
         return await self._database.run(work)
 
@@ -100,11 +115,13 @@ class Registry:
         self._guesses.begin(self._clock.now())
 
         def work(connection: Connection) -> tuple[Device | None, bool]:
-            where = (devices.c.pairing_code == code) & (devices.c.standing == "new")
+            where = devices.c.pairing_code == code
             row = connection.execute(select(devices).where(where)).one_or_none()
             if row is None or row.pairing_code_expires <= now:
                 return None, row is not None
-            return rows.change(connection, row.id, standing="approved", **rows.NO_CODE), False
+            self._news.tell(connection)
+            values = identities.approved(connection, row, identities.waiting(row))
+            return rows.change(connection, row.id, **values), False
 
         device, is_expired = await self._database.run(work)
         if device is None:
@@ -114,9 +131,14 @@ class Registry:
         return device
 
     async def approve(self, device_id: str) -> Device:
-        """Also a blocked one. Raises NotFound."""
-        values = {"standing": "approved", **rows.NO_CODE}
-        return await self._change(lambda one: rows.change(one, device_id, **values))
+        """Also a blocked one, and one that came with another identity. Raises NotFound."""
+
+        def work(connection: Connection) -> Device:
+            row = rows.by_id(connection, device_id)
+            values = identities.approved(connection, row, identities.waiting(row))
+            return rows.change(connection, device_id, **values)
+
+        return await self._change(work)
 
     async def block(self, device_id: str) -> Device:
         """It is not served any more, and its keys are void. Raises NotFound."""
@@ -156,25 +178,39 @@ class Registry:
             connection.execute(delete(settings).where(settings.c.owner == device_id))
             connection.execute(delete(devices).where(devices.c.id == device_id))
 
-        await self._database.run(work)
-        self._note_change()
+        await self._change(work)
 
-    async def _change(self, work: Callable[[Connection], Device]) -> Device:
-        device = await self._database.run(work)
-        self._note_change()
-        return device
+    async def _change(self, work: Callable[[Connection], T]) -> T:
+        def told(connection: Connection) -> T:
+            done = work(connection)
+            self._news.tell(connection)
+            return done
 
-    def _brought(self, row: Row[Any], contact: Contact, now: datetime) -> dict[str, Any]:
+        done = await self._database.run(told)
+        self._note_change()
+        return done
+
+    def _brought(
+        self, connection: Connection, row: Row[Any], contact: Contact, now: datetime
+    ) -> dict[str, Any]:
         """The columns that a contact changes; what the device does not say stays."""
+        identity, is_enough = contact.identity, self._chosen.rule.approves(contact.address)
+        if identities.is_other(row, identity) and not is_enough:
+            is_known = row.claimed_identity == identity
+            is_over = _is_over(row.pairing_code_expires, now)
+            return {} if is_known and not is_over else {"claimed_identity": identity, **_code(now)}
         said = {"board": contact.board, "firmware": contact.firmware, "address": contact.address}
+        all_said = said if row.standing == "blocked" else {**said, "identity": identity}
         values: dict[str, Any] = {
-            name: value for name, value in said.items() if value and value != getattr(row, name)
+            name: value for name, value in all_said.items() if value and value != getattr(row, name)
         }
-        if row.standing == "new" and self._chosen.rule.approves(contact.address):
-            values |= {"standing": "approved", **rows.NO_CODE}
-        elif row.standing == "new" and _is_over(row.pairing_code_expires, now):
-            expires = now + timedelta(seconds=CODE_LIFE_S)
-            values |= {"pairing_code": new_code(), "pairing_code_expires": expires}
+        is_changed = row.identity is not None and "identity" in values
+        if is_enough and (row.standing == "new" or is_changed):
+            values |= identities.approved(connection, row, identity or row.identity)
+        elif row.standing == "new" and (is_changed or _is_over(row.pairing_code_expires, now)):
+            values |= _code(now)
+        elif row.claimed_identity is not None and _is_over(row.pairing_code_expires, now):
+            values |= rows.NO_CODE  # who came in its place did not stay
         if values or abs(now - row.last_seen) >= NOTED:
             values["last_seen"] = now
         return values
@@ -187,6 +223,11 @@ class Registry:
 def is_in(device: Device, area: str) -> bool:
     """Whether it stands in this area, as people write it."""
     return device.area.strip().casefold() == area.strip().casefold()
+
+
+def _code(now: datetime) -> dict[str, Any]:
+    expires = now + timedelta(seconds=CODE_LIFE_S)
+    return {"pairing_code": new_code(), "pairing_code_expires": expires}
 
 
 def _is_over(moment: datetime | None, now: datetime) -> bool:

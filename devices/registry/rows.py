@@ -18,7 +18,8 @@ MAX_NEW = 200
 """Devices that wait for approval: whoever reaches the server may invent any number of them. The
 longest unseen go first."""
 
-NO_CODE = {"pairing_code": None, "pairing_code_expires": None}
+NO_CODE = {"pairing_code": None, "pairing_code_expires": None, "claimed_identity": None}
+"Nobody waits for approval."
 
 _INSERTS: dict[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
 
@@ -58,6 +59,7 @@ def added(connection: Connection, contact: Contact, now: datetime) -> Row[Any]:
         "address": contact.address,
         "first_seen": now,
         "last_seen": now,
+        "identity": contact.identity or None,
     }
     if insert_of := _INSERTS.get(connection.dialect.name):
         connection.execute(insert_of(devices).values(values).on_conflict_do_nothing())
@@ -70,9 +72,14 @@ def added(connection: Connection, contact: Contact, now: datetime) -> Row[Any]:
 
 def change(connection: Connection, device_id: str, **values: Any) -> Device:
     """Set columns. Raises NotFound."""
+    return device_of(changed(connection, device_id, **values))
+
+
+def changed(connection: Connection, device_id: str, **values: Any) -> Row[Any]:
+    """The same, as its row."""
     if values:
         connection.execute(update(devices).where(devices.c.id == device_id).values(values))
-    return device_of(by_id(connection, device_id))
+    return by_id(connection, device_id)
 
 
 def make_room(connection: Connection, now: datetime, new_life: timedelta) -> None:
@@ -100,4 +107,6 @@ def device_of(row: Row[Any]) -> Device:
         address=row.address,
         last_seen=row.last_seen,
         pairing_code=row.pairing_code or "",
+        has_new_identity=row.claimed_identity is not None,
+        identity=row.identity or b"",
     )

@@ -52,6 +52,8 @@ devices = Table(
     Column("last_seen", UtcDateTime, nullable=False),
     Column("pairing_code", String(6)),  # NULL: none, since "" could be there only once
     Column("pairing_code_expires", UtcDateTime),
+    Column("identity", LargeBinary(32)),  # NULL: none is known
+    Column("claimed_identity", LargeBinary(32)),  # that came since, and waits under the code
     UniqueConstraint("kind", "hardware_id", name="devices_hardware"),
     UniqueConstraint("pairing_code", name="devices_pairing_code"),
 )

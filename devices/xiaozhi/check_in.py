@@ -8,6 +8,7 @@ import re
 import secrets
 from collections.abc import Mapping
 from datetime import datetime
+from hashlib import sha256
 from typing import Any
 
 import msgspec
@@ -83,6 +84,12 @@ def hardware_id_of(headers: Mapping[str, str]) -> str:
     return mac
 
 
+def identity_of(headers: Mapping[str, str]) -> bytes:
+    """Of the `Client-Id`, which a board makes when its flash is empty, and sends to nobody but us.
+    Who says none has that one."""
+    return sha256(headers.get("Client-Id", "").strip().encode("utf-8", "replace")).digest()
+
+
 def contact_of(headers: Mapping[str, str], body: bytes, address: str) -> Contact:
     """Raises RequestError. A body that is no JSON object says nothing: firmware differs."""
     about = _object(body)
@@ -98,6 +105,7 @@ def contact_of(headers: Mapping[str, str], body: bytes, address: str) -> Contact
         board=_text(board, "type") or _plain(agent_board),
         firmware=_text(application, "version") or _plain(agent_version),
         language=found.group() if found else "",
+        identity=identity_of(headers),
     )
 
 

@@ -17,7 +17,7 @@ from devices.directory import Device, Directory
 from devices.networks import address_of, is_among
 from devices.ota import FirmwareFolder
 from devices.presence import Presence
-from devices.xiaozhi.check_in import CheckedIn, answer_to, contact_of, hardware_id_of
+from devices.xiaozhi.check_in import CheckedIn, answer_to, contact_of, hardware_id_of, identity_of
 from devices.xiaozhi.connection import Around, Connection
 from devices.xiaozhi.device_tools import DevicesTools
 from devices.xiaozhi.images import Images
@@ -71,7 +71,9 @@ class XiaozhiDoor:
         contact = contact_of(request.headers, await request.read(), address)
         device = await self._directory.check_in(contact)
         self._metrics.count("earshot_xiaozhi_check_ins", standing=device.standing)
-        logger.info("= xiaozhi device %s checked in: %s", device.id, device.standing)
+        is_claim = device.standing == "new" and device.has_new_identity
+        how = f"from {address} with another identity" if is_claim else device.standing
+        logger.info("= xiaozhi device %s checked in: %s", device.id, how)
         if device.standing == "blocked":
             raise Forbidden("this device is blocked", code="device_blocked")
         token = ""
@@ -91,7 +93,9 @@ class XiaozhiDoor:
     async def activate(self, request: aioweb.Request) -> aioweb.Response:
         """`POST /xiaozhi/ota/activate`. Whatever is in it: a person approves, not a signature."""
         self._let_in(request)
-        device = await self._directory.find("xiaozhi", hardware_id_of(request.headers))
+        device = await self._directory.find(
+            "xiaozhi", hardware_id_of(request.headers), identity_of(request.headers)
+        )
         if device is None:
             raise NotFound("this device has not checked in", code="device_not_found")
         if device.standing == "blocked":
@@ -134,7 +138,7 @@ class XiaozhiDoor:
             with (
                 self._counted(),
                 self._tools.of(device.id, connection.tools),
-                self._presence.here(device.id, connection) as former,
+                self._presence.here(device.id, connection, device.identity) as former,
             ):
                 if former is not None:
                     await former.close()
@@ -147,7 +151,8 @@ class XiaozhiDoor:
         """Raises Unauthorized: the same for every reason, which only the log tells."""
         header = request.headers.get(hdrs.AUTHORIZATION, "")
         token = header[len(BEARER) :].strip() if header.startswith(BEARER) else ""
-        device = await self._directory.bearer(token) if token else None
+        identity = identity_of(request.headers)
+        device = await self._directory.bearer(token, identity) if token else None
         if device is None or device.kind != "xiaozhi":
             logger.warning("! xiaozhi: a connection without a key that holds is refused")
         elif device.hardware_id != request.headers.get("Device-Id", "").strip().lower():

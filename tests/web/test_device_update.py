@@ -45,7 +45,7 @@ class House(Stub):
         async with known(f"sqlite:///{self.folder}/devices.db") as here:
             settings = XiaozhiSettings(networks=LOOPBACK, folder=self.firmware)
             scene = Scene(settings=settings)
-            scene.directory = here.registry  # type: ignore[assignment]
+            scene.directory = here.registry
             boards = scene.door()
             said = Announcements(scene.conversations, here.registry, scene.presence, here.clock)
             images = {"xiaozhi": boards.images.folder}

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +124,25 @@ def test_a_new_device_appears_and_is_approved_by_its_digits(page: Page, house: H
     expect(card).to_have_attribute("data-standing", "approved")
     expect(page.get_by_test_id("pair-form")).to_be_hidden()
     assert house.do(house.registry.by_id(device.id)).standing == "approved"
+
+
+def test_a_known_board_with_a_new_identity_is_approved_again(page: Page, house: House) -> None:
+    reset = replace(contact(), identity=b"1" * 32)
+    device = house.do(house.registry.check_in(reset))
+    house.do(house.registry.approve(device.id))
+    view(page)
+    card = page.get_by_test_id("device")
+    expect(card).to_have_attribute("data-standing", "approved")
+    expect(page.get_by_test_id("device-claim")).to_have_count(0)
+    claim = house.do(house.registry.check_in(replace(reset, identity=b"2" * 32)))
+    said = page.get_by_test_id("device-claim")
+    expect(said).to_contain_text("Known board, new identity")
+    expect(said).to_contain_text(claim.pairing_code)
+    expect(page.get_by_test_id("devices-badge")).to_have_text("1 to approve")
+    expect(page.get_by_test_id("pair-form")).to_be_visible()
+    page.get_by_test_id("device-approve").click()
+    expect(said).to_have_count(0)
+    assert house.do(house.registry.by_id(device.id)).identity == b"2" * 32
 
 
 def test_a_device_is_named_and_given_a_room_and_a_profile(page: Page, house: House) -> None:

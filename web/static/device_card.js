@@ -17,6 +17,7 @@ export function deviceCard(device, actions, isOpen) {
       h("h3", {}, device.name),
       h("p", { class: "device-state" }, h("span", { class: "device-dot", "aria-hidden": "true" }), state(device))),
     h("p", { class: "device-facts" }, facts(device)),
+    claim(device),
     waiting(device),
     lastTurn(device, isOpen),
     h("div", { class: "device-actions" }, ...buttons(device, actions, panel)),
@@ -35,6 +36,11 @@ function state({ standing, doing, is_connected: isConnected, last_seen: seen, pa
 function facts({ kind, board, firmware, address, area, hardware_id: id }) {
   const what = [board, firmware].filter(Boolean).join(" ");
   return [kind, area ? t("d_area", { area }) : "", what, address, id === address ? "" : id].filter(Boolean).join(" · ");
+}
+
+/** It was approved, and came as another one: reset, or not it at all. */
+function claim({ has_new_identity: isClaimed, pairing_code: code }) {
+  return isClaimed ? h("p", { class: "device-waiting", "data-testid": "device-claim" }, t("new_identity", { code })) : null;
 }
 
 function waiting({ waiting: n }) {
@@ -64,6 +70,7 @@ function buttons(device, actions, panel) {
   if (device.standing === "blocked") return [button("approve", actions.approve), forget];
   const can = (what) => device.is_connected && CAN[what].has(device.kind);
   return [
+    device.has_new_identity ? button("approve", actions.approve, "strong") : null,
     device.kind === "wyoming" ? null : button("announce", () => open(announce(device, actions, close))),
     button("edit", () => open(edit(device, actions, close))),
     can("restart") ? button("restart", actions.restart) : null,

@@ -33,7 +33,7 @@ export class DevicesView {
 
   show(devices) {
     this.devices = devices;
-    const waiting = devices.filter((one) => one.standing === "new").length;
+    const waiting = devices.filter((one) => one.standing === "new" || one.has_new_identity).length;
     byId("devices-open").hidden = false;
     byId("devices-badge").hidden = waiting === 0;
     setText(byId("devices-badge"), t("devices_waiting", { n: waiting }));

@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -20,6 +21,7 @@ from server.exits import Exit
 from server.state import make_key
 from tests.devices.api.fakes import FakeLive
 from tests.devices.api.test_door import Scene, scene
+from tests.devices.registry.known import contact
 from tests.server.http import KEY
 
 
@@ -57,6 +59,13 @@ def test_devices_are_listed_paired_named_and_forgotten(
             new = await here.new()
             assert f"waits for approval ({new.pairing_code})" in await says("list")
             assert await says("pair", new.pairing_code) == f"approved: xiaozhi aa01 ({new.id})"
+            reset = replace(contact("aa:01"), identity=b"1" * 32)
+            await here.registry.check_in(reset)
+            claim = await here.registry.check_in(replace(reset, identity=b"2" * 32))
+            waits = f"away, new identity waits ({claim.pairing_code})"
+            assert waits in await says("list")
+            await says("pair", claim.pairing_code)
+            assert "new identity" not in await says("list")
             assert "Küche  xiaozhi  -" in await says("rename", new.id, "Küche")
             assert "Küche  xiaozhi  cellar  away" in await says("area", "AA:01", "cellar")
             shown = await says("profile", "küche", "volume=3", "tools=a,b", "voice=v", "--json")

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
@@ -40,6 +40,7 @@ class Scene:
     presence: Presence
     announcements: Announcements
     clock: Moment
+    door: DevicesDoor
 
     async def new(self, hardware_id: str = "aa:01", address: str = "192.168.1.7") -> Device:
         return await self.registry.check_in(contact(hardware_id, address))
@@ -73,7 +74,7 @@ async def scene(
         said = Announcements(FakeTalks(), registry, presence, clock)
         door = DevicesDoor(registry, presence, journal, said, only_german, images, heartbeat_s)
         async with serving(routes(door), gate=gate) as client:
-            yield Scene(client, registry, presence, said, clock)
+            yield Scene(client, registry, presence, said, clock, door)
 
 
 def test_a_device_as_the_page_sees_it(tmp_path: Path) -> None:
@@ -93,6 +94,7 @@ def test_a_device_as_the_page_sees_it(tmp_path: Path) -> None:
                 "address": "192.168.1.7",
                 "last_seen": "2026-03-01T12:00:00Z",
                 "pairing_code": new.pairing_code,
+                "has_new_identity": False,
                 "profile": {
                     "voice": "",
                     "language": "",
@@ -245,6 +247,45 @@ def test_a_wrong_code_is_refused_and_guessing_is_slowed(tmp_path: Path) -> None:
             assert (await here.ask("POST", "devices/pair", asked))[0] == 200
             status, error = await here.ask("POST", "devices/pair", asked)
             assert (status, error["code"]) == (409, "pairing_code_used")
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("end", ["block", "forget", "replace", "name", "claim"])
+def test_who_may_not_be_served_any_more_is_cut_off_whoever_decided_it(
+    tmp_path: Path, end: str
+) -> None:
+    """Here by nobody who asked this server: another one does it in the same database."""
+
+    async def main() -> None:
+        async with scene(tmp_path) as here, asyncio.TaskGroup() as tasks:
+            known = contact("aa:01", "127.0.0.1")
+            device = await here.registry.check_in(replace(known, identity=b"1" * 32))
+            other = replace(known, identity=b"2" * 32, address="192.168.1.9")
+            live, beside = FakeLive(), FakeLive()
+            running = tasks.create_task(here.door.run())
+            await here.registry.everyone()  # it has looked, and found nobody
+            with (
+                here.presence.here(device.id, live, device.identity),
+                here.presence.here((await here.new("aa:02", "127.0.0.1")).id, beside),
+            ):
+                match end:
+                    case "block":
+                        await here.registry.block(device.id)
+                    case "forget":
+                        await here.registry.forget(device.id)
+                    case "replace":
+                        await here.registry.check_in(other)
+                        await here.registry.approve(device.id)
+                    case "name":
+                        await here.registry.edit(device.id, name="Küche")
+                    case _:
+                        await here.registry.check_in(other)
+                for _ in range(3):
+                    await here.registry.everyone()  # one call after the other: it has looked again
+                is_over = end in ("block", "forget", "replace")
+                assert (bool(live.told), beside.told) == (is_over, [])
+            running.cancel()
 
     asyncio.run(main())
 

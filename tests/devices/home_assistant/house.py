@@ -15,6 +15,7 @@ from tests.engines.intents_talk import HandClock
 from tests.pipeline.fakes import Counts
 
 ENGLISH = ToolContext("conv_1", "en")
+PATIENCE_S = 30
 
 
 def spoken_in(area: str, language: str = "en") -> ToolContext:
@@ -47,16 +48,16 @@ async def tools(home: FakeHome, **settings: Any) -> AsyncIterator[tuple[HouseToo
 
 
 async def reached(house: HomeAssistant, *states: State) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         await house.until(*states)
 
 
 async def until(is_so: Callable[[], bool]) -> None:
     """Of what nobody tells."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         while not is_so():  # noqa: ASYNC110  it tells nobody
             await asyncio.sleep(0.005)
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(main, 20))
+    asyncio.run(asyncio.wait_for(main, 2 * PATIENCE_S))

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from devices.directory import Contact, Kind
 from devices.pairing import RegistrySettings
@@ -50,6 +51,6 @@ def contact(
     hardware_id: str = "aa:bb:cc:dd:ee:01",
     address: str = "192.168.1.7",
     kind: Kind = "xiaozhi",
-    **said: str,
+    **said: Any,
 ) -> Contact:
     return Contact(kind=kind, hardware_id=hardware_id, address=address, **said)

@@ -122,10 +122,10 @@ def test_the_wait_of_a_device_begins_with_its_last_byte(patience_s: float) -> No
         found = await response.json()
         if patience_s < 1:
             assert (response.status, found["error"]["code"]) == (504, "engine_timeout")
-            assert took_ms < 1500
+            assert took_ms < 3000  # with all its work: more than that
         else:
             assert found["audio_duration"] == 20_000
-            assert 0.8 * took_ms < found["infer_time"] < took_ms
+            assert 0.5 * took_ms < found["infer_time"] < took_ms
 
     against(act, scene)
 

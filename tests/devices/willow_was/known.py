@@ -41,13 +41,13 @@ class Known:
             self._note()
         return device
 
-    async def find(self, kind: Kind, hardware_id: str) -> Device | None:
+    async def find(self, kind: Kind, hardware_id: str, identity: bytes = b"") -> Device | None:
         return self.devices.get(hardware_id)
 
     async def issue_token(self, device_id: str) -> str:
         raise NotFound("no keys here")
 
-    async def bearer(self, token: str) -> Device | None:
+    async def bearer(self, token: str, identity: bytes = b"") -> Device | None:
         return None
 
     async def in_area(self, area: str) -> Sequence[Device]:

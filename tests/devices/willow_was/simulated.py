@@ -22,7 +22,7 @@ READ_BYTES = 2048
 
 USER_AGENT = "Willow/0.4.2-rc.2"
 HW_TYPE = "ESP32-S3-BOX-3"
-PATIENCE_S = 10.0
+PATIENCE_S = 30.0
 
 AUDIO_HEADERS = {
     "x-audio-sample-rate": "16000",

@@ -273,7 +273,7 @@ def test_connections_have_a_limit() -> None:
                 async with client(port) as other:
                     (error,) = await until(other, "error")
                     assert error.data["code"] == "server_full"
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(30):
                 while not await _is_served(port):  # the first one's end takes a moment
                     pass
 

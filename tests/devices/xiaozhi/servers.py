@@ -103,7 +103,7 @@ class MemoryDirectory:
         self.known[contact.hardware_id] = device
         return device
 
-    async def find(self, kind: str, hardware_id: str) -> Device | None:
+    async def find(self, kind: str, hardware_id: str, identity: bytes = b"") -> Device | None:
         return self.known.get(hardware_id)
 
     async def issue_token(self, device_id: str) -> str:
@@ -114,7 +114,7 @@ class MemoryDirectory:
         self.tokens[token] = found[0].hardware_id
         return token
 
-    async def bearer(self, token: str) -> Device | None:
+    async def bearer(self, token: str, identity: bytes = b"") -> Device | None:
         device = self.known.get(self.tokens.get(token, ""))
         return device if device and device.standing == "approved" else None
 
@@ -136,7 +136,8 @@ class Scene:
     asr: ToneAsr = field(default_factory=lambda: ToneAsr(0.01, languages=("de", "en")))
     tts: SineTts = field(default_factory=lambda: SineTts(300))
     llm: EchoLlm = field(default_factory=lambda: EchoLlm(0.001))
-    directory: MemoryDirectory = field(default_factory=MemoryDirectory)
+    directory: Any = field(default_factory=MemoryDirectory)
+    "A `Directory`."
     settings: XiaozhiSettings = field(default_factory=lambda: XiaozhiSettings(networks=LOOPBACK))
     conversations: Conversations = field(default_factory=Conversations)
     metrics: Counts = field(default_factory=Counts)

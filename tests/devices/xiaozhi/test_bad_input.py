@@ -88,8 +88,8 @@ def test_a_key_of_who_is_not_approved_any_more(standing: str) -> None:
 class BlockedMeanwhile(MemoryDirectory):
     """The device is blocked just after its key was looked up."""
 
-    async def bearer(self, token: str) -> Device | None:
-        found = await super().bearer(token)
+    async def bearer(self, token: str, identity: bytes = b"") -> Device | None:
+        found = await super().bearer(token, identity)
         if found is not None:
             self.change(found.hardware_id, standing="blocked")
         return found

@@ -1,0 +1,40 @@
+"""Whether who comes is who was approved.
+
+Everybody in its network knows a device's MAC, so a person approves the MAC together with what the
+device keeps to itself. Who comes with the same MAC and something else waits as a new device does,
+and takes nothing from who was approved: one request is not enough to silence a board.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import Connection, Row
+
+from devices.directory import Device
+from devices.registry import rows, tokens
+
+
+def is_other(row: Row[Any], identity: bytes) -> bool:
+    """Whether the device is approved, but not with this identity. Empty: nothing to compare."""
+    return bool(
+        row.standing == "approved" and identity and row.identity and row.identity != identity
+    )
+
+
+def seen_by(row: Row[Any], identity: bytes) -> Device:
+    """The device as it is for who comes with this identity."""
+    device = rows.device_of(row)
+    return replace(device, standing="new") if is_other(row, identity) else device
+
+
+def approved(connection: Connection, row: Row[Any], identity: bytes | None) -> dict[str, Any]:
+    """The columns of a device that is approved with this identity; keys of another are void."""
+    if identity != row.identity:
+        tokens.revoke(connection, row.id)
+    return {"standing": "approved", "identity": identity, **rows.NO_CODE}
+
+
+def waiting(row: Row[Any]) -> bytes | None:
+    """The identity that a person's approval is for."""
+    found: bytes | None = row.claimed_identity or row.identity
+    return found

@@ -1,0 +1,192 @@
+"""A MAC is known to everybody in the network: who comes with it is asked what else it is."""
+
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+from hashlib import sha256
+from typing import Any
+
+import pytest
+from sqlalchemy import inspect, select, text
+
+from devices.directory import Contact, Device
+from devices.pairing import RegistrySettings
+from devices.registry.database import engine_of
+from devices.registry.migrate import migrate
+from devices.registry.tables import devices
+from tests.devices.registry.known import Known, Moment, contact, known
+
+MAC = "aa:bb:cc:dd:ee:01"
+OURS, OTHERS, THIRD = (sha256(one).digest() for one in (b"ours", b"others", b"third"))
+CODE_LIFE = timedelta(minutes=10)
+
+
+def who(identity: bytes, address: str = "192.168.1.7", firmware: str = "") -> Contact:
+    return replace(contact(MAC, address, firmware=firmware), identity=identity)
+
+
+async def approved(here: Known) -> tuple[Device, str]:
+    """With `OURS`, and its key."""
+    device = await here.registry.pair((await here.registry.check_in(who(OURS))).pairing_code)
+    return device, await here.registry.issue_token(device.id)
+
+
+async def row(here: Known) -> Any:
+    return await here.database.run(lambda one: one.execute(select(devices)).one())
+
+
+def test_another_identity_waits_and_takes_nothing_from_the_device(url: str) -> None:
+    async def main() -> None:
+        async with known(url) as here:
+            device, token = await approved(here)
+            changed = here.registry.changed()
+            other = await here.registry.check_in(who(OTHERS, "192.168.1.66", firmware="9.9"))
+            assert changed.is_set()
+            assert (other.id, other.standing, len(other.pairing_code)) == (device.id, "new", 6)
+            (shown,) = await here.registry.everyone()
+            assert (shown.standing, shown.has_new_identity) == ("approved", True)
+            assert shown.pairing_code == other.pairing_code
+            assert (shown.address, shown.firmware) == ("192.168.1.7", "")
+            assert await here.registry.find("xiaozhi", MAC, OTHERS) == other
+            assert await here.registry.bearer(token, OTHERS) is None
+            assert await here.registry.bearer(token, OURS) == shown
+            assert (await here.registry.check_in(who(OURS))).standing == "approved"
+            again = await here.registry.check_in(who(OTHERS))
+            assert again.pairing_code == other.pairing_code
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("how", ["pair", "approve"])
+def test_who_is_approved_instead_takes_the_place(url: str, how: str) -> None:
+    async def main() -> None:
+        async with known(url) as here:
+            device, token = await approved(here)
+            await here.registry.edit(device.id, name="Küche")
+            other = await here.registry.check_in(who(OTHERS))
+            said = other.pairing_code if how == "pair" else other.id
+            now = await getattr(here.registry, how)(said)
+            assert (now.name, now.standing, now.identity) == ("Küche", "approved", OTHERS)
+            assert (now.has_new_identity, now.pairing_code) == (False, "")
+            assert (await here.registry.check_in(who(OTHERS))).standing == "approved"
+            assert (await here.registry.check_in(who(OURS))).standing == "new"
+            for identity in (OURS, OTHERS):
+                assert await here.registry.bearer(token, identity) is None
+
+    asyncio.run(main())
+
+
+def test_a_code_approves_who_showed_it_and_nobody_that_came_between(url: str) -> None:
+    async def main() -> None:
+        async with known(url) as here:
+            new = await here.registry.check_in(who(OURS))
+            between = await here.registry.check_in(who(OTHERS))
+            assert between.pairing_code != new.pairing_code
+            now = await here.registry.pair(between.pairing_code)
+            assert now.identity == OTHERS
+            first = await here.registry.check_in(who(OURS))
+            second = await here.registry.check_in(who(THIRD))
+            assert first.pairing_code != second.pairing_code
+            assert (await here.registry.pair(second.pairing_code)).identity == THIRD
+
+    asyncio.run(main())
+
+
+def test_who_was_approved_before_identities_were_kept_need_not_be_again(url: str) -> None:
+    engine = engine_of(url)
+    with engine.begin() as connection:
+        migrate(connection, "0002")
+        assert "identity" not in {one["name"] for one in inspect(connection).get_columns("devices")}
+        connection.execute(
+            text(
+                "INSERT INTO devices (id, kind, hardware_id, name, area, standing, profile, board,"
+                " firmware, address, first_seen, last_seen) VALUES ('dev_1', 'xiaozhi', :mac, 'x',"
+                " '', 'approved', '{}', '', '', '', :at, :at)"
+            ),
+            {"mac": MAC, "at": Moment().at},
+        )
+    engine.dispose()
+
+    async def main() -> None:
+        async with known(url) as here:
+            key = await here.registry.issue_token("dev_1")
+            assert await here.registry.find("xiaozhi", MAC, OTHERS)
+            taken = await here.registry.bearer(key, OURS)
+            assert taken is not None
+            assert taken.identity == OURS
+            assert (await here.registry.check_in(who(OURS))).standing == "approved"
+            assert (await here.registry.check_in(who(OTHERS))).standing == "new"
+            assert await here.registry.bearer(key, OTHERS) is None
+
+    asyncio.run(main())
+
+
+def test_the_first_check_in_is_taken_for_the_device_once(url: str) -> None:
+    async def main() -> None:
+        async with known(url) as here:
+            device = await here.registry.check_in(who(b""))
+            await here.registry.approve(device.id)
+            assert (await here.registry.check_in(who(OURS))).standing == "approved"
+            assert (await here.registry.check_in(who(OTHERS))).standing == "new"
+            assert (await here.registry.check_in(who(b""))).standing == "approved"  # Willow's
+
+    asyncio.run(main())
+
+
+def test_a_blocked_one_stays_blocked_whoever_comes(url: str) -> None:
+    async def main() -> None:
+        async with known(url) as here:
+            device, _ = await approved(here)
+            await here.registry.check_in(who(OTHERS))
+            blocked = await here.registry.block(device.id)
+            assert (blocked.has_new_identity, blocked.pairing_code) == (False, "")
+            for identity in (OTHERS, OURS):
+                assert (await here.registry.check_in(who(identity))).standing == "blocked"
+            assert (await here.registry.approve(device.id)).identity == OURS
+            assert (await here.registry.check_in(who(OTHERS))).standing == "new"
+
+    asyncio.run(main())
+
+
+def test_where_the_network_is_enough_it_is_for_another_identity_too(url: str) -> None:
+    async def main() -> None:
+        async with known(url, RegistrySettings()) as here:
+            _, token = await approved(here)
+            await here.registry.check_in(who(THIRD))
+            other = await here.registry.check_in(who(OTHERS, "127.0.0.1"))
+            assert (other.standing, other.identity) == ("approved", OTHERS)
+            assert (other.has_new_identity, other.pairing_code) == (False, "")
+            assert await here.registry.bearer(token, OURS) is None
+
+    asyncio.run(main())
+
+
+def test_who_did_not_stay_is_not_shown_for_ever(url: str) -> None:
+    async def main() -> None:
+        async with known(url) as here:
+            await approved(here)
+            other = await here.registry.check_in(who(OTHERS))
+            here.clock.go_on(CODE_LIFE)
+            new_code = await here.registry.check_in(who(OTHERS))
+            assert new_code.pairing_code != other.pairing_code
+            assert (await here.registry.check_in(who(OURS))).has_new_identity
+            here.clock.go_on(CODE_LIFE)
+            assert not (await here.registry.check_in(who(OURS))).has_new_identity
+            assert (await row(here)).pairing_code is None
+
+    asyncio.run(main())
+
+
+def test_a_claim_is_written_once_and_told_to_nobody(url: str) -> None:
+    async def main() -> None:
+        async with known(url) as here:
+            await approved(here)
+            await here.registry.check_in(who(OTHERS))
+            kept, changed = await row(here), here.registry.changed()
+            here.clock.go_on(timedelta(minutes=5))
+            other = await here.registry.check_in(who(OTHERS))
+            assert await row(here) == kept
+            assert not changed.is_set()
+            assert repr(OTHERS) not in repr((other, who(OTHERS)))
+
+    asyncio.run(main())

@@ -1,0 +1,103 @@
+"""Two servers of one PostgreSQL: what is decided at one holds at the other at once."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import pytest
+
+from devices.announcing import Announcements
+from devices.api.door import DevicesDoor
+from devices.api.journal import Journal
+from devices.directory import Contact
+from devices.pairing import RegistrySettings
+from devices.presence import Notice
+from devices.registry.database import opened
+from devices.registry.registry import Registry
+from tests.devices.api.fakes import FakeTalks
+from tests.devices.registry.known import Moment
+from tests.devices.registry.postgres import Postgres, postgres
+from tests.devices.xiaozhi.servers import Scene, Server, running
+
+pytestmark = pytest.mark.real
+
+
+@dataclass
+class One:
+    """One of several servers."""
+
+    server: Server
+    registry: Registry
+    announcements: Announcements
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[Postgres]:
+    with postgres() as running_one:
+        yield running_one
+
+
+@asynccontextmanager
+async def a_server(url: str) -> AsyncIterator[One]:
+    clock = Moment()
+    async with opened(url) as kept, asyncio.TaskGroup() as tasks:
+        registry = Registry(kept, clock, RegistrySettings())
+        async with running(Scene(directory=registry)) as server:
+            presence = server.scene.presence
+            waiting = Announcements(FakeTalks(), registry, presence, clock)
+            door = DevicesDoor(registry, presence, Journal(clock), waiting, lambda _: None)
+            connected = registry.changed()
+            work = [tasks.create_task(one()) for one in (registry.run, door.run)]
+            await connected.wait()
+            yield One(server, registry, waiting)
+            for task in work:
+                task.cancel()
+
+
+@pytest.mark.parametrize("end", ["block", "forget", "replace"])
+def test_a_conversation_ends_that_another_server_ends(database: Postgres, end: str) -> None:
+    async def main() -> None:
+        url = database.create()
+        async with asyncio.timeout(60), a_server(url) as here, a_server(url) as there:
+            board = await here.server.ready()
+            stays = await here.server.ready(mac="a1:b2:c3:d4:e5:00")
+            assert await board.turn("one") == ("one", ["you said one."])
+            device = await there.registry.find("xiaozhi", board.mac)
+            assert device is not None
+            match end:
+                case "block":
+                    await there.registry.block(device.id)
+                case "forget":
+                    await there.registry.forget(device.id)
+                case _:
+                    other = Contact(
+                        kind="xiaozhi",
+                        hardware_id=board.mac,
+                        address="192.168.1.9",
+                        identity=b"2" * 32,
+                    )
+                    claim = await there.registry.check_in(other)
+                    await here.registry.approve(claim.id)
+            await board.closed.wait()
+            assert board.close_code == 1008
+            assert await stays.turn("two") == ("two", ["you said two."])
+            for one in (board, stays):
+                await one.hang_up()
+
+    asyncio.run(main())
+
+
+def test_what_waits_for_a_device_is_forgotten_with_it(database: Postgres) -> None:
+    async def main() -> None:
+        url = database.create()
+        async with asyncio.timeout(60), a_server(url) as here, a_server(url) as there:
+            await here.server.board().boot()
+            (device,) = await there.registry.everyone()
+            await here.announcements.to_device(device, Notice(text="dinner"))
+            changed = here.announcements.changed()
+            await there.registry.forget(device.id)
+            await changed.wait()
+            assert here.announcements.counts() == {}
+
+    asyncio.run(main())
