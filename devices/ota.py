@@ -22,7 +22,9 @@ MAX_LISTED = 1000
 "Files: beyond that nobody reads the list, and each costs its checksum once."
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
-_NUMBERS = re.compile(r"\d+")
+_RELEASE = re.compile(r"[0-9]{1,6}(\.[0-9]{1,6}){0,5}")
+_NUMBERS = re.compile(r"[0-9]+")
+_PARTS = re.compile(r"[0-9]+|[^0-9.]+")
 _CHUNK_BYTES = 1024 * 1024
 
 
@@ -68,9 +70,13 @@ class FirmwareFolder:
         """For this board, the newest version first."""
         return [one for one in self.all() if one.board == board]
 
+    def releases(self, board: str) -> Sequence[Firmware]:
+        """For this board, the newest first, without pre-releases and what is no number."""
+        return [one for one in self.of(board) if is_release(one.version)]
+
     def newest(self, board: str) -> Firmware | None:
-        """None: there is none for this board."""
-        return next(iter(self.of(board)), None)
+        """Of the releases, else of what there is. None: there is none for this board."""
+        return next(iter(self.releases(board) or self.of(board)), None)
 
     def place(self, board: str) -> str:
         """Where an image for this board is to be put, for people."""
@@ -151,12 +157,25 @@ def check_name(param: str, name: str) -> str:
     return name
 
 
-def age(version: str) -> tuple[tuple[int, ...], bool, str]:
-    """To sort by: 0.10 is newer than 0.9, and than its own `0.10-rc.2`. What has no number (WAS's
-    `local`) is the oldest."""
-    release, _, candidate = version.partition("-")
+def is_release(version: str) -> bool:
+    """Numbers with dots between them, and nothing else."""
+    return _RELEASE.fullmatch(version) is not None
+
+
+Age = tuple[tuple[int, ...], bool, tuple[tuple[bool, int, str], ...]]
+
+
+def age(version: str) -> Age:
+    """To sort by: 0.10 is newer than 0.9, and than its own `0.10-rc.10`, that than `0.10-rc.9`.
+    What has no number (WAS's `local`) is the oldest; what follows a `+` counts for nothing."""
+    release, _, candidate = version.partition("+")[0].partition("-")
     numbers = tuple(int(one[:9]) for one in _NUMBERS.findall(release))
-    return numbers, not candidate, candidate
+    return numbers, not candidate, tuple(map(_part_age, _PARTS.findall(candidate)))
+
+
+def _part_age(part: str) -> tuple[bool, int, str]:
+    """Numbers by their value, and before words (semver.org, 11.4)."""
+    return (False, int(part[:9]), "") if part[0] in "0123456789" else (True, 0, part)
 
 
 def _sha256(path: Path) -> str:

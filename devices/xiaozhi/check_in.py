@@ -16,6 +16,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from core.errors import RequestError
 from devices.directory import Contact, Device
+from devices.ota import age, is_release
 
 MAX_BODY_BYTES = 32 * 1024
 "A board with every field and a long partition table sends 3 kB."
@@ -25,7 +26,9 @@ ACTIVATION_TIMEOUT_MS = 30_000
 MAX_NAME_CHARS = 64
 
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
-_VERSION = re.compile(r"\d{1,6}(\.\d{1,6}){0,5}")
+_READABLE = re.compile(r"[0-9]{1,6}(?![0-9])[^.]*(\.[0-9]{1,6}(?![0-9])[^.]*){0,5}")
+"""Every part begins with a number: firmware reads it with std::stoi, also of the version that it
+has itself, and stops at what it cannot read."""
 _LANGUAGE = re.compile(r"[a-z]{2,3}(?![a-z])")
 
 
@@ -110,12 +113,11 @@ def contact_of(headers: Mapping[str, str], body: bytes, address: str) -> Contact
 
 
 def is_newer(version: str, than: str) -> bool:
-    """As the firmware compares: numbers with dots between them. Anything else is not newer, for it
-    would stop a board."""
-    if not (_VERSION.fullmatch(version) and _VERSION.fullmatch(than)):
-        return False
-    new, old = ([int(part) for part in one.split(".")] for one in (version, than))
-    return new > old
+    """Whether a release is newer than what a board has, that may be a pre-release. What would stop
+    a board is not newer."""
+    return (
+        is_release(version) and _READABLE.fullmatch(than) is not None and age(version) > age(than)
+    )
 
 
 def answer_to(
@@ -129,7 +131,7 @@ def answer_to(
     """`firmware`: as the board just said it; `token`: of an approved device, else empty;
     `offered`: another than it has."""
     offset = now.utcoffset()
-    same = Firmware(firmware) if _VERSION.fullmatch(firmware) else UNSET
+    same = Firmware(firmware) if is_release(firmware) else UNSET
     return CheckedIn(
         ServerTime(
             round(1000 * now.timestamp()), round(offset.total_seconds() / 60) if offset else 0

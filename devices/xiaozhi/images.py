@@ -1,5 +1,7 @@
 """Firmware for boards: images in a folder of this server, and where a board fetches them."""
 
+import logging
+from pathlib import Path
 from urllib.parse import quote
 
 from aiohttp import web as aioweb
@@ -8,7 +10,13 @@ from core.threads import in_thread
 from devices.ota import FirmwareFolder, image_for
 from devices.xiaozhi.check_in import Firmware, is_newer
 
+logger = logging.getLogger(__name__)
+
 PATH = "/xiaozhi/ota/firmware"
+
+_IMAGE = b"\xe9"
+_MAGIC_AT, _MAGIC = slice(32, 36), bytes.fromhex("3254cdab")
+_VERSION_AT = slice(48, 80)
 
 
 class Images:
@@ -26,10 +34,10 @@ class Images:
 
     async def offer(self, base_url: str, board: str, version: str) -> Firmware | None:
         """What a board of this version is told when it starts; None: it keeps what it has."""
-        newest = await in_thread(self.folder.newest, board) if self._offers else None
-        if newest is None or not is_newer(newest.version, version):
+        found = await in_thread(self._newest, board) if self._offers else None
+        if not found or not is_newer(found, version):
             return None
-        return Firmware(newest.version, _url(base_url, newest.version, board))
+        return Firmware(found, _url(base_url, found, board))
 
     async def send(self, version: str, board: str) -> aioweb.StreamResponse:
         """With a Content-Length: the firmware takes no other (sheet section 1). Raises
@@ -37,6 +45,34 @@ class Images:
         found = await in_thread(self.folder.find, version, board)
         headers = {"Content-Type": "application/octet-stream", "X-Checksum-SHA256": found.sha256}
         return aioweb.FileResponse(found.path, headers=headers)
+
+    def _newest(self, board: str) -> str:
+        """Of the releases that are what their folder says; empty: there is none."""
+        for one in self.folder.releases(board):
+            own = version_in(one.path)
+            if own in ("", one.version):
+                return one.version
+            logger.warning(
+                "! xiaozhi: %s is %s by itself; a board would take it at every start, so none is"
+                " told of it",
+                one.path,
+                own,
+            )
+        return ""
+
+
+def version_in(image: Path) -> str:
+    """What an ESP32 application says that it is (ESP-IDF, app image format: `esp_app_desc_t` after
+    two headers), printable; empty: it is none, or gone."""
+    try:
+        with image.open("rb") as file:
+            start = file.read(_VERSION_AT.stop)
+    except OSError:
+        return ""
+    if len(start) < _VERSION_AT.stop or not (start[:1] == _IMAGE and start[_MAGIC_AT] == _MAGIC):
+        return ""
+    text = start[_VERSION_AT].partition(b"\0")[0].decode("ascii", "replace")
+    return "".join(one if one.isprintable() else "?" for one in text)
 
 
 def _url(base_url: str, version: str, board: str) -> str:

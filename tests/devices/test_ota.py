@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import NotFound, RequestError
-from devices.ota import FirmwareFolder
+from devices.ota import FirmwareFolder, age
 
 IMAGE = b"\xe9" + bytes(1000)
 
@@ -39,6 +39,49 @@ def test_the_newest_comes_first(tmp_path: Path) -> None:
     assert newest is not None
     assert newest.version == "0.10.0"
     assert images.newest("BOX-LITE") is None
+
+
+def test_versions_are_sorted_as_people_count_them() -> None:
+    """The oldest first."""
+    versions = [
+        "local",
+        "0.9",
+        "0.10.0-2",
+        "0.10.0-beta",
+        "0.10.0-rc.2",
+        "0.10.0-rc.10",
+        "0.10.0",
+        "0.10.1-rc1",
+        "0.10.1-rc9",
+        "0.10.1-rc10",
+        "0.10.1",
+        "1.0.0+b7",
+        "1.0.1",
+        "10.0",
+    ]
+    assert sorted(versions[::-1], key=age) == versions
+
+
+@pytest.mark.parametrize(
+    ("there", "newest", "releases"),
+    [
+        (("2.4.0", "2.5.0-rc.1"), "2.4.0", ["2.4.0"]),
+        (("2.4.0", "v9", "nightly", "2.10.0", "2.9.0"), "2.10.0", ["2.10.0", "2.9.0", "2.4.0"]),
+        (("2.5.0-rc.9", "2.5.0-rc.10"), "2.5.0-rc.10", []),
+        (("local",), "local", []),
+    ],
+)
+def test_a_release_is_not_hidden_by_what_is_none(
+    tmp_path: Path, there: tuple[str, ...], newest: str, releases: list[str]
+) -> None:
+    for version in there:
+        (tmp_path / version).mkdir()
+        (tmp_path / version / "BOX.bin").write_bytes(IMAGE)
+    images = FirmwareFolder(tmp_path)
+    found = images.newest("BOX")
+    assert found is not None
+    assert found.version == newest
+    assert [one.version for one in images.releases("BOX")] == releases
 
 
 def test_an_empty_folder_has_nothing(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def test_a_new_board_shows_its_code_and_asks() -> None:
     assert "123456" in shown["message"]
 
 
-@pytest.mark.parametrize("firmware", ["", "2.4.2-beta", "v2", "2..4", "9" * 20, "2.4.2\n"])
+@pytest.mark.parametrize("firmware", ["", "2.4.2-beta", "v2", "2..4", "9" * 20, "2.4.2\n", "٣"])
 def test_a_version_that_would_stop_a_board_is_not_repeated(firmware: str) -> None:
     assert "firmware" not in told(DEVICE, firmware)
 

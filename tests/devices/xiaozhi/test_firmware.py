@@ -8,6 +8,7 @@ import pytest
 
 from core.errors import RequestError
 from devices.xiaozhi.check_in import is_newer
+from devices.xiaozhi.images import version_in
 from devices.xiaozhi.settings import XiaozhiSettings
 from tests.devices.xiaozhi.servers import LOOPBACK, Scene, Server, against
 from tests.server.http import error_of
@@ -62,6 +63,62 @@ def test_a_board_that_starts_keeps_what_it_has_unless_the_operator_wants_otherwi
     against(act, replace(scene, settings=offers))
 
 
+def test_a_pre_release_is_told_to_nobody_and_hides_nothing(tmp_path: Path) -> None:
+    root = tmp_path / "firmware"
+    scene = scene_of(root, offers=True)
+    for version in ("2.6.0-rc.1", "v3.0.0", "nightly"):
+        (root / version).mkdir()
+        (root / version / f"{BOARD}.bin").write_bytes(b"early")
+
+    async def act(server: Server) -> None:
+        board = server.board()
+        _, told = await board.check_in()
+        assert told["firmware"]["version"] == "2.5.0"
+        assert board.images == [IMAGE]
+        early = server.board(version="2.5.0-rc.1", mac="a1:b2:c3:d4:e5:00")
+        _, told = await early.check_in()
+        assert told["firmware"]["version"] == "2.5.0"
+        later = server.board(version="2.6.0-rc.1", mac="a1:b2:c3:d4:e5:01")
+        _, told = await later.check_in()
+        assert "firmware" not in told
+
+    against(act, scene)
+
+
+def application(version: str) -> bytes:
+    """The start of what ESP-IDF builds, of this version."""
+    about = bytes.fromhex("3254cdab") + bytes(12) + version.encode().ljust(32, b"\0")
+    return b"\xe9".ljust(32, b"\0") + about + bytes(500)
+
+
+def test_an_image_that_is_not_what_its_folder_says_would_be_taken_at_every_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    root = tmp_path / "firmware"
+    scene = scene_of(root, offers=True)
+    for version, own in {"2.7.0": "2.4.2\x1b", "2.6.0": "2.6.0"}.items():
+        (root / version).mkdir()
+        (root / version / f"{BOARD}.bin").write_bytes(application(own))
+
+    async def act(server: Server) -> None:
+        board = server.board()
+        _, told = await board.check_in()
+        assert told["firmware"]["version"] == "2.6.0"
+        assert board.images == [application("2.6.0")]
+
+    against(act, scene)
+    (line,) = [one.getMessage() for one in caplog.records if "at every start" in one.getMessage()]
+    assert "2.7.0" in line
+    assert "2.4.2?" in line
+
+
+@pytest.mark.parametrize("start", [b"", b"\xe9", b"\xe9" + bytes(78), b"\xea" + bytes(100)])
+def test_what_is_no_application_says_no_version(tmp_path: Path, start: bytes) -> None:
+    (tmp_path / "x.bin").write_bytes(start)
+    assert version_in(tmp_path / "x.bin") == ""
+    assert version_in(tmp_path / "gone.bin") == ""
+
+
 def test_a_board_that_nobody_approved_is_offered_nothing(tmp_path: Path) -> None:
     async def act(server: Server) -> None:
         server.scene.directory.approves = False
@@ -111,7 +168,13 @@ def test_files_come_from_their_folder_only(
         ("2.4.2-rc1", "2.4.1", False),
         ("2.5.0", "", False),
         ("v3", "2.4.1", False),
+        ("2.5.0", "2.5.0-rc.1", True),
+        ("2.5.0", "2.5.1-rc1", False),
+        ("2.5.0", "2.4.0-rc.x", False),
+        ("2.5.0", "v2.4", False),
+        ("2.5.0", "2.4.9999999999", False),
+        ("٣", "2.4.1", False),
     ],
 )
-def test_versions_are_compared_as_boards_do(version: str, than: str, is_it: bool) -> None:
+def test_only_what_a_board_can_read_is_newer(version: str, than: str, is_it: bool) -> None:
     assert is_newer(version, than) is is_it
