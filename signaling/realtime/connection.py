@@ -7,7 +7,7 @@ from contextlib import aclosing
 from enum import Enum
 from typing import assert_never
 
-from core.audio import ASR_RATE_HZ, AudioFrame, ms_to_samples
+from core.audio import AudioFrame
 from core.errors import EarshotError, RequestError
 from core.events import ItemAdded
 from core.ports import Metrics
@@ -27,6 +27,7 @@ from signaling.realtime.events import (
     ResponseCreate,
     SessionUpdate,
 )
+from signaling.realtime.fair import SAMPLES_PER_EVENT, Turns
 from signaling.realtime.fields import missing_in, params_below
 from signaling.realtime.fitting import Fitting
 from signaling.realtime.incoming import MAX_EVENT_BYTES, BadEvent, decode, too_large
@@ -38,19 +39,12 @@ from signaling.realtime.response import response_request
 from signaling.realtime.server_events import Json, to_text
 from signaling.realtime.session import Terms, check_unchanged, merged
 from signaling.realtime.translate import Translator, Transport
-from signaling.realtime.upload import SLICE_MS, Upload, heard_in
+from signaling.realtime.upload import Upload, heard_in
 
 logger = logging.getLogger(__name__)
 
 MAX_UNTAKEN = 256
 "Events that the client has not taken yet, when it adds one more item."
-
-EVENTS_PER_TURN = 8
-"""Of one client, however many it has sent, before the other clients of the server have their turn:
-each takes some 50 µs, and the transport hands over thousands at once."""
-
-SAMPLES_PER_TURN = ms_to_samples(SLICE_MS, ASR_RATE_HZ)
-"The same for audio, of which one event may bring five minutes: to hear so much takes some 0.4 ms."
 
 
 class End(Enum):
@@ -108,11 +102,10 @@ class Connection:
         self._watch: asyncio.Task[None] | None = None
         self._watched: str | None = None
         "In which language the client watches the home."
-        self._active_at = 0.0
-        self._taken = 0
-        "Events of the client and of those beside it."
-        self._heard = 0
-        "Samples since others had their turn."
+        self._now = asyncio.get_running_loop().time
+        self._active_at = self._now()
+        self._turns = Turns()
+        "Of the client and of those beside it."
         self.asides: set[Outbox[str]] = set()
         "Who is told everything, too: see `aside`."
 
@@ -153,9 +146,7 @@ class Connection:
         if self._end is not None:
             return  # too late: the session takes nothing any more
         self._touch()
-        self._taken += 1
-        if self._taken % EVENTS_PER_TURN == 0:
-            await asyncio.sleep(0)
+        await self._turns.before(SAMPLES_PER_EVENT, self._active_at)
         event_id = None
         try:
             event = decode(text) if aside else self._translator.receive(text)
@@ -200,14 +191,14 @@ class Connection:
         self._session.close()
 
     async def _apply(self, event: ClientEvent) -> None:
+        if isinstance(event, InputAppend):
+            await self._hear(event)
+            return
+        await self._feed(self._upload.take())  # what was said before it comes before it
         session = self._session
-        if not isinstance(event, InputAppend):
-            await self._feed(self._upload.rest())  # what was said before it comes before it
         match event:
             case SessionUpdate():
                 await self._update(event)
-            case InputAppend():
-                await self._hear(event)
             case InputCommit():
                 session.commit_input()
             case InputClear():
@@ -255,19 +246,18 @@ class Connection:
 
     async def _hear(self, event: InputAppend) -> None:
         self._needs("websocket", "input_audio_buffer.append")
-        # Without turn detection nothing happens until the client says so: no frame is urgent.
-        gathers = self._translator.terms.settings.turn_detection is None
         if event.event_id != self._translator.appended:
             await asyncio.sleep(0)  # what is to be told by now is of the event before
             self._translator.appended = event.event_id
-        await self._feed(self._upload.push(event.audio, gathers=gathers))
+        self._upload.push(event.audio)
+        # Without turn detection nothing happens until the client says so: no frame is urgent.
+        gathers = self._translator.terms.settings.turn_detection is None
+        if not gathers or self._upload.is_slice:
+            await self._feed(self._upload.take())
 
     async def _feed(self, frames: Iterable[AudioFrame]) -> None:
         for frame in frames:
-            if self._heard >= SAMPLES_PER_TURN:
-                self._heard = 0
-                await asyncio.sleep(0)
-            self._heard += len(frame.pcm)
+            await self._turns.before(len(frame.pcm), self._active_at)
             self._session.feed(frame)
 
     def _needs(self, transport: Transport, name: str) -> None:
@@ -316,12 +306,11 @@ class Connection:
             self.close(End.LAGGING)
 
     def _touch(self) -> None:
-        self._active_at = asyncio.get_running_loop().time()
+        self._active_at = self._now()
 
     async def _end_when_idle(self) -> None:
-        loop = asyncio.get_running_loop()
         while True:
-            left_s = self._active_at + self._idle_timeout_s - loop.time()
+            left_s = self._active_at + self._idle_timeout_s - self._now()
             if left_s <= 0:
                 break
             await asyncio.sleep(left_s)

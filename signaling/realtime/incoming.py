@@ -1,6 +1,7 @@
 """One text frame of a client to a client event. Bounded, no state."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, get_args
 
 import msgspec
@@ -25,6 +26,8 @@ _KINDS: Mapping[str, type[ClientEvent]] = {
     str(kind.__struct_config__.tag): kind for kind in get_args(ClientEvent)
 }
 
+_straight: Callable[[str], ClientEvent] = msgspec.json.Decoder(ClientEvent).decode
+
 
 class BadEvent(RequestError):
     """A client event that cannot be taken. `event_id` is the client's own, if it could be read."""
@@ -40,6 +43,10 @@ def decode(
     text: str, reshape: Callable[[dict[str, Any]], dict[str, Any]] | None = None
 ) -> ClientEvent:
     """`reshape`: from an older shape into ours, before anything is checked. Raises BadEvent."""
+    if reshape is None and len(text) <= MAX_CONTROL_EVENT_BYTES:
+        with suppress(msgspec.MsgspecError, UnicodeError, RecursionError):
+            return _straight(text)
+    # What is wrong is taken apart to say why, what is long to say of what it has too much.
     raw = _decoded(text)
     if reshape is not None:
         raw = reshape(raw)

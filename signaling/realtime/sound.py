@@ -60,6 +60,10 @@ def rate_of(name: FormatName) -> int:
     return WIRE_RATE_HZ if name == PCM else g711.RATE_HZ
 
 
+def sample_bytes(name: FormatName) -> int:
+    return 2 if name == PCM else 1
+
+
 def decoded(data: bytes, name: FormatName) -> Pcm:
     """Raises RequestError invalid_audio."""
     return from_bytes(data) if name == PCM else g711.decode(data, _LAWS[name])

@@ -66,7 +66,8 @@ class Translator:
 
     def receive(self, text: str) -> ClientEvent:
         """One text frame as an event. Raises BadEvent."""
-        return decode(text, self._reshaped)
+        is_ga = self._has_received and not self.terms.is_beta
+        return decode(text, None if is_ga else self._reshaped)
 
     def _reshaped(self, raw: Json) -> Json:
         if not self._has_received:

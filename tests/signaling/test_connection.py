@@ -14,12 +14,12 @@ from core.events import InputCleared, ResponseCreated
 from core.items import FunctionOutputItem, MessageItem, TextPart
 from pipeline.settings import ResponseRequest, SessionSettings, TurnDetection
 from signaling.realtime.connection import (
-    EVENTS_PER_TURN,
     ClientGone,
     ClientLagging,
     Connection,
     End,
 )
+from signaling.realtime.fair import SAMPLES_PER_EVENT, SAMPLES_PER_TURN
 from signaling.realtime.session import Terms
 from signaling.realtime.translate import Transport
 from tests.signaling.fakes import BEGUN, Client, NotedSession, Scene, play
@@ -347,4 +347,4 @@ def test_who_sends_much_at_once_leaves_others_their_turn() -> None:
 
     play(client, flood)
     assert client.types.count("error") == 100
-    assert turns >= 100 // EVENTS_PER_TURN
+    assert turns >= 100 * SAMPLES_PER_EVENT // SAMPLES_PER_TURN

@@ -1,6 +1,7 @@
 """What clients send: good events become values, bad ones errors that name what was wrong."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -248,3 +249,30 @@ def test_items_keep_their_form() -> None:
     assert isinstance(decoded, ItemCreate)
     assert isinstance(decoded.item, NewMessage)
     assert decoded.previous_item_id == "root"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"type":"input_audio_buffer.append","audio":"AA","audio":"AAAA"}',
+        '{"type":"input_audio_buffer.append","audio":1,"event_id":"e"}',
+        '{"type":"input_audio_buffer.append","audio":"A","more":1,"event_id":"e"}',
+        '{"type":"input_audio_buffer.append","audio":"\\ud800"}',
+        '{"type":"input_audio_buffer.append","audio":"\ud800"}',
+        '{"type":"input_audio_buffer.append","type":"input_audio_buffer.commit","audio":"A"}',
+        '{"audio":"AAAA","type":"input_audio_buffer.append","event_id":null}',
+        '{"type":"conversation.item.truncate","item_id":"a","content_index":0.0,"audio_end_ms":1e2}',
+        '{"type":"response.create","response":{"max_output_tokens":5.0,"metadata":{"a":"b"}}}',
+        '{"type":"conversation.item.create","item":{"type":"message","role":"user","content":[{}]}}',
+        '{"type":5,"event_id":"e"}',
+        "[[" * 5000,
+    ],
+)
+def test_events_are_read_alike_with_and_without_another_shape(text: str) -> None:
+    def read(reshape: Callable[[dict[str, Any]], dict[str, Any]] | None) -> object:
+        try:
+            return decode(text, reshape)
+        except BadEvent as error:
+            return str(error), error.code, error.param, error.event_id
+
+    assert read(None) == read(lambda raw: raw)

@@ -17,7 +17,8 @@ from signaling.realtime.socket import EventSocket
 from tests.signaling.callers import talking
 from tests.signaling.servers import Server, Setup, against
 
-HEARTBEAT_S = 0.2
+HEARTBEAT_S = 0.5
+"Half of it is what an answer may take."
 TEXT, CLOSE, PING, PONG = 1, 8, 9, 10
 
 UPGRADE = (

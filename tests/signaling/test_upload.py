@@ -17,17 +17,22 @@ from signaling.realtime.upload import SLICE_MS, Upload
 SENT = (3000 * np.sin(np.arange(WIRE_RATE_HZ * 3 + 7) / 9)).astype(np.int16)
 
 
+def taken(upload: Upload, audio: str) -> list[AudioFrame]:
+    upload.push(audio)
+    return list(upload.take())
+
+
 def base64(pcm: Pcm) -> str:
     return b64encode(pcm.astype("<i2").tobytes()).decode()
 
 
 @pytest.mark.parametrize("cut", [100, 999, 2400, len(SENT)])
 def test_however_audio_is_cut_it_is_one_stream(cut: int) -> None:
-    taken = Upload()
+    sent = Upload()
     frames = [
         frame
         for at in range(0, len(SENT), cut)
-        for frame in taken.push(base64(SENT[at : at + cut]))
+        for frame in taken(sent, base64(SENT[at : at + cut]))
     ]
     whole = Resampler(WIRE_RATE_HZ, ASR_RATE_HZ, live=True).push(SENT)
     assert np.array_equal(np.concatenate([frame.pcm for frame in frames]), whole)
@@ -36,11 +41,11 @@ def test_however_audio_is_cut_it_is_one_stream(cut: int) -> None:
 
 @pytest.mark.parametrize(("name", "law"), [("audio/pcmu", "mu"), ("audio/pcma", "a")])
 def test_telephone_audio_is_taken(name: FormatName, law: g711.Law) -> None:
-    taken = Upload()
-    before = list(taken.push(base64(SENT[:2400])))[-1]
-    taken.expect(name)
+    sent = Upload()
+    before = taken(sent, base64(SENT[:2400]))[-1]
+    sent.expect(name)
     code = g711.encode((3000 * np.sin(np.arange(8000) / 9)).astype(np.int16), law)
-    frames = list(taken.push(b64encode(code).decode()))
+    frames = taken(sent, b64encode(code).decode())
     whole = Resampler(g711.RATE_HZ, ASR_RATE_HZ, live=True).push(g711.decode(code, law))
     assert np.array_equal(np.concatenate([frame.pcm for frame in frames]), whole)
     assert frames[0].start == before.end
@@ -55,7 +60,9 @@ def test_a_long_upload_is_converted_as_it_is_taken(monkeypatch: pytest.MonkeyPat
 
     converted: list[int] = []
     monkeypatch.setattr(upload, "Resampler", Counting)
-    frames = Upload().push(base64(SENT))
+    sent = Upload()
+    sent.push(base64(SENT))
+    frames = sent.take()
     next(frames)
     assert converted == [WIRE_RATE_HZ * SLICE_MS // 1000]
     assert len(list(frames)) == 30
@@ -64,32 +71,44 @@ def test_a_long_upload_is_converted_as_it_is_taken(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("audio", ["?", "AAA", "AA==", "AAAA=", "AA AA", "AAAA\n", "AA-_", "äAAA"])
 def test_what_is_no_audio(audio: str) -> None:
     with pytest.raises(RequestError) as refused:
-        list(Upload().push(audio))
+        Upload().push(audio)
     assert refused.value.code == "invalid_audio"
 
 
 def test_what_was_sent_is_heard_at_once_and_not_with_the_next_piece() -> None:
-    taken = Upload()
     piece = base64(SENT[: WIRE_RATE_HZ // 50])
-    assert [len(frame.pcm) for frame in taken.push(piece)] == [ASR_RATE_HZ // 50]
+    assert [len(frame.pcm) for frame in taken(Upload(), piece)] == [ASR_RATE_HZ // 50]
 
 
-def test_what_nobody_waits_for_is_gathered_and_nothing_of_it_is_lost() -> None:
-    taken, frames = Upload(), list[list[AudioFrame]]()
+@pytest.mark.parametrize(("name", "size"), [("audio/pcm", 480), ("audio/pcmu", 160)])
+def test_a_slice_is_full_when_it_is_long_enough(name: FormatName, size: int) -> None:
+    sent, full = Upload(name), list[bool]()
+    for _ in range(12):
+        code = SENT[:size].tobytes() if name == "audio/pcm" else bytes(size)
+        sent.push(b64encode(code).decode())
+        full.append(sent.is_slice)
+        if sent.is_slice:
+            assert [len(frame.pcm) for frame in sent.take()] == [ASR_RATE_HZ * SLICE_MS // 1000]
+    assert full == [False, False, False, False, True] * 2 + [False, False]
+
+
+def test_what_is_gathered_is_one_stream_and_nothing_of_it_is_lost() -> None:
+    sent, frames = Upload(), list[AudioFrame]()
     for at in range(0, 480 * 12, 480):
-        frames.append(list(taken.push(base64(SENT[at : at + 480]), gathers=True)))
-    assert [len(some) for some in frames] == [0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0]
-    with pytest.raises(RequestError):
-        list(taken.push("%%%%", gathers=True))
-    last = list(taken.rest())
-    assert list(taken.rest()) == []
+        sent.push(base64(SENT[at : at + 480]))
+        with pytest.raises(RequestError):
+            sent.push("%%%%")
+        if sent.is_slice:
+            frames += sent.take()
+    frames += sent.take()
+    assert list(sent.take()) == []
     whole = Resampler(WIRE_RATE_HZ, ASR_RATE_HZ, live=True).push(SENT[: 480 * 12])
-    heard = np.concatenate([frame.pcm for frame in (*frames[4], *frames[9], *last)])
-    assert np.array_equal(heard, whole)
-    assert frames[9][0].start == frames[4][0].end
+    assert np.array_equal(np.concatenate([frame.pcm for frame in frames]), whole)
+    assert [frame.start for frame in frames] == [0, *(frame.end for frame in frames[:-1])]
 
 
 def test_empty_audio_is_not_gathered() -> None:
     upload = Upload()
-    assert [list(upload.push("", gathers=True)) for _ in range(100)] == [[]] * 100
+    for _ in range(100):
+        assert taken(upload, "") == []
     assert not upload._held
