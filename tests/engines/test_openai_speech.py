@@ -27,7 +27,7 @@ from engines.tts.openai import OpenAiTts, Settings, create
 from engines.tts.pcm_stream import PcmStream
 from tests.engines.speech_server import Handler, pcm_bytes, serving, speech
 
-PATIENCE_S = 10
+PATIENCE_S = 30
 
 
 async def given(*texts: str) -> AsyncIterator[str]:

@@ -18,7 +18,7 @@ import pytest
 from core.errors import EngineError
 from engines.llm.vllm.log import ServerLog
 from engines.llm.vllm.port import reserved
-from engines.llm.vllm.process import LEASH, ServerProcess, started
+from engines.llm.vllm.process import LEASH, LEASH_GRACE_S, ServerProcess, started
 
 FAKE = Path(__file__).with_name("fake_server.py")
 KEY = "key-of-this-start"
@@ -210,4 +210,4 @@ def test_ending_takes_no_longer_than_its_grace() -> None:
             began_s = time.monotonic()
         return time.monotonic() - began_s
 
-    assert GRACE_S <= asyncio.run(scenario()) < GRACE_S + 3
+    assert GRACE_S <= asyncio.run(scenario()) < GRACE_S + LEASH_GRACE_S

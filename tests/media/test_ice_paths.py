@@ -57,17 +57,20 @@ async def talk(raw: RawPeer, end: End) -> None:
     assert end.closed == [CloseReason.REMOTE_CLOSED]
 
 
-def test_a_browser_that_hides_its_addresses() -> None:
+def test_a_browser_that_hides_its_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its names are not looked up: aioice would wait for an answer to each."""
+    lookups: list[object] = []
+    monkeypatch.setattr("aioice.ice.get_or_create_mdns_protocol", lookups.append)
+
     async def scene() -> None:
         raw, end = stranger(), End(OURS_HZ)
         offer = with_hidden_addresses(await raw.offer())
         hidden = candidates_of(offer)
         assert hidden
         assert all(".local " in one for one in hidden)
-        began_s = asyncio.get_running_loop().time()
         await raw.accept(await end.peer.answer(offer))
-        assert asyncio.get_running_loop().time() - began_s < 1  # no name was looked up
         await talk(raw, end)
+        assert lookups == []
 
     run(scene)
 
@@ -187,7 +190,7 @@ def test_a_killed_peer_leaves_nothing_in_bounded_time() -> None:
             raw.cut()
             began_s = asyncio.get_running_loop().time()
             assert await over is CloseReason.CONNECTION_LOST
-            assert asyncio.get_running_loop().time() - began_s < 3
+            assert asyncio.get_running_loop().time() - began_s < 10  # without the setting: 15
         await raw.close()
         await left(before)
 

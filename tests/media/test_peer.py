@@ -95,7 +95,7 @@ async def all_tasks_ended() -> None:
     """Also aiortc's own; its connectivity checks notice a closed socket 20 ms later."""
     others = asyncio.all_tasks() - {asyncio.current_task()}
     if others:
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(DEADLINE_S):
             await asyncio.wait(others)
     assert asyncio.all_tasks() == {asyncio.current_task()}
 

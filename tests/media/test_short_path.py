@@ -139,7 +139,7 @@ def test_both_sides_report() -> None:
                 if remote and remote.packetsLost > 0 and remote.roundTripTime is not None:
                     break
                 await asyncio.sleep(0.05)
-        assert 0 <= remote.roundTripTime < 1
+        assert 0 <= remote.roundTripTime < DEADLINE_S
         told = {stats.type: stats for stats in (await pair.receiver.getStats()).values()}
         assert told["remote-outbound-rtp"].packetsSent > 10
 
@@ -198,7 +198,7 @@ def test_a_caller_whose_jitter_fits_into_no_report_can_be_hung_up() -> None:
         statistics._jitter_q4 = 1 << 60
         with pytest.raises(struct.error):
             await receiver._RTCRtpReceiver__rtcp_task
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(DEADLINE_S):
             await pair.other.close()
 
     run(in_call(scene))

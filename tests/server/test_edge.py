@@ -253,7 +253,7 @@ def test_a_websocket_under_way_is_closed_with_the_code() -> None:
             client.ws_connect("/ws", headers=headers) as socket,
         ):
             assert socket._response.headers["X-Request-ID"] == "mine-3"
-            message = await socket.receive(timeout=5)
+            message = await socket.receive(timeout=30)
             assert (message.type, message.data) == (WSMsgType.CLOSE, 1013)
 
     asyncio.run(run())
@@ -413,7 +413,7 @@ def test_a_watch_does_not_hold_a_server_that_stops(monkeypatch: pytest.MonkeyPat
     async def main() -> None:
         kind = "text/event-stream"
         one = Route("GET", "/watch", watch, "A test.", "test", response_content_type=kind)
-        async with asyncio.timeout(10), serving([one]) as client:
+        async with asyncio.timeout(30), serving([one]) as client:
             await client.get("/watch")
 
     asyncio.run(main())

@@ -41,7 +41,7 @@ def test_a_child_that_dies_while_it_loads_fails_the_first_load() -> None:
 def test_a_child_that_hangs_with_nothing_to_do_is_replaced_before_anybody_asks(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(process, "SILENCE_S", 0.3)
+    monkeypatch.setattr(process, "SILENCE_S", 1.0)
 
     class Restarts(Counts):
         seen = asyncio.Event()

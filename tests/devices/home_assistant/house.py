@@ -33,7 +33,7 @@ async def client(
     )
     task = asyncio.create_task(house.run())
     try:
-        await house.settled(5)
+        await house.settled(PATIENCE_S)
         yield house
     finally:
         task.cancel()
