@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from aiohttp import WSServerHandshakeError
+from aiohttp import WSMsgType, WSServerHandshakeError
 
 from core.audio import ASR_RATE_HZ
 from devices.directory import Device
@@ -253,6 +253,29 @@ def test_a_button_that_is_only_touched(caplog: pytest.LogCaptureFixture) -> None
         assert await board.turn("one") == ("one", ["you said one."])
 
     spoilt(act, caplog, lines=0, mode="manual")
+
+
+def test_stock_firmware_answers_no_close_and_is_not_waited_for() -> None:
+    """It keeps its connection until it opens the next, and knows no extension."""
+
+    async def act(server: Server) -> None:
+        board = server.board()
+        await board.boot()
+        headers = board.headers() | {"Authorization": f"Bearer {board.flash['token']}"}
+        async with server.client.ws_connect(
+            board.flash["url"], headers=headers, autoclose=False, compress=15
+        ) as ws:
+            assert ws.compress == 0
+            (device_id,) = server.scene.presence.ids()
+            live = server.scene.presence.find(device_id)
+            assert live is not None
+            await live.close()
+            message = await ws.receive()
+            assert (message.type, message.data) == (WSMsgType.CLOSE, 1008)
+            async with asyncio.timeout(3):  # aiohttp's own wait is 10 s
+                await server.left()
+
+    against(act)
 
 
 @pytest.mark.parametrize("packet_ms", [20, 60, 120])
