@@ -43,6 +43,6 @@ class Framer:
         return frame
 
     def _frame(self, pcm: Pcm) -> AudioFrame:
-        frame = AudioFrame(pcm, self.rate_hz, self._start)
-        self._start = frame.end
-        return frame
+        start = self._start
+        self._start += len(pcm)
+        return AudioFrame(pcm, self.rate_hz, start)

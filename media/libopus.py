@@ -45,20 +45,17 @@ class Decoder:
         _checked(lib.opus_decoder_init(self._state, rate_hz, 1))
         self._decode = lib.opus_decode
         self._pcm = np.zeros(MAX_SAMPLES * rate_hz // RATE_HZ, np.int16)
-        self._address = self._pcm.ctypes.data
+        self._address, self._capacity = self._pcm.ctypes.data, len(self._pcm)
 
     def decode(self, packet: bytes) -> Pcm:
         """Raises OpusError; the next packet can be decoded all the same."""
-        return self._got(
-            self._decode(self._state, packet, len(packet), self._address, len(self._pcm), 0)
-        )
+        samples = self._decode(self._state, packet, len(packet), self._address, self._capacity, 0)
+        return self._pcm[: samples if samples >= 0 else _checked(samples)].copy()
 
     def conceal(self, samples: int) -> Pcm:
         """A guess at what was lost: a multiple of 2.5 ms, 120 ms at most."""
-        return self._got(self._decode(self._state, None, 0, self._address, samples, 0))
-
-    def _got(self, samples: int) -> Pcm:
-        return self._pcm[: _checked(samples)].copy()
+        samples = _checked(self._decode(self._state, None, 0, self._address, samples, 0))
+        return self._pcm[:samples].copy()
 
 
 class Encoder:

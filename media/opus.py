@@ -97,7 +97,7 @@ class OpusEncoder:
 
 def _is_silence(packet: bytes) -> bool:
     """A single CELT frame (RFC 6716 section 3.1: configurations from 16 on, code 0) of silence."""
-    return packet[0] & 0b10000011 == 0b10000000 and packet[1:] == _SILENCE
+    return len(packet) == 3 and packet[0] & 0b10000011 == 0b10000000 and packet[1:] == _SILENCE
 
 
 class OpusDecoder:

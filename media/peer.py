@@ -46,6 +46,7 @@ class Peer:
 
     def __init__(self, callbacks: PeerCallbacks, settings: PeerSettings | None = None) -> None:
         self._callbacks = callbacks
+        self._guard = Guard(self._fail)
         self.settings = settings = settings or PeerSettings()
         self._pc = RTCPeerConnection(settings.ice.configuration())
         self._pc.on("connectionstatechange", self._on_connection_state)
@@ -250,7 +251,7 @@ class Peer:
         self.stop(CloseReason.CONNECTION_LOST if is_lost else CloseReason.REMOTE_CLOSED)
 
     def _on_packet(self, sequence_number: int, timestamp: int, payload: bytes) -> None:
-        with Guard(self._fail):
+        with self._guard:
             self._track.follow()
             for frame in self.source.push(sequence_number, timestamp, payload):
                 if not self._over.is_set():
@@ -262,12 +263,10 @@ class Peer:
                 self._callbacks.on_message(message)
 
     def _pull(self) -> AudioFrame | None:
-        with Guard(self._fail):
-            if self._channel.is_holding:  # called when this packet is on its way
-                asyncio.get_running_loop().call_soon(self._channel.release)
-            frame = None if self._over.is_set() else self._callbacks.pull()
-            return None if frame is None else self._track.checked(frame)
-        return None
+        """What it raises ends `_play`."""
+        if self._channel.is_holding:  # called when this packet is on its way
+            asyncio.get_running_loop().call_soon(self._channel.release)
+        return None if self._over.is_set() else self._callbacks.pull()
 
     def _coming(self) -> asyncio.Event | None:
         with Guard(self._fail):

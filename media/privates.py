@@ -1,4 +1,4 @@
-"""aiortc and aioice by names that they call private: pinned versions, and a check of each."""
+"""aiortc and its parts by names that they call private: pinned versions, and a check of each."""
 
 from core.errors import EarshotError
 
@@ -8,4 +8,5 @@ def check(thing: object, *names: str) -> None:
     for name in names:
         if not hasattr(thing, name):
             kind = type(thing).__name__
-            raise EarshotError(f"there is no {kind}.{name}: aiortc 1.16 and aioice 0.13 are needed")
+            needed = "aiortc 1.16, aioice 0.13 and pylibsrtp 1.0 are needed"
+            raise EarshotError(f"there is no {kind}.{name}: {needed}")

@@ -21,6 +21,7 @@ from pylibsrtp import Error as SrtpError
 
 from media.privates import check
 from media.sources import bound_sources
+from media.srtp import Srtp
 
 Sink = Callable[[int, int, bytes], None]
 "Takes a packet: sequence number, timestamp, payload."
@@ -45,8 +46,10 @@ _COMPONENT = 1
 
 _HEADER = Struct("!BBHLL")
 "RFC 3550 section 5.1: version and flags, payload type, sequence number, timestamp, source."
-_REPORTED_EVERY = 10
-"Packets: sender reports go out about once a second, and name one of the last 200 ms."
+_PLACE = Struct("!2xHL")
+"Of it, sequence number and timestamp."
+_REPORTED_EVERY = 25
+"Packets: sender reports go out about once a second, and name one of the last 500 ms."
 
 
 @dataclass(slots=True)
@@ -107,6 +110,7 @@ class Incoming:
         dtls = self._receiver.transport
         check(dtls, "_rx_srtp", _RX_BYTES, _RX_PACKETS)
         self._counts: dict[str, Any] = vars(dtls)
+        self._unprotect = Srtp(self._counts["_rx_srtp"]).unprotect
         self._statistics = getattr(self._receiver, _STREAMS)[packet.ssrc]
         self._source = packet.ssrc.to_bytes(4, "big")
         self._payload_type = packet.payload_type
@@ -117,22 +121,23 @@ class Incoming:
             queue.put_nowait = self._came
 
     def _came(self, item: tuple[bytes, int] | None) -> None:
-        if item is None or not self._is_ours(item[0]):
+        if item is None or not self._is_ours(data := item[0]):
             self._enqueue(item)
             return
         counts = self._counts
-        counts[_RX_BYTES] += len(item[0])
+        counts[_RX_BYTES] += len(data)
         counts[_RX_PACKETS] += 1
         try:
-            data = counts["_rx_srtp"].unprotect(item[0])
+            data = self._unprotect(data)
         except SrtpError:  # not from whom we agreed on keys with, or a second time
             return
         begin, end = payload_in(data)
         if begin > end:
             return
-        _, _, sequence_number, timestamp, _ = _HEADER.unpack_from(data)
-        self._arrived.sequence_number, self._arrived.timestamp = sequence_number, timestamp
-        self._statistics.add(self._arrived)
+        arrived = self._arrived
+        sequence_number, timestamp = _PLACE.unpack_from(data)
+        arrived.sequence_number, arrived.timestamp = sequence_number, timestamp
+        self._statistics.add(arrived)
         self._sink(sequence_number, timestamp, data[begin:end])
 
     def _is_ours(self, data: bytes) -> bool:
@@ -191,8 +196,11 @@ class _Stream:
         dtls = sender.transport
         check(dtls, "_tx_srtp", _TX_BYTES, _TX_PACKETS)
         check(sender, _NTP_TIME, _RTP_TIME, _OCTETS, _PACKETS)
-        self._ice = _ice(dtls)
+        self._nominated = _ice(dtls)._nominated  # noqa: SLF001
         self._of_dtls, self._of_sender = vars(dtls), vars(sender)
+        self._protect = Srtp(self._of_dtls["_tx_srtp"]).protect
+        self._pair: Any = None
+        "The way that the last packet took."
         self._type = 0x80 | payload_type  # each packet is a frame: its marker is set
         self._source = sender._ssrc  # noqa: SLF001
         extensions = HeaderExtensions(mid=self._of_sender[f"{_SENDER}mid"])
@@ -205,25 +213,23 @@ class _Stream:
 
     def send(self, timestamp: int, payload: bytes) -> None:
         """At once. Nothing happens while there is no way to the other side."""
-        pair = self._ice._nominated.get(_COMPONENT)  # noqa: SLF001
+        pair = self._nominated.get(_COMPONENT)
         if pair is None:
             return
-        timestamp = (self._origin + timestamp) & 0xFFFFFFFF
-        header = _HEADER.pack(self._flags, self._type, self._number, timestamp, self._source)
-        data = self._of_dtls["_tx_srtp"].protect(header + self._extension + payload)
-        pair.protocol.transport.sendto(data, pair.remote_addr)
-        self._number = (self._number + 1) & 0xFFFF
-        self._count(timestamp, len(payload), len(data))
-
-    def _count(self, timestamp: int, payload_bytes: int, sent_bytes: int) -> None:
-        """For reports and statistics."""
-        dtls, sender = self._of_dtls, self._of_sender
-        dtls[_TX_BYTES] += sent_bytes
+        if pair is not self._pair:
+            self._pair, self._address = pair, pair.remote_addr
+        number, timestamp = self._number, (self._origin + timestamp) & 0xFFFFFFFF
+        header = _HEADER.pack(self._flags, self._type, number, timestamp, self._source)
+        data = self._protect(header + self._extension + payload)
+        pair.protocol.transport.sendto(data, self._address)
+        self._number = (number + 1) & 0xFFFF
+        dtls, sender = self._of_dtls, self._of_sender  # for reports and statistics
+        dtls[_TX_BYTES] += len(data)
         dtls[_TX_PACKETS] += 1
         if sender[_PACKETS] % _REPORTED_EVERY == 0:
             sender[_NTP_TIME] = current_ntp_time()
             sender[_RTP_TIME] = timestamp
-        sender[_OCTETS] += payload_bytes
+        sender[_OCTETS] += len(payload)
         sender[_PACKETS] += 1
 
 

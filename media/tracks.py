@@ -31,6 +31,10 @@ and worth 20 ms: sound that misses a packet is heard after all of its silence.""
 MAX_SHIFT_S = 0.0005
 "Of the ticks per packet: less than the jitter of any network."
 
+BEAT_S = 0.01
+"""Ticks of all tracks that sound come to lie on its multiples, by `MAX_SHIFT_S` a packet: a wake-up
+for each track alone costs more. Silent ones have something else to look to (`LEAD_S`)."""
+
 
 class TrackSource:
     """One received Opus stream: RTP packets in, frames of exactly 20 ms at `rate_hz` out.
@@ -65,6 +69,8 @@ class TrackSource:
     def push(self, sequence_number: int, timestamp: int, payload: bytes) -> list[AudioFrame]:
         """Take one packet; return the frames that became complete."""
         pushed = self._jitter.push(sequence_number, (timestamp, payload))
+        if len(pushed) == 1:
+            return self._taken(*pushed[0])
         return [frame for due in pushed for frame in self._taken(*due)]
 
     def flush(self) -> list[AudioFrame]:
@@ -132,6 +138,8 @@ class TrackSink:
         self._encoder = OpusEncoder(rate_hz, settings)
         self._silence = np.zeros(self._encoder.frame_samples, np.int16)
         self._ptime_s = self._encoder.frame_samples / rate_hz
+        self._ptime = round(self._ptime_s * OPUS_RATE_HZ)
+        self._guard = Guard(self._fail)
         self._pump = pump or Pump()
         self._send: Send | None = None
         self._origin = 0.0
@@ -171,27 +179,19 @@ class TrackSink:
     def follow(self) -> None:
         """The other side's packet came just now. In silence, ticks move a little, until they come
         `LEAD_S` before."""
-        if self._send is None or not self._is_silent:
-            return
-        wanted = asyncio.get_running_loop().time() - LEAD_S
-        ahead = (self._origin - wanted) % self._ptime_s
-        if ahead > self._ptime_s / 2:
-            ahead -= self._ptime_s
-        self._origin -= min(MAX_SHIFT_S, max(-MAX_SHIFT_S, ahead))
+        if self._is_silent and self._send is not None:
+            self._move(asyncio.get_running_loop().time() - LEAD_S, self._ptime_s)
 
-    def checked(self, frame: AudioFrame) -> AudioFrame:
-        """The frame, if this track can play it. Raises ValueError."""
-        samples = self._encoder.frame_samples
-        if (frame.rate_hz, len(frame.pcm)) != (self._rate_hz, samples):
-            raise ValueError(
-                f"pull gave {len(frame.pcm)} samples at {frame.rate_hz} Hz; "
-                f"the track plays {samples} at {self._rate_hz} Hz"
-            )
-        return frame
+    def _move(self, wanted: float, every_s: float) -> None:
+        """Ticks, towards where one of them would be, or a multiple of `every_s` from there."""
+        ahead = (self._origin - wanted) % every_s
+        if ahead > every_s / 2:
+            ahead -= every_s
+        self._origin -= min(MAX_SHIFT_S, max(-MAX_SHIFT_S, ahead))
 
     def _due(self) -> None:
         """A packet's time has come."""
-        with Guard(self._fail):  # it ends `run`, not the pump of all others
+        with self._guard:  # it ends `run`, not the pump of all others
             self._leave_gap(asyncio.get_running_loop().time())
             self._awaited = self._coming() if self._is_silent else None
             if self._awaited is None:
@@ -218,16 +218,25 @@ class TrackSink:
 
     def _go(self) -> None:
         assert self._send is not None
-        packet = self._encoder.encode(self._next_pcm())
-        self._send(self._tick * round(self._ptime_s * OPUS_RATE_HZ), packet)
+        frame = self._pull()
+        self._is_silent = frame is None
+        pcm = self._silence if frame is None else self._checked(frame)
+        self._send(self._tick * self._ptime, self._encoder.encode(pcm))
         self._tick += 1
+        if frame is not None:
+            self._move(0, BEAT_S)
         self._pump.at(self._origin + self._tick * self._ptime_s, self._due)
 
     def _fail(self, failure: Exception) -> None:
         self._failure = failure
         self._news.set()
 
-    def _next_pcm(self) -> Pcm:
-        frame = self._pull()
-        self._is_silent = frame is None
-        return self._silence if frame is None else self.checked(frame).pcm
+    def _checked(self, frame: AudioFrame) -> Pcm:
+        """Its sound, if this track can play it. Raises ValueError."""
+        samples = len(self._silence)
+        if frame.rate_hz != self._rate_hz or len(frame.pcm) != samples:
+            raise ValueError(
+                f"pull gave {len(frame.pcm)} samples at {frame.rate_hz} Hz; "
+                f"the track plays {samples} at {self._rate_hz} Hz"
+            )
+        return frame.pcm

@@ -1,6 +1,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -9,7 +10,15 @@ from core.audio import AudioFrame
 from media.jitter import JitterStats
 from media.opus import OpusDecoder, OpusEncoder, OpusSettings
 from media.pump import Pump
-from media.tracks import LEAD_S, MAX_FILL_MS, MAX_HOLD_S, TrackSink, TrackSource
+from media.tracks import (
+    BEAT_S,
+    LEAD_S,
+    MAX_FILL_MS,
+    MAX_HOLD_S,
+    MAX_SHIFT_S,
+    TrackSink,
+    TrackSource,
+)
 from tests.loop import VirtualClockLoop, run_virtual
 from tests.media.signals import assert_continuous, joined, peak_hz, tone
 
@@ -199,7 +208,7 @@ def test_in_silence_ticks_come_shortly_before_the_other_sides_packets(offset_ms:
                     before = loop.time()
                 assert (await sent.get())[0] == 960 * tick
                 after.append(loop.time() - came[-1] if came else 0)  # on the packet before
-            assert loop.time() - before == pytest.approx(10 * 0.02, abs=0.001), (
+            assert loop.time() - before == pytest.approx(10 * 0.02, abs=10 * MAX_SHIFT_S), (
                 "sound keeps its pace"
             )
             task.cancel()
@@ -212,6 +221,25 @@ def test_in_silence_ticks_come_shortly_before_the_other_sides_packets(offset_ms:
 
     run_virtual(run())
     assert all(abs(0.02 - one - LEAD_S) < 0.001 for one in found[0][60:80])
+
+
+@pytest.mark.parametrize("offset_ms", [0, 1, 4, 5, 6, 9, 17])
+def test_in_sound_ticks_come_to_lie_on_the_beat_of_all(offset_ms: int) -> None:
+    """By little steps, and they stay; the timestamps tell nothing of it."""
+
+    async def main() -> None:
+        loop, times = asyncio.get_running_loop(), list[float]()
+        await asyncio.sleep(offset_ms / 1000)
+        async with sending(TrackSink(lambda: beep(0), 24000)) as sent:
+            for tick in range(30):
+                assert (await sent.get())[0] == 960 * tick
+                times.append(loop.time())
+        steps = [after - before for before, after in pairwise(times)]
+        assert all(abs(step - 0.02) < MAX_SHIFT_S + 1e-6 for step in steps)
+        assert all(abs(time / BEAT_S - round(time / BEAT_S)) < 1e-3 for time in times[15:])
+        assert abs(times[20] - times[0] - 20 * 0.02) < BEAT_S / 2 + 1e-6, "to the nearest"
+
+    run_virtual(main())
 
 
 def stalls(loop: VirtualClockLoop, seconds: Callable[[int], float]) -> TrackSink:

@@ -1,0 +1,71 @@
+"""Beside pylibsrtp's own way: the same bytes, the same refusals."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pylibsrtp import Error, Policy, Session
+
+from core.errors import EarshotError
+from media.srtp import Srtp
+
+HEADER = b"\x80\x60\x00\x01\x00\x00\x03\xc0\x00\x00\x00\x07"
+KEY = bytes(range(30))
+
+
+def session(kind: int) -> Session:
+    return Session(Policy(key=KEY, ssrc_type=kind))
+
+
+def sends() -> Session:
+    return session(Policy.SSRC_ANY_OUTBOUND)
+
+
+def hears() -> Session:
+    return session(Policy.SSRC_ANY_INBOUND)
+
+
+@given(st.lists(st.binary(max_size=300), min_size=1, max_size=5))
+def test_packets_are_pylibsrtps(payloads: list[bytes]) -> None:
+    ours, theirs, back = Srtp(sends()), sends(), Srtp(hears())
+    for number, payload in enumerate(payloads):
+        packet = HEADER[:2] + number.to_bytes(2, "big") + HEADER[4:] + payload
+        protected = ours.protect(packet)
+        assert protected == theirs.protect(packet)
+        assert back.unprotect(protected) == packet
+
+
+def test_a_session_has_one_memory_for_both_ways_of_using_it() -> None:
+    one, other = sends(), hears()
+    first, second = Srtp(one).protect(HEADER), one.protect_rtcp(b"\x80\xc9\0\1\0\0\0\7")
+    assert other.unprotect_rtcp(second)[:8] == b"\x80\xc9\0\1\0\0\0\7"
+    assert Srtp(other).unprotect(first) == HEADER
+
+
+def test_what_is_forged_or_comes_twice_is_refused_and_nothing_else_is() -> None:
+    packet, back = Srtp(sends()).protect(HEADER + b"sound"), Srtp(hears())
+    for wrong in (packet[:-1] + bytes([packet[-1] ^ 1]), packet[:11], b""):
+        with pytest.raises(Error):
+            back.unprotect(wrong)
+    assert back.unprotect(packet) == HEADER + b"sound"
+    with pytest.raises(Error):
+        back.unprotect(packet)
+
+
+def test_what_is_longer_than_pylibsrtps_memory_stays_out_of_it() -> None:
+    with pytest.raises(ValueError, match="1500 at most"):
+        Srtp(hears()).unprotect(HEADER + bytes(1489))
+    with pytest.raises(ValueError, match="1356 at most"):
+        Srtp(sends()).protect(HEADER + bytes(1345))
+
+
+def test_the_longest_packet_fits_with_what_encryption_adds() -> None:
+    packet = HEADER + bytes(1344)
+    assert Srtp(hears()).unprotect(Srtp(sends()).protect(packet)) == packet
+
+
+@pytest.mark.parametrize("name", ["_srtp", "_cdata", "_buffer"])
+def test_another_pylibsrtp_is_refused(name: str) -> None:
+    one = sends()
+    delattr(one, name)
+    with pytest.raises(EarshotError, match=rf"Session\.{name}: aiortc 1\.16"):
+        Srtp(one)
