@@ -4,8 +4,8 @@
 
 Sentences of two pieces with 300 to 600 ms of silence between them, spoken by our own voice to a
 server with its usual engines, as the page does (`semantic_vad`) or as clients of the Realtime API
-that say nothing of turns (`server_vad`: what it cuts is not joined again). A sentence that was
-misheard is said again without its pause: only what is wrong with it alone comes of it.
+that say nothing of turns (`server_vad`). A sentence that was misheard is said again without its
+pause: only what is wrong with it alone comes of it.
 """
 
 import argparse

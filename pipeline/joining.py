@@ -170,7 +170,6 @@ class Joining:
         if (
             said.settings.answers
             and detection is not None
-            and detection.kind == "semantic_vad"  # `server_vad` ends where its client said
             and detection.create_response
             and detection.interrupt_response
         ):

@@ -246,12 +246,12 @@ def test_a_session_may_not_be_interrupted() -> None:
     assert [done.status for done in of(ResponseDone, events)] == ["completed", "completed"]
 
 
-def test_a_sentence_that_was_cut_is_answered_once_as_a_whole() -> None:
-    """The second half comes before a word of the answer is heard: nothing of it is said."""
-    world = World(llm=EchoLlm(word_s=0.5))
+def test_what_was_said_before_an_answer_was_heard_is_answered_once() -> None:
+    """Too late to be the rest of a sentence, but before a word of the answer: none is said."""
+    world = World(llm=EchoLlm(word_s=1.5))
 
     async def scenario(session: Session) -> None:
-        await speak(session, (ONE, 600), (SILENCE, 600), (TWO, 900), (SILENCE, 9000))
+        await speak(session, (ONE, 600), (SILENCE, 1600), (TWO, 900), (SILENCE, 20_000))
 
     events = run_session(world, scenario)
     first, second = of(ResponseDone, events)
@@ -281,9 +281,9 @@ async def until_the_answer_is_nearly_over(session: Session) -> None:
 def test_a_backchannel_is_none_although_somebody_spoke_again_before_it_was_known() -> None:
     async def scenario(session: Session) -> None:
         await speak(session, (ONE, 600), (SILENCE, 2200))
-        await speak(session, (UH_HUH, 300), (SILENCE, 600), (NOISE, 300), (SILENCE, 20_000))
+        await speak(session, (UH_HUH, 300), (SILENCE, 1600), (NOISE, 300), (SILENCE, 20_000))
 
-    events = run_session(talkative(delay_s=1.0), scenario)
+    events = run_session(talkative(delay_s=2.0), scenario)
     assert [e.transcript for e in of(Transcribed, events)] == ["one", "uh-huh", ""]
     assert [done.status for done in of(ResponseDone, events)] == ["completed"]
 

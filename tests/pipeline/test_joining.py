@@ -50,6 +50,7 @@ SILENCE, ONE, TWO, THREE, UH_HUH, WORDLESS = 0, 1000, 2000, 3000, 6000, 700
 PAUSE = (SILENCE, 700)
 "Longer than the wait of 450 ms, so that the answer has begun to be heard."
 SEMANTIC = TurnDetection(kind="semantic_vad")
+SERVER = TurnDetection(silence_ms=450)
 
 
 def talk(
@@ -85,8 +86,12 @@ JOINED = [("user", "one two"), ("assistant", "you said one two. ")]
 
 @pytest.mark.parametrize("paced_by", ["server", "client"])
 @pytest.mark.parametrize("pause_ms", [480, 600, 700])
-def test_a_sentence_that_was_cut_is_decoded_as_one(pause_ms: int, paced_by: PacedBy) -> None:
-    events, world = talk((ONE, 600), (SILENCE, pause_ms), (TWO, 600), paced_by=paced_by)
+@pytest.mark.parametrize("detection", [SEMANTIC, SERVER], ids=lambda one: one.kind)
+def test_a_sentence_that_was_cut_is_decoded_as_one(
+    detection: TurnDetection, pause_ms: int, paced_by: PacedBy
+) -> None:
+    script = ((ONE, 600), (SILENCE, pause_ms), (TWO, 600))
+    events, world = talk(*script, detection=detection, paced_by=paced_by)
     assert transcripts(events) == ["one", "one two"]
     assert texts(world) == JOINED
     assert world.llm.asked[-1] == [Message("user", "one two")]
@@ -291,11 +296,10 @@ def test_two_commands_are_not_one(known: tuple[str, ...], last: str) -> None:
 @pytest.mark.parametrize(
     "detection",
     [
-        TurnDetection(silence_ms=450),
         replace(SEMANTIC, create_response=False),
         replace(SEMANTIC, interrupt_response=False),
     ],
-    ids=["server_vad", "no answers by itself", "no interruptions"],
+    ids=["no answers by itself", "no interruptions"],
 )
 def test_who_does_not_ask_for_it_gets_pieces(detection: TurnDetection) -> None:
     events, _ = talk((ONE, 600), (SILENCE, 600), (TWO, 600), detection=detection)

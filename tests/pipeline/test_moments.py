@@ -69,10 +69,10 @@ def heard_answers(world: World) -> list[str]:
 
 
 def test_an_answer_waits_while_the_user_goes_on_speaking() -> None:
-    world = World(asr=LevelAsr(delay_s=0.8))
+    world = World(asr=LevelAsr(delay_s=2.0))
 
     async def scenario(session: Session) -> None:
-        await speak(session, (1000, 600), (SILENCE, 560), (2000, 1500), (SILENCE, 5000))
+        await speak(session, (1000, 600), (SILENCE, 1600), (2000, 1500), (SILENCE, 5000))
 
     events = run_session(world, scenario)
     told = names(events)
@@ -83,10 +83,10 @@ def test_an_answer_waits_while_the_user_goes_on_speaking() -> None:
 
 
 def test_noise_after_a_question_delays_its_answer_but_does_not_swallow_it() -> None:
-    world = World(asr=LevelAsr(delay_s=0.8))
+    world = World(asr=LevelAsr(delay_s=2.0))
 
     async def scenario(session: Session) -> None:
-        await speak(session, (1000, 600), (SILENCE, 560), (5000, 300), (SILENCE, 5000))
+        await speak(session, (1000, 600), (SILENCE, 1600), (5000, 300), (SILENCE, 5000))
 
     events = run_session(world, scenario)
     assert [m.text for m in world.llm.asked[0]] == ["one"]
@@ -340,7 +340,7 @@ def test_words_that_nobody_asked_an_answer_for_get_none_when_turns_are_detected_
         session.commit_input()
         await speak(session, (SILENCE, 500))
         session.configure(SessionSettings())
-        await speak(session, (5000, 400), (SILENCE, 1000), (2000, 400), (SILENCE, 3000))
+        await speak(session, (5000, 400), (SILENCE, 1600), (2000, 400), (SILENCE, 3000))
 
     events = run_session(world, scenario, PUSH_TO_TALK)
     assert [[m.text for m in asked] for asked in world.llm.asked] == [["one", "two"]]

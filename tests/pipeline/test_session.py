@@ -179,7 +179,7 @@ def test_barge_in_stops_the_voice_and_keeps_what_was_heard() -> None:
     world = World(llm=EchoLlm(ending=", and so on, and more of it, and more of it"))
 
     async def scenario(session: Session) -> None:
-        await speak(session, (1000, 600), (SILENCE, 900), (2000, 600), (SILENCE, ANSWER_TIME_MS))
+        await speak(session, (1000, 600), (SILENCE, 1600), (2000, 600), (SILENCE, ANSWER_TIME_MS))
 
     events = run_session(world, scenario)
     cleared = of(PlayoutCleared, events)[0]
@@ -216,7 +216,7 @@ def test_a_failing_recogniser_loses_the_turn_not_the_session() -> None:
 
     async def scenario(session: Session) -> None:
         world.asr.broken = True
-        await speak(session, (1000, 600), (SILENCE, 1500))
+        await speak(session, (1000, 600), (SILENCE, 1700))
         world.asr.broken = False
         await speak(session, (2000, 600), (SILENCE, ANSWER_TIME_MS))
 

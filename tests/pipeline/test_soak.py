@@ -11,7 +11,7 @@ from tests.pipeline.fakes import LevelAsr, ToneTts, World, speak
 
 SILENCE, ONE, TWO, FOUR, NOISE, UH_HUH = 0, 1000, 2000, 4000, 5000, 6000
 TURNS = 1000
-WARM = 400
+WARM = 600
 "Turns after which what is bounded is full: a history of 400 items, 32 answers, caches."
 
 KINDS = (
