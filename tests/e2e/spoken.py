@@ -55,7 +55,7 @@ def talking(clip: Path, url: str) -> Iterator[Page]:
         context.grant_permissions(["microphone"])
         context.add_init_script(WATCH_PEERS)
         page = context.new_page()
-        page.set_default_timeout(20_000)
+        page.set_default_timeout(30_000)
         page.goto(url)
         yield page
         context.close()

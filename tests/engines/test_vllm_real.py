@@ -28,7 +28,7 @@ from tests.engines.vllm_home import CONTEXT_TOKENS, ENVIRONMENT, earshot, instal
 
 pytestmark = pytest.mark.real
 
-START_S = 300
+START_S = 600
 
 PATIENCE_S = 120
 "For what takes milliseconds on an idle machine."

@@ -22,7 +22,7 @@ CONTEXT_TOKENS = 524_288
 INSTALL_S = 1200
 
 
-def earshot(*arguments: str, timeout_s: float = 120) -> str:
+def earshot(*arguments: str, timeout_s: float = 300) -> str:
     """What the command prints; it must end well."""
     done = run(
         [sys.executable, "-m", "server", *arguments],
@@ -48,5 +48,5 @@ def tiny_llama() -> Path:
     folder = STATE / "tiny-llama"
     script = ROOT / "tests" / "tiny_llama.py"
     python = python_of(ENVIRONMENT)
-    run([str(python), "-I", str(script), str(folder)], check=True, capture_output=True, timeout=120)
+    run([str(python), "-I", str(script), str(folder)], check=True, capture_output=True, timeout=600)
     return folder

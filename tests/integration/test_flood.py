@@ -4,6 +4,7 @@ import asyncio
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from aiohttp import ClientSession, ClientWebSocketResponse
@@ -11,10 +12,10 @@ from aiohttp import ClientSession, ClientWebSocketResponse
 from tests.server.process import environment, serving
 
 RATE = 10_000
-FLOOD_S = 4.0
+FLOOD_S = 6.0
 
-ASKED, TIMES = 40, 3
-"""Round trips of the other client, and how often: the best of three is compared, since a machine
+ASKED, TIMES = 40, 5
+"""Round trips of the other client, and how often: the best of five is compared, since a machine
 that does something else besides makes any one of them slow."""
 
 EVERY_S = 0.02
@@ -25,9 +26,16 @@ MAX_MORE_S = 0.05
 one client has sent took 0.14 s more."""
 
 
-async def round_trip_s(ws: ClientWebSocketResponse) -> float:
-    """p95 of the best try."""
-    return min([await tried(ws) for _ in range(TIMES)])
+async def round_trip_s(
+    ws: ClientWebSocketResponse, counts: Callable[[], bool] = lambda: True
+) -> float:
+    """p95 of the best try; of the first, and the others that counted when they were over."""
+    took = [await tried(ws)]
+    while len(took) < TIMES:
+        took.append(await tried(ws))
+        if not counts():
+            return min(took[:-1])
+    return min(took)
 
 
 async def tried(ws: ClientWebSocketResponse) -> float:
@@ -53,7 +61,7 @@ async def beside_a_flood(url: str, folder: Path) -> tuple[float, float, dict[str
         )
         assert flood.stdout is not None
         assert await flood.stdout.readline() == b"begun\n"
-        loud = await round_trip_s(ws)
+        loud = await round_trip_s(ws, lambda: flood.returncode is None)
         told, _ = await flood.communicate()
     return quiet, loud, json.loads(told)
 
@@ -62,5 +70,5 @@ def test_a_flood_of_one_client_is_not_felt_by_another(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
         quiet, loud, flood = asyncio.run(beside_a_flood(server.url.rstrip("/"), tmp_path))
     print(f"p95 {1000 * quiet:.1f} ms, in the flood {1000 * loud:.1f} ms; {flood}")
-    assert flood["answers"] > 0.1 * RATE * FLOOD_S  # a busy machine takes no more
+    assert flood["answers"] > 10 * ASKED * TIMES  # a busy machine takes no more
     assert loud < quiet + MAX_MORE_S

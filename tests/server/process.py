@@ -14,7 +14,8 @@ from threading import Event, Thread
 from tests.shared import ROOT
 
 WHISPER = ROOT / "tests" / "fixtures" / "whisper-nano"
-TIMEOUT_S = 30.0
+TIMEOUT_S = 90.0
+"For what takes two or three on an idle machine."
 
 LOADS_HERE: Mapping[str, str] = {
     "EARSHOT_ASR__ENGINE": "faster_whisper",

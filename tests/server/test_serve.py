@@ -78,9 +78,9 @@ async def _choose_recogniser(server: Running, name: str) -> dict[str, Any]:
     asked = {"type": "realtime", "audio": {"input": {"transcription": {"model": name}}}}
     async with aiohttp.ClientSession() as client, client.ws_connect(url) as session:
         for begun in ("session.created", "conversation.created"):
-            assert (await session.receive_json(timeout=10))["type"] == begun
+            assert (await session.receive_json(timeout=30))["type"] == begun
         await session.send_json({"type": "session.update", "session": asked})
-        answer: dict[str, Any] = await session.receive_json(timeout=10)
+        answer: dict[str, Any] = await session.receive_json(timeout=30)
         return answer
 
 
@@ -106,7 +106,7 @@ def test_sessions_choose_among_all_models_and_a_killed_one_comes_back(tmp_path: 
         assert len(workers) == 3
         for worker in workers:
             worker.kill()
-            psutil.wait_procs([worker], timeout=10)
+            psutil.wait_procs([worker], timeout=30)
         restarts = 'earshot_worker_restarts_total{kind="asr"} 3.0'
         while restarts not in get(server.url, "/metrics")[1]:
             assert server.process.poll() is None
@@ -127,11 +127,11 @@ async def _stopped_while_open(server: Running) -> tuple[aiohttp.WSMsgType, int]:
     """How an idle session learns that the server goes away."""
     url = f"{server.url}/v1/realtime?model=default"
     async with aiohttp.ClientSession() as client, client.ws_connect(url) as first:
-        assert (await first.receive_json(timeout=10))["type"] == "session.created"
+        assert (await first.receive_json(timeout=30))["type"] == "session.created"
         server.process.send_signal(signal.SIGTERM)
-        closed = await first.receive(timeout=10)
+        closed = await first.receive(timeout=30)
         while closed.type is aiohttp.WSMsgType.TEXT:
-            closed = await first.receive(timeout=10)
+            closed = await first.receive(timeout=30)
         return closed.type, first.close_code or 0
 
 

@@ -11,7 +11,7 @@ from queue import Queue
 from typing import Any, TypeVar
 
 from aiohttp import web as aioweb
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, expect, sync_playwright
 
 from pipeline.home import Home, default_home
 from tests.conftest import require
@@ -36,12 +36,16 @@ FLAGS = (
 ALLOWED = "--use-fake-ui-for-media-stream"
 "The person says yes to the microphone."
 
+EXPECT_MS = 20_000
+"What `expect` waits where it is not told; its own 5 s are too few on a busy machine."
+
 
 @contextmanager
 def chromium(*flags: str, is_allowed: bool = True) -> Iterator[Browser]:
     """A browser whose microphone is a file or a beep; the test is skipped where there is none."""
     path = next(filter(None, map(shutil.which, CHROMIUM)), None)
     require(path, "Chromium")
+    expect.set_options(timeout=EXPECT_MS)
     with sync_playwright() as playwright:
         args = [*FLAGS, *([ALLOWED] if is_allowed else []), *flags]
         browser = playwright.chromium.launch(executable_path=path, args=args)

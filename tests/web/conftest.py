@@ -38,7 +38,7 @@ def context(browser: Browser, stub: Stub) -> Iterator[BrowserContext]:
 def page(context: BrowserContext) -> Page:
     """The page, not yet opened. A script error or a blocked resource fails the test."""
     page = context.new_page()
-    page.set_default_timeout(10_000)
+    page.set_default_timeout(30_000)
 
     def fail(error: object) -> None:
         raise AssertionError(f"the page failed: {error}")

@@ -346,7 +346,7 @@ def test_ending_and_leaving_hang_up(page: Page, stub: Stub) -> None:
     page.get_by_test_id("mic").click()
     is_in(page, "listening")
     page.goto("about:blank")
-    assert [stub.hung_up.get(timeout=5) for _ in range(2)] == ["rtc_1", "rtc_2"]
+    assert [stub.hung_up.get(timeout=30) for _ in range(2)] == ["rtc_1", "rtc_2"]
 
 
 def test_the_key_leaves_the_address_bar_and_is_kept(page: Page, stub: Stub) -> None:
