@@ -82,7 +82,16 @@ def open_device(
     shape = read_shape(folder)
     dtype, kept = COMPUTE_TYPES[compute_type]
     weights = build(read_tensors(folder), shape, dtype=dtype, device=device, kept=kept)
+    choose_kernels(weights.device)
     return Device(weights, special or read_special(folder, shape), capacity)
+
+
+def choose_kernels(device: torch.device) -> None:
+    """For the whole process. On an H200 torch attends by cuDNN where it may, which plans some 30 ms
+    for each shape that a thread meets: every new length of a prompt would stop all rows as long.
+    Flash and memory-efficient attention plan nothing."""
+    if device.type == "cuda":
+        torch.backends.cuda.enable_cudnn_sdp(False)
 
 
 def shapes(shape: Shape, frames: Sequence[int], capacity: int) -> list[StepShape | EncodeShape]:

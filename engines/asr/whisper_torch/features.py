@@ -10,6 +10,8 @@ from engines.asr.whisper_torch.copies import upload
 
 _FFT_SAMPLES = 400
 _HALF = _FFT_SAMPLES // 2
+_PLANNED = 100
+"Frames: transforms are made for whole seconds, for a GPU plans each number of them by itself."
 _SILENCE, _RANGE = -10.0, 8.0
 "log10 of the power below which Whisper hears nothing, and how far below the loudest that is."
 
@@ -33,7 +35,8 @@ class DeviceLogMel:
         samples = upload(torch.from_numpy(pcm.astype(np.float32) / 32768), self._device)
         start = torch.nn.functional.pad(samples, (0, max(0, _HALF + 1 - len(samples))))
         before = start[1 : _HALF + 1].flip(0)  # what is before the beginning is its mirror image
-        needed = (frames - 1) * FRAME_SAMPLES + _FFT_SAMPLES
+        planned = -(-frames // _PLANNED) * _PLANNED
+        needed = (planned - 1) * FRAME_SAMPLES + _FFT_SAMPLES
         samples = torch.cat([before, samples])
         samples = torch.nn.functional.pad(samples, (0, max(0, needed - len(samples))))[:needed]
         spectrum = torch.stft(
@@ -44,7 +47,7 @@ class DeviceLogMel:
             center=False,
             return_complex=True,
         )
-        mel = self._filters @ spectrum.abs().square()
+        mel = self._filters @ spectrum[:, :frames].abs().square()
         return mel.clamp(min=10**_SILENCE).log10()
 
 

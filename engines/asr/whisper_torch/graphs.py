@@ -86,25 +86,46 @@ class Eager:
         return encode(self._weights.encoder, mel)
 
 
+class _Place:
+    """Where the graphs of one model are captured: its own streams, its own memory.
+
+    cuBLAS keeps memory for each stream. That of the stream that captures is taken in the first
+    capture, from the graphs' pool, and lives as long as they: others free theirs (`torch.compile`
+    does) without taking it from them. One for rehearsals is enough: each costs 32 MB.
+    """
+
+    def __init__(self) -> None:
+        self.pool = torch.cuda.graph_pool_handle()
+        self.rehearsing, self.capturing = torch.cuda.Stream(), torch.cuda.Stream()
+
+    def capture(self, call: Callable[[], None]) -> Any:
+        """Rehearse on a side stream, as torch asks for, then record. `call` uses static buffers."""
+        usual, graph = torch.cuda.current_stream(), torch.cuda.CUDAGraph()
+        try:
+            self.rehearsing.wait_stream(usual)
+            with torch.cuda.stream(self.rehearsing):
+                for _ in range(_REHEARSALS):
+                    call()
+            usual.wait_stream(self.rehearsing)
+            # Another thread may use the device meanwhile: the graph is not spoilt by that.
+            with torch.cuda.graph(
+                graph, self.pool, self.capturing, capture_error_mode="thread_local"
+            ):
+                call()
+        finally:
+            torch.cuda.set_stream(usual)  # a capture that fails does not go back by itself
+        return graph
+
+
 @dataclass(slots=True)
 class _Graphs(Generic[K]):
     """Captured calls by shape."""
 
-    pool: Any
+    place: _Place
     captured: dict[K, Any] = field(default_factory=dict)
 
     def capture(self, key: K, call: Callable[[], None]) -> None:
-        """Rehearse on a side stream, as torch asks for, then record. `call` uses static buffers."""
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            for _ in range(_REHEARSALS):
-                call()
-        torch.cuda.current_stream().wait_stream(side)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self.pool):
-            call()
-        self.captured[key] = graph
+        self.captured[key] = self.place.capture(call)
 
     def replay(self, key: K) -> bool:
         """False: there is no such graph."""
@@ -121,9 +142,9 @@ class Captured:
     def __init__(self, weights: Weights, state: State) -> None:
         self._eager = Eager(weights, state)
         self._mels, self._dtype, self._device = weights.shape.mels, weights.dtype, weights.device
-        pool = torch.cuda.graph_pool_handle()
-        self._steps = _Graphs[StepShape](pool)
-        self._encodes = _Graphs[EncodeShape](pool)
+        place = _Place()
+        self._steps = _Graphs[StepShape](place)
+        self._encodes = _Graphs[EncodeShape](place)
         self._windows: dict[EncodeShape, tuple[torch.Tensor, torch.Tensor]] = {}
 
     def warm_up(
@@ -144,10 +165,10 @@ class Captured:
                     self._steps.capture(shape, partial(self._eager.step, shape))
                 else:
                     self._capture_encoder(shape)
-            torch.cuda.synchronize()
         except RuntimeError as error:  # torch's; what it says may be a page
             reason = str(error).partition("\n")[0]
             logger.warning("= asr.whisper_torch: no more CUDA graphs: %s", reason)
+        torch.cuda.synchronize()  # what was rehearsed writes to the rows, on a stream of its own
         return len(self.captured)
 
     @property

@@ -111,10 +111,11 @@ def build(
     tensors: Tensors, shape: Shape, *, dtype: torch.dtype, device: str, kept: Kept = "plain"
 ) -> Weights:
     """Raises ConfigError for a tensor that is missing."""
-    where = torch.device(device)
-    take = _Take(tensors, dtype, where, kept)
+    take = _Take(tensors, dtype, torch.device(device), kept)
     try:
-        return Weights(shape, _encoder(take, shape), _decoder(take, shape), dtype, where)
+        encoder, decoder = _encoder(take, shape), _decoder(take, shape)
+        where = decoder.tokens.device  # with the GPU's number, which threads that enter it need
+        return Weights(shape, encoder, decoder, dtype, where)
     except KeyError as exc:
         raise ConfigError(f"the checkpoint has no tensor {exc}") from exc
 

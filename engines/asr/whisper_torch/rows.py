@@ -35,9 +35,9 @@ class Written:
     "By itself; else it reached its limit."
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, slots=True)
 class Seat:
-    """The rows of one answer."""
+    """The rows of one answer. Who has them next may want the same: that is another seat."""
 
     first: int
     new: NewRow
