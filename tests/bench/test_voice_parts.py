@@ -61,7 +61,7 @@ def test_partials_grow_into_the_final() -> None:
         for ms, is_final in ((100, False), (600, False), (600, True))
     ]
     partials = [result.text for result in model.decode(items)]
-    assert partials == ["", "turn on", "turn on the kitchen lights please"]
+    assert partials == ["", "turn on", "turn on the kitchen lights"]
 
 
 def test_the_language_model_and_the_voice_take_their_time_once() -> None:

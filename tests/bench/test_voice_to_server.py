@@ -19,7 +19,7 @@ def test_stub_engines_are_started_and_their_times_are_seen(
     assert report["answered"] == 1
     assert "stub engines 10/300/100 ms" in capsys.readouterr().out
     turn = report["each"][0]
-    assert turn["transcript"] == "turn on the kitchen lights please"
+    assert turn["transcript"] == "turn on the kitchen lights"
     assert turn["reply"].startswith("All the lights")
     assert turn["answer_ms"] >= 380
     # The model and the voice are not hidden by a wait of 200 ms, whatever is begun early.

@@ -22,7 +22,7 @@ from aiohttp import web
 
 RATE_HZ = 24_000
 TONE_MS, TONE_HZ, LEVEL = 400, 500, 8000
-WORDS = "turn on the kitchen lights please"
+WORDS = "turn on the kitchen lights"
 ANSWER = "All the lights in the kitchen are on now."
 
 

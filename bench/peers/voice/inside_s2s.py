@@ -25,7 +25,7 @@ import numpy as np
 RATE_HZ = 16_000
 TONE_MS, TONE_HZ, LEVEL = 400, 500, 8000
 FRAME = 320
-WORDS = "turn on the kitchen lights please"
+WORDS = "turn on the kitchen lights"
 ANSWER = "All the lights in the kitchen are on now."
 STUB = "stub"
 
