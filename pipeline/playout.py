@@ -1,16 +1,16 @@
 """What goes to the speaker: one writer per answer, exact frames, and a count of what was heard.
 
-Server-paced: a track pulls one frame per 20 ms. Client-paced: frames are handed over as they come,
-and `ClientClock` tells when they are played.
+Server-paced: a track pulls one frame per 20 ms. Client-paced: sound is handed over as it comes, in
+frames of any length, and `ClientClock` tells when they are played.
 A new answer or `clear` makes the old writer dead: what it still writes goes nowhere.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Literal, Protocol
 
-from core.audio import PTIME_MS, AudioFrame, Pcm, samples_to_ms
+from core.audio import PTIME_MS, AudioFrame, Pcm, ms_to_samples, samples_to_ms
 from core.ports import Clock, Metrics
 from media.framer import Framer
 from media.resample import Resampler
@@ -22,6 +22,10 @@ CLIENT_RATE_HZ = 24_000
 "The rate that OpenAI Realtime clients expect."
 MAX_QUEUED_MS = 4000
 "Synthesis runs ahead by this much, no more: an interruption throws it away."
+
+MAX_PIECE_SAMPLES = ms_to_samples(200, CLIENT_RATE_HZ)
+"""Of sound, handed to a client that paces itself at once, or joined while it waits: a tenth of the
+work of 20 ms each, for us and for the client, and nobody hears a sample later."""
 
 REFILL_MS = 200
 "So much is played before a voice that waits goes on: to wake it for each frame costs more."
@@ -45,7 +49,7 @@ class PlayoutWriter:
         self.is_dead = False
         self.is_finished = False
         self.written = 0
-        "Samples at the playout's rate, silence at the very end included."
+        "Samples at the playout's rate, silence at the very end (server-paced) included."
         self.played = 0
         "Samples that the speaker took (server-paced), or that were handed over (client-paced)."
         self.has_started = False
@@ -80,17 +84,26 @@ class PlayoutWriter:
 
     async def write(self, pcm: Pcm) -> None:
         """Queue sound; waits while `MAX_QUEUED_MS` are queued."""
-        for frame in self._framer.push(self._resampler.push(pcm)):
+        for frame in self._frames(self._resampler.push(pcm)):
             await self._playout.put(self, frame)
 
     async def finish(self) -> None:
-        """The answer has no more sound; the last frame is filled with silence."""
-        for frame in self._framer.push(self._resampler.flush()):
+        """The answer has no more sound; the last frame for a track is filled with silence."""
+        for frame in self._frames(self._resampler.flush()):
             await self._playout.put(self, frame)
         if (rest := self._framer.flush()) is not None:
             await self._playout.put(self, rest)
         self.is_finished = True
         self._playout.finished(self)
+
+    def _frames(self, pcm: Pcm) -> Iterable[AudioFrame]:
+        """Only a track needs them of exactly 20 ms: to cut and join them costs more than all else
+        that becomes of an answer's sound on its way to a client."""
+        if self._playout.paced_by == "server":
+            return self._framer.push(pcm)
+        size = MAX_PIECE_SAMPLES
+        pieces = (pcm[at : at + size] for at in range(0, len(pcm), size))
+        return (AudioFrame(piece, self._playout.rate_hz, self.written) for piece in pieces)
 
 
 class Playout:

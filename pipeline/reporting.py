@@ -5,11 +5,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from core.audio import AudioFrame, ms_to_samples
+from core.audio import AudioFrame
 from core.events import OutputAudio, OutputItemDone, SessionEvent, Transcribed
 from core.items import MessageItem
 from core.queues import Outbox
-from pipeline.playout import CLIENT_RATE_HZ
+from pipeline.playout import MAX_PIECE_SAMPLES
 from pipeline.settings import SessionSettings
 from pipeline.surroundings import Surroundings
 from pipeline.trace import Trace
@@ -22,9 +22,6 @@ MAX_EVENTS = 4096
 "Words and sound that a client has not taken; one further behind is not coming back."
 MAX_AHEAD = 256
 "Sound waits while this many events do: a long answer is no reason to cut a slow line off."
-MAX_JOINED_SAMPLES = ms_to_samples(200, CLIENT_RATE_HZ)
-"""Sound comes from a voice in a burst, in frames of 20 ms. What still waits is sent as one event: a
-tenth of the work for us and for the client, and nobody hears a sample later."""
 
 
 class Reporting:
@@ -98,7 +95,7 @@ def joined(before: SessionEvent, after: SessionEvent) -> OutputAudio | None:
     if not (isinstance(before, OutputAudio) and isinstance(after, OutputAudio)):
         return None
     is_one_item = (before.response_id, before.item_id) == (after.response_id, after.item_id)
-    if not is_one_item or len(before.pcm) + len(after.pcm) > MAX_JOINED_SAMPLES:
+    if not is_one_item or len(before.pcm) + len(after.pcm) > MAX_PIECE_SAMPLES:
         return None
     both = np.concatenate([before.pcm, after.pcm])
     return OutputAudio(before.response_id, before.item_id, before.output_index, both)

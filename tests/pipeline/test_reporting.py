@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from core.events import OutputAudio, OutputText
-from pipeline.reporting import MAX_JOINED_SAMPLES, joined
+from pipeline.playout import MAX_PIECE_SAMPLES
+from pipeline.reporting import joined
 from pipeline.session import Session
 from tests.pipeline.fakes import World, speak
 from tests.pipeline.test_session import SILENCE, one_turn, run_session
@@ -46,5 +47,5 @@ def test_sound_that_waits_goes_as_one_event_and_other_events_stay_where_they_are
     words = OutputText("resp", "a", 0, "text", "one")
     assert joined(words, sound("a", 1)) is None
     assert joined(sound("a", 1), words) is None
-    much = OutputAudio("resp", "a", 0, np.zeros(MAX_JOINED_SAMPLES, np.int16))
+    much = OutputAudio("resp", "a", 0, np.zeros(MAX_PIECE_SAMPLES, np.int16))
     assert joined(much, sound("a", 1)) is None

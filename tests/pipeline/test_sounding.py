@@ -19,7 +19,13 @@ from core.events import (
 )
 from core.items import MessageItem, TextPart
 from pipeline.client_clock import ClientClock
-from pipeline.playout import CLIENT_RATE_HZ, PacedBy, Playout, PlayoutWriter
+from pipeline.playout import (
+    CLIENT_RATE_HZ,
+    MAX_PIECE_SAMPLES,
+    PacedBy,
+    Playout,
+    PlayoutWriter,
+)
 from pipeline.session import Session
 from pipeline.sessions import Sessions
 from pipeline.settings import ResponseRequest, SessionSettings
@@ -238,9 +244,11 @@ class Ignored:
     def playout_cleared(self, writer: PlayoutWriter) -> None: ...
 
 
-def opened(paced_by: PacedBy, counts: Counts) -> Playout:
+def opened(
+    paced_by: PacedBy, counts: Counts, deliver: Callable[[str, Pcm], None] = lambda *_: None
+) -> Playout:
     clock = LoopClock()
-    return Playout(paced_by, Ignored(), clock, ClientClock(clock), counts, lambda *_: None)
+    return Playout(paced_by, Ignored(), clock, ClientClock(clock), counts, deliver)
 
 
 async def pulled(playout: Playout, frames: int) -> None:
@@ -295,3 +303,23 @@ def test_neither_a_pause_nor_the_end_is_a_gap() -> None:
 
     run_virtual(main())
     assert "earshot_playout_underruns" not in counts.counts
+
+
+def test_a_client_is_handed_sound_as_the_voice_made_it_but_not_too_much_at_once() -> None:
+    handed, written = list[Pcm](), list[int]()
+    said = np.arange(MAX_PIECE_SAMPLES * 2 + 107, dtype=np.int16)
+    cuts = [7, 7 + 480, 7 + 480 + MAX_PIECE_SAMPLES + 3]
+
+    async def main() -> None:
+        playout = opened("client", Counts(), lambda _, pcm: handed.append(pcm))
+        writer = playout.open("resp_1", CLIENT_RATE_HZ)
+        for part in np.split(said, cuts):
+            await writer.write(part)
+        await writer.finish()
+        written.extend([writer.written, writer.played])
+
+    run_virtual(main())
+    rest = len(said) - cuts[-1]
+    assert [len(pcm) for pcm in handed] == [7, 480, MAX_PIECE_SAMPLES, 3, rest]
+    assert np.array_equal(np.concatenate(handed), said)
+    assert written == [len(said)] * 2
