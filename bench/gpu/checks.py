@@ -5,7 +5,6 @@ from typing import Any
 
 import torch
 
-from bench.gpu.models import START
 from bench.gpu.ours import answers
 from bench.gpu.theirs import generator
 from engines.asr.whisper_torch.device import Device
@@ -125,7 +124,7 @@ def _fill(model: Device, shape: StepShape, seed: int) -> None:
         most = min(shape.said, model.shape.text_positions) - 1
         length = int(torch.randint(2, most, (), generator=chance))
         words = torch.randint(special.end, (length,), generator=chance).tolist()
-        prompt = (START,) if is_timed else (START, special.no_timestamps)
+        prompt = (special.start, *(() if is_timed else (special.no_timestamps,)))
         heard = shape.heard if shape.is_full else max(1, shape.heard - 7 * first)
         size = (2, model.shape.decoder_layers, model.shape.decoder_heads, heard)
         audio = _random((*size, model.shape.head_width), first, model).to(model.dtype)

@@ -34,9 +34,12 @@ def generator(
         if compiled and not forward:
             forward.append(torch.compile(plain, mode="reduce-overhead", fullgraph=True))
         model.forward = forward[0] if forward else plain
+        before = torch.backends.cuda.cudnn_sdp_enabled()
+        torch.backends.cuda.enable_cudnn_sdp(True)  # as torch comes; ours goes without
         try:
             return model.generate(windows, **options)
         finally:
             model.forward = plain
+            torch.backends.cuda.enable_cudnn_sdp(before)
 
     return call

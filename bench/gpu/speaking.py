@@ -1,0 +1,61 @@
+"""The engine itself around a model of random weights: from samples to results with text."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from math import inf
+from pathlib import Path
+
+from tokenizers import Tokenizer as Table
+
+from bench.whisper_tokens import whisper_tokens
+from engines.asr.whisper.alignment import Aligner
+from engines.asr.whisper.listening import Listening
+from engines.asr.whisper.rules import Rules
+from engines.asr.whisper.search import Question
+from engines.asr.whisper.tokenizer import Tokenizer
+from engines.asr.whisper_torch.aligning import PathFinder
+from engines.asr.whisper_torch.course import Courses
+from engines.asr.whisper_torch.device import Device
+from engines.asr.whisper_torch.engine import WhisperTorch
+from engines.asr.whisper_torch.loop import Loop
+from engines.asr.whisper_torch.state import NewRow
+from engines.base import AsrInfo
+
+TOKENS_PER_S = 4
+"Of speech: what is said in a second is about three words."
+
+_ALL_COUNT = Rules(
+    padding="bucket",
+    log_prob_threshold=-inf,
+    no_speech_threshold=inf,
+    min_confidence=0.0,
+    max_compression_ratio=inf,
+)
+
+
+def speaking(model: Device) -> WhisperTorch:
+    """Started. Its words are made up, its special tokens real; it takes all it hears for speech."""
+    tokens = whisper_tokens(Path("/nowhere"), model.shape.mels == 128)
+    table = Table.from_str(json.dumps(tokens.tokenizer))
+    tokenizer = Tokenizer(table, is_multilingual=True)
+    info = AsrInfo("whisper_torch", "random", ("en",), model.capacity, False, supports=("task",))
+    aligner = Aligner(PathFinder(model), table, True)
+    courses = _Counted(model, Listening(tokenizer, aligner, info, _ALL_COUNT), tokenizer)
+    loop = Loop(model.rows, model.launcher, model.weights.device)
+    loop.start()
+    return WhisperTorch(info, courses, loop)
+
+
+class _Counted(Courses):
+    """Random weights end nowhere: each answer has as many tokens as speech of its length."""
+
+    def _rows(
+        self, question: Question, temperature: float, seed: int, most: int
+    ) -> Sequence[NewRow]:
+        most = min(most, max(4, round(TOKENS_PER_S * question.duration_s)))
+        end = self._device.special.end
+        return [
+            replace(row, suppressed=(*(row.suppressed or ()), end))
+            for row in super()._rows(question, temperature, seed, most)
+        ]
