@@ -28,6 +28,10 @@ _TYPES = (np.float32, np.int8, np.int16, np.int32, np.float16)
 LOUD = 5.0
 "Spreads the random tokens' logits: timestamps outweigh words at some steps and not at others."
 
+END_SEED, END_SIZE = 284, 7.8
+"""Of the end's numbers, where answers are to end by themselves. Most draws end all of them at one
+position; with this one each of `proof_ends.py`'s windows has another."""
+
 _RENAMED = (
     ("layer_", "layers."),
     ("layers.norm", "layer_norm"),
@@ -95,9 +99,10 @@ def random(
     mels: int = 80,
     layers: int = 4,
     width: int = 384,
+    ends: bool = False,
 ) -> Path:
     """A multilingual Whisper of tiny's shape that says nonsense, but something else to each clip
-    and with words and timestamps in it."""
+    and with words and timestamps in it. Answers end by themselves where `ends`, else at a limit."""
     tokens = whisper_tokens(Path("/nowhere"), mels == 128)
     codes = LANGUAGES.split()[: len(tokens.languages)]
     names = {word: number for number, word in enumerate(tokens.vocabulary)}
@@ -122,6 +127,10 @@ def random(
     shape = Shape(mels, width, layers, 6, layers, 6, config.vocab_size)
     weights = tensors(shape, "cpu", torch.float32)
     weights["decoder.embed_tokens.weight"] *= LOUD
+    if ends:
+        source = torch.Generator().manual_seed(END_SEED)
+        end = torch.randn(width, generator=source)
+        weights["decoder.embed_tokens.weight"][tokens.end] = END_SIZE * end / end.norm()
     model.model.load_state_dict(weights)
     model.generation_config = GenerationConfig(
         decoder_start_token_id=tokens.end + 1,

@@ -1,40 +1,149 @@
-"""CUDA graphs without a GPU: a graph that is replayed does again what was captured."""
+"""CUDA graphs without a GPU: what is captured is a list of kernels and the tensors they were given,
+and a replay runs these again, on the same tensors, without the code that launched them."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
+from weakref import ref
 
 import pytest
 import torch
-
-from engines.asr.whisper_torch import graphs
-
-
-@dataclass(frozen=True)
-class Replayed:
-    replay: Callable[[], None]
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map_only
 
 
-def pretend(monkeypatch: pytest.MonkeyPatch, fails_at: int | None = None) -> None:
-    """`fails_at`: the capture that finds no memory."""
-    count = 0
+@dataclass(frozen=True, slots=True)
+class _Slot:
+    """What a kernel made: at each replay anew."""
 
-    def capture(self: Any, key: Any, call: Callable[[], None]) -> None:
-        nonlocal count
-        count += 1
-        if count == fails_at:
+    number: int
+
+
+@dataclass(slots=True)
+class _Kernel:
+    run: Any
+    args: Any
+    kwargs: Any
+    made: list[int]
+    "Its results' slots."
+
+
+class _Recorder(TorchDispatchMode):  # type: ignore[misc]
+    """Runs kernels, and notes them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kernels: list[_Kernel] = []
+        self.made: list[torch.Tensor] = []
+        self._slots: dict[int, _Slot] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        given, named = tree_map_only(torch.Tensor, self._noted, (args, kwargs))
+        found = func(*args, **kwargs)
+        made = [self._slot(one) for one in _results(found)]
+        self.kernels.append(_Kernel(func, given, named, made))
+        return found
+
+    def _noted(self, tensor: torch.Tensor) -> Any:
+        return self._slots.get(id(tensor), tensor)
+
+    def _slot(self, tensor: torch.Tensor) -> int:
+        slot = _Slot(len(self.made))
+        self.made.append(tensor)  # kept while recording: no other tensor gets its id
+        if not any(tensor is one for one in self.made[:-1]):
+            self._slots[id(tensor)] = slot
+        return slot.number
+
+
+@dataclass(slots=True)
+class Graph:
+    """A `torch.cuda.CUDAGraph`."""
+
+    kernels: Sequence[_Kernel] = ()
+    outputs: dict[int, Any] = field(default_factory=dict)
+    "Slots whose tensors somebody still has: a replay writes where they are."
+
+    def replay(self) -> None:
+        made: dict[int, torch.Tensor] = {}
+        for kernel in self.kernels:
+            given = tree_map_only(_Slot, lambda slot: made[slot.number], kernel.args)
+            named = tree_map_only(_Slot, lambda slot: made[slot.number], kernel.kwargs)
+            made.update(zip(kernel.made, _results(kernel.run(*given, **named)), strict=True))
+        for number, kept in self.outputs.items():
+            if (tensor := kept()) is not None:
+                tensor.copy_(made[number])
+
+
+def _results(found: Any) -> list[torch.Tensor]:
+    several = found if isinstance(found, tuple | list) else [found]
+    return [one for one in several if isinstance(one, torch.Tensor)]
+
+
+@dataclass(eq=False, slots=True)
+class Stream:
+    """A `torch.cuda.Stream`: who has waited for whom, in `Cuda.told`."""
+
+    cuda: "Cuda"
+    name: str
+
+    def wait_stream(self, other: "Stream") -> None:
+        self.cuda.told.append(f"{self.name} waits for {other.name}")
+
+
+class Cuda:
+    """What `graphs.py` asks of `torch.cuda`, with what it did in `told`."""
+
+    def __init__(self, fails_at: int | None) -> None:
+        self.told: list[str] = []
+        self.current = Stream(self, "usual")
+        self._fails_at, self._captures, self._streams = fails_at, 0, 0
+
+    def new_stream(self) -> Stream:
+        self._streams += 1
+        return Stream(self, f"side {self._streams}")
+
+    def set_stream(self, stream: Stream) -> None:
+        self.current = stream
+
+    @contextmanager
+    def stream(self, stream: Stream) -> Iterator[None]:
+        before, self.current = self.current, stream
+        self.told.append(f"on {stream.name}")
+        yield
+        self.current = before
+
+    @contextmanager
+    def graph(
+        self, graph: Graph, pool: Any, stream: Stream, *, capture_error_mode: str
+    ) -> Iterator[None]:
+        """As torch's: where capturing fails, the stream stays the one that captures."""
+        assert (pool, capture_error_mode) == ("pool", "thread_local")
+        self._captures += 1
+        before, self.current = self.current, stream
+        self.told.append(f"capture on {stream.name}")
+        with _Recorder() as recorder:
+            yield
+        if self._captures == self._fails_at:
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate much\nand more")
-        call()
-        self.captured[key] = Replayed(call)
+        graph.kernels, made = recorder.kernels, recorder.made
+        graph.outputs = {number: ref(tensor) for number, tensor in enumerate(made)}
+        self.current = before
 
-    def capture_encoder(self: Any, shape: graphs.EncodeShape) -> None:
-        """A real graph writes where it wrote when it was captured."""
-        window = torch.zeros(shape.windows, self._mels, shape.frames, dtype=self._dtype)
-        encoded = self._eager.encode(window)
-        self._encodes.capture(shape, lambda: encoded.copy_(self._eager.encode(window)))
-        self._windows[shape] = (window, encoded)
 
-    monkeypatch.setattr(graphs._Graphs, "capture", capture)
-    monkeypatch.setattr(graphs.Captured, "_capture_encoder", capture_encoder)
-    monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: None)
-    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+def pretend(monkeypatch: pytest.MonkeyPatch, fails_at: int | None = None) -> Cuda:
+    """`fails_at`: the capture that finds no memory."""
+    cuda = Cuda(fails_at)
+    for name, stands_in in (
+        ("Stream", cuda.new_stream),
+        ("CUDAGraph", Graph),
+        ("current_stream", lambda: cuda.current),
+        ("set_stream", cuda.set_stream),
+        ("stream", cuda.stream),
+        ("graph", cuda.graph),
+        ("graph_pool_handle", lambda: "pool"),
+        ("synchronize", lambda: cuda.told.append("synchronize")),
+    ):
+        monkeypatch.setattr(torch.cuda, name, stands_in)
+    return cuda

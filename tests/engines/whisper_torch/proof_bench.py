@@ -7,9 +7,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
+from bench.gpu import __main__ as gpu
+from bench.gpu import session
 from bench.gpu.checks import (
     graphs_with_eager,
     is_varied,
@@ -21,6 +24,7 @@ from bench.gpu.clock import Failed, Floors, Times, beside
 from bench.gpu.floor import encoder_flop, floor_ms, step_bytes
 from bench.gpu.models import END, NO_TIMESTAMPS, SHAPES, START, tensors, write
 from bench.gpu.ours import answers, opened
+from bench.gpu.speaking import speaking
 from bench.gpu.theirs import loaded
 from engines.asr.whisper_torch.device import Device
 from engines.asr.whisper_torch.graphs import StepShape
@@ -28,6 +32,7 @@ from engines.asr.whisper_torch.load import build
 from engines.asr.whisper_torch.rows import Rows
 from engines.asr.whisper_torch.shape import Special
 from engines.asr.whisper_torch.state import NewRow, State
+from engines.base import AsrItem, AsrOptions
 from tests.engines.whisper_torch import driver
 from tests.engines.whisper_torch.driver import Wish
 from tests.engines.whisper_torch.graphs import pretend
@@ -59,8 +64,8 @@ def test_every_part_runs_where_the_server_is_not_installed() -> None:
     )
     assert done.returncode == 0, done.stderr[-2000:]
     told = done.stdout
-    assert "| state after a graph, after its kernels | 0 graphs | none captured |" in told
-    assert "| ours, transformers | steps, beam 1 | 1.0000 |" in told
+    assert "| toy: state after a graph, after its kernels | 0 graphs | none captured |" in told
+    assert "| toy: ours, transformers | steps, beam 1 | 1.0000 |" in told
     assert "beam 5 | 1.0000 |" in told
     assert told.count("|---|") >= 7
     assert "failed" not in told
@@ -165,6 +170,60 @@ def test_every_graph_is_compared(toy: tuple[Device, Any], monkeypatch: pytest.Mo
         model.launcher = Wrong(model.launcher, bad)
         model.rows = Rows(model.weights, model.state, model.launcher)
         assert graphs_with_eager(model) == (count - 1, count)
+
+
+@pytest.mark.parametrize(
+    ("found", "text", "share", "failed"),
+    [
+        ((3, 3), 5, 1.0, []),
+        ((2, 3), 5, 1.0, ["toy, graphs: 1 of 3 do not what kernels do"]),
+        (
+            (0, 0),
+            5,
+            0.998,
+            [f"toy, tokens: 0.9980 equal to transformers', beam {n}" for n in (1, 5)],
+        ),
+        ((0, 0), 4, 1.0, [f"toy, texts: they say too little, beam {n}" for n in (1, 5)]),
+    ],
+    ids=["none", "graphs", "tokens", "texts"],
+)
+def test_a_check_that_fails_is_named_and_told_by_the_status(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    found: tuple[int, int],
+    text: int,
+    share: float,
+    failed: list[str],
+) -> None:
+    """The times are told all the same, behind the checks of what they are of."""
+    texts = [[1, 2, 3, 4], [1, 2, 3, text]]
+    for name, stands_in in (
+        ("loaded", lambda *_: None),
+        ("graphs_with_eager", lambda _: found),
+        ("texts_of_transformers", lambda *_: texts),
+        ("with_transformers", lambda *_: share),
+    ):
+        monkeypatch.setattr(session, name, stands_in)
+    monkeypatch.setattr(gpu, "answers", lambda *_: None)
+    status = gpu.main(["--device", "cpu", "--tiny", "--only", "sizes"])
+    told = capsys.readouterr().out
+    assert status == bool(failed)
+    assert [line for line in told.splitlines() if line.startswith("failed")] == [
+        f"failed: {one}" for one in failed
+    ]
+    assert told.index("| toy: ours, transformers |") < told.index("| 30 s, 50 tokens |")
+
+
+def test_utterances_come_out_as_text(toy: tuple[Device, Any]) -> None:
+    """From samples to a result, as a worker has it: four tokens for a second."""
+    engine = speaking(toy[0])
+    try:
+        noise = np.random.default_rng(0).normal(0, 3000, 48_000).astype(np.int16)
+        (result,) = engine.decode([AsrItem("a", noise, True, AsrOptions("en"))])
+    finally:
+        engine.close()
+    assert len(result.segments[0].tokens) == 12
+    assert result.text
 
 
 def test_a_peer_that_fails_says_so_and_the_run_goes_on() -> None:
