@@ -109,7 +109,9 @@ async def _meant(event: ClientEvent) -> None:
             response_request(params)
         case InputAppend(audio=audio):
             for name in FORMATS:
-                frames = list(Upload(name).push(audio))
+                upload = Upload(name)
+                upload.push(audio)
+                frames = list(upload.take())
                 assert sum(len(frame.pcm) for frame in frames) <= 2 * len(audio)
 
 
