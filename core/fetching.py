@@ -4,7 +4,8 @@ Whoever may name a URL to a machine in the home network could make it knock at a
 (SSRF), its own and the router's included. So the host is one that the operator named, and its
 address none that means the fetching machine itself, its link or a cloud's metadata, whatever the
 name is called. A name is resolved once more when it is fetched: one that is named in the
-configuration is trusted not to change its address in between.
+configuration is trusted not to change its address in between. Whoever fetches goes there directly:
+a proxy would resolve the name in a network of its own.
 """
 
 import asyncio

@@ -30,6 +30,6 @@ class ToolsConfig(Struct, frozen=True, forbid_unknown_fields=True):
         dict[ServerName, McpServer],
         Meta(
             title="tables with command or url",
-            description="MCP servers by name, each with command, args, env or url, headers.",
+            description="MCP servers by name, each with command, args, env or url, headers, proxy.",
         ),
     ] = field(default_factory=dict)

@@ -27,6 +27,9 @@ class McpServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     "Sent with every request, e.g. Authorization. Never shown."
     verify_tls: bool = True
     "False: take any certificate that `url` shows."
+    proxy: str = ""
+    """`http://HOST:PORT` through which `url` is reached, and which resolves its name. Empty: none,
+    not the environment's either."""
     tools: tuple[str, ...] | None = None
     "Names, as the server has them, of those that may be used; not set: all."
     timeout_s: Annotated[float, msgspec.Meta(gt=0, le=300)] = 10.0
@@ -35,16 +38,17 @@ class McpServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         if bool(self.command) == bool(self.url):
             raise ConfigError("tools.mcp: a server has either command or url")
-        for name in ("url", "sse_url"):
+        for name in ("url", "sse_url", "proxy"):
             address = urlsplit(getattr(self, name))
             if address.geturl() and address.scheme not in ("http", "https"):
                 raise ConfigError(f"tools.mcp: {name} starts with http:// or https://")
             if "@" in address.netloc:
-                raise ConfigError(f"tools.mcp: {name} holds no user and password: use headers")
+                instead = "" if name == "proxy" else ": use headers"
+                raise ConfigError(f"tools.mcp: {name} holds no user and password{instead}")
         if self.url and (self.args or self.env or self.cwd):
             raise ConfigError("tools.mcp: args, env and cwd go with command, not with url")
-        if self.command and (self.headers or self.sse_url):
-            raise ConfigError("tools.mcp: headers and sse_url go with url, not with command")
+        if self.command and (self.headers or self.sse_url or self.proxy):
+            raise ConfigError("tools.mcp: headers, sse_url and proxy go with url, not with command")
 
     def __repr__(self) -> str:
         return f"McpServer({self.command or self.masked(self.url).partition('?')[0]!r})"

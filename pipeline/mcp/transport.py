@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -92,7 +93,11 @@ def _http(server: McpServer, on_status: Callable[[int], None]) -> "AsyncClient":
     return Leaving(
         headers=dict(server.headers),
         timeout=Timeout(REQUEST_TIMEOUT_S, read=STREAM_TIMEOUT_S),
-        verify=server.verify_tls,
+        # Ours, for it knows SSL_CERT_FILE, which a client without the environment does not.
+        verify=ssl.create_default_context() if server.verify_tls else False,
+        # A proxy of the environment would resolve the name again, after `core.fetching` did.
+        trust_env=False,
+        proxy=server.proxy or None,
         event_hooks={"response": [look]},
     )
 
