@@ -102,6 +102,9 @@ class IceRestart:
         while not new._queue.empty():  # noqa: SLF001
             old._queue.put_nowait(new._queue.get_nowait())  # noqa: SLF001
         new._queue, old._queue = old._queue, asyncio.Queue()  # noqa: SLF001
+        # Packets of sound look up there which way they go.
+        old._nominated |= new._nominated  # noqa: SLF001
+        new._nominated, old._nominated = old._nominated, {}  # noqa: SLF001
         # aiortc waits there for the end of ICE.
         new._event_waiter, old._event_waiter = old._event_waiter, None  # noqa: SLF001
         transport._connection = transport.iceGatherer._connection = new  # noqa: SLF001

@@ -7,7 +7,7 @@ Memory and keys stay pylibsrtp's: private names of its 1.0, checked when a call 
 from typing import Any
 
 import pylibsrtp
-from pylibsrtp import Error, Session
+from pylibsrtp import ERRORS, Error, Session
 
 from media.privates import check
 
@@ -47,6 +47,6 @@ class Srtp:
         size[0] = length
         buffer[0:length] = packet
         if error := function(self._context, self._data, size):
-            raise Error(error)
+            raise Error(ERRORS[error])
         done: bytes = buffer[0 : size[0]]
         return done

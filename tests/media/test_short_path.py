@@ -18,6 +18,7 @@ from pylibsrtp import Error as SrtpError
 from core.errors import EarshotError
 from media.ice import IceSettings
 from media.ice_gather import gather_with
+from media.ice_restart import IceRestart
 from media.loopback import lose_packets
 from media.short_path import Outgoing, Send, payload_in, tap
 from media.sources import MAX_SOURCES
@@ -271,6 +272,28 @@ def test_another_stream_goes_the_long_way_once_and_is_heard() -> None:
         assert incoming._source == pair.sender._ssrc.to_bytes(4, "big")
 
     run(in_call(scene))
+
+
+def test_sound_goes_on_over_the_way_of_another_ice() -> None:
+    async def scene(pair: Pair) -> None:
+        await pair.hears(10)
+        one, other = (
+            IceRestart(side.transport.transport, IceSettings())
+            for side in (pair.sender, pair.receiver)
+        )
+        theirs: Any = other._new
+        ours = await one.begin(theirs.local_username, theirs.local_password, [])
+        answer = await other.begin(ours.ufrag, ours.password, ours.candidates)
+        await one.add_candidates(answer.candidates)
+        assert await asyncio.gather(one.run(), other.run()) == [True, True]
+        await pair.hears(len(pair.heard) + 20)
+        numbers = [number for number, _, _ in pair.heard[-20:]]
+        assert {(b - a) & 0xFFFF for a, b in pairwise(numbers)} == {1}
+
+    async def on_and_on(send: Send) -> None:
+        await numbered(send, 100_000)
+
+    run(in_call(scene, on_and_on))
 
 
 def test_after_the_end_nothing_is_sent() -> None:

@@ -51,6 +51,18 @@ def test_what_is_forged_or_comes_twice_is_refused_and_nothing_else_is() -> None:
         back.unprotect(packet)
 
 
+def test_a_refusal_says_why_in_pylibsrtps_words() -> None:
+    packet = Srtp(sends()).protect(HEADER + b"sound")
+    back = Srtp(hears())
+    back.unprotect(packet)
+    for wrong in (packet[:-1] + b"?", packet[:11], packet):
+        with pytest.raises(Error) as theirs:
+            back._kept.unprotect(wrong)
+        with pytest.raises(Error) as ours:
+            back.unprotect(wrong)
+        assert str(ours.value) == str(theirs.value) != ""
+
+
 def test_what_is_longer_than_pylibsrtps_memory_stays_out_of_it() -> None:
     with pytest.raises(ValueError, match="1500 at most"):
         Srtp(hears()).unprotect(HEADER + bytes(1489))
