@@ -1,29 +1,17 @@
 """Silero VAD v6: a small recurrent network that tells voices from other sounds, even music.
 
-The weights come inside the faster-whisper wheel (Silero VAD is MIT-licensed).
+The weights come inside the faster-whisper wheel (Silero VAD is MIT-licensed). numpy runs them: for
+a network of this size onnxruntime takes twice as long (docs/adr/0039).
 """
 
-from importlib.util import find_spec
-from pathlib import Path
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from core.audio import Pcm
-from core.errors import EngineMissing
 from engines.base import Vad
+from engines.vad.silero_layers import FRAME_SAMPLES, Convolutions, Memory, Spectra
+from engines.vad.silero_network import Network, load_network
 
-REQUIRES = {"onnxruntime": "onnxruntime", "faster_whisper": "faster-whisper"}
-
-FRAME_SAMPLES = 512
-"32 ms, fixed by the network."
-
-_CONTEXT_SAMPLES = 64
-"The network wants the end of the last frame in front of this one."
-
-_STATE_SHAPE = (1, 1, 128)
+REQUIRES = {"faster_whisper": "faster-whisper", "threadpoolctl": "threadpoolctl"}
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
@@ -32,31 +20,26 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SileroVad:
-    """A `Vad`. The network is shared, the LSTM state and the context are this stream's."""
+    """A `Vad`. The network is shared; the state and the room to compute in (30 kB) are this
+    stream's, for one thread at a time."""
 
     frame_samples = FRAME_SAMPLES
-    _input: npt.NDArray[np.float32]
-    _h: npt.NDArray[np.float32]
-    _c: npt.NDArray[np.float32]
 
-    def __init__(self, session: Any) -> None:
-        self._session = session
-        self.reset()
+    def __init__(self, network: Network) -> None:
+        self._spectra = Spectra(network.window)
+        self._convolutions = Convolutions(network.convolutions)
+        self._memory = Memory(network)
 
     def push(self, pcm: Pcm) -> float:
         """See `Vad.push`."""
-        self._input[0, :_CONTEXT_SAMPLES] = self._input[0, -_CONTEXT_SAMPLES:]
-        np.divide(pcm, 32768, out=self._input[0, _CONTEXT_SAMPLES:])
-        probability, self._h, self._c = self._session.run(
-            None, {"input": self._input, "h": self._h, "c": self._c}
-        )
-        return float(probability[0])
+        self._spectra.push(pcm, self._convolutions.magnitudes)
+        self._convolutions.run(self._memory.taken)
+        return self._memory.run()
 
     def reset(self) -> None:
         """See `Vad.reset`."""
-        self._input = np.zeros((1, _CONTEXT_SAMPLES + FRAME_SAMPLES), np.float32)
-        self._h = np.zeros(_STATE_SHAPE, np.float32)
-        self._c = np.zeros(_STATE_SHAPE, np.float32)
+        self._spectra.audio[:] = 0
+        self._memory.forget()
 
 
 class SileroVadEngine:
@@ -64,36 +47,13 @@ class SileroVadEngine:
 
     name = "silero"
 
-    def __init__(self, session: Any) -> None:
-        self._session = session
+    def __init__(self, network: Network) -> None:
+        self._network = network
 
     def open(self) -> Vad:
-        return SileroVad(self._session)
+        return SileroVad(self._network)
 
 
 def create(settings: Settings) -> SileroVadEngine:
     """Raises EngineMissing when there are no weights."""
-    return SileroVadEngine(load_network(settings))
-
-
-def load_network(settings: Settings) -> Any:
-    """An `onnxruntime.InferenceSession`; its `run` may be called by any number of streams."""
-    path = Path(settings.path) if settings.path else _bundled()
-    if not path.is_file():
-        raise EngineMissing("vad", "silero", f"no weights at {path}")
-
-    from onnxruntime import InferenceSession, SessionOptions
-
-    options = SessionOptions()
-    options.inter_op_num_threads = options.intra_op_num_threads = 1  # 0.1 ms of work: no team
-    options.enable_cpu_mem_arena = False
-    options.log_severity_level = 3
-    return InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-
-
-def _bundled() -> Path:
-    """Found without importing faster-whisper, which takes a second."""
-    spec = find_spec("faster_whisper")
-    if spec is None or spec.origin is None:
-        raise ImportError("No module named 'faster_whisper'", name="faster_whisper")
-    return Path(spec.origin).parent / "assets" / "silero_vad_v6.onnx"
+    return SileroVadEngine(load_network(settings.path))

@@ -1,0 +1,104 @@
+"""The layers of an ONNX file with their weights, in the order in which they run.
+
+An ONNX file is one protocol buffer; the field numbers below are those of its `onnx.proto`. Of that
+little is needed here, and the package that reads all of it takes 35 MB with what it needs.
+"""
+
+from collections.abc import Collection, Iterator
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+_GRAPH = 7  # of ModelProto
+_NODE, _INITIALIZER = 1, 5  # of GraphProto
+_INPUT, _OP_TYPE = 1, 4  # of NodeProto
+_DIMS, _DATA_TYPE, _NAME, _RAW_DATA = 1, 2, 8, 9  # of TensorProto
+_FLOAT = 1
+_MOST_BITS = 64
+
+
+class Layer(NamedTuple):
+    kind: str
+    "Its operator: `Conv`, `LSTM`."
+    weights: tuple[npt.NDArray[np.float32], ...]
+    "Its inputs that are weights, in the operator's order."
+
+
+def layers(data: bytes, kinds: Collection[str]) -> list[Layer]:
+    """The nodes of these kinds. Raises ValueError when it is no ONNX file, or a damaged one."""
+    found: list[Layer] = []
+    for graph in _parts(memoryview(data), _GRAPH):
+        tensors = dict(_weights(graph))
+        for node in _parts(graph, _NODE):
+            kind = "".join(map(_text, _parts(node, _OP_TYPE)))
+            if kind in kinds:
+                names = map(_text, _parts(node, _INPUT))
+                found.append(Layer(kind, tuple(tensors[name] for name in names if name in tensors)))
+    return found
+
+
+def _weights(graph: memoryview) -> Iterator[tuple[str, npt.NDArray[np.float32]]]:
+    """By name. Numbers that are not float32 are settings of an operator."""
+    for tensor in _parts(graph, _INITIALIZER):
+        if _numbers(tensor, _DATA_TYPE) != [_FLOAT]:
+            continue
+        name = "".join(map(_text, _parts(tensor, _NAME)))
+        raw, shape = b"".join(_parts(tensor, _RAW_DATA)), _numbers(tensor, _DIMS)
+        if not raw or len(raw) != 4 * prod(shape):
+            raise ValueError(f"{len(raw)} bytes of weights for {name!r}, of shape {shape}")
+        yield name, np.frombuffer(raw, "<f4").reshape(shape)
+
+
+def _parts(message: memoryview, number: int) -> Iterator[memoryview]:
+    for field, value in _fields(message):
+        if field == number and isinstance(value, memoryview):
+            yield value
+
+
+def _numbers(message: memoryview, number: int) -> list[int]:
+    return [value for field, value in _fields(message) if field == number and type(value) is int]
+
+
+def _text(value: memoryview) -> str:
+    return bytes(value).decode()
+
+
+def _fields(message: memoryview) -> Iterator[tuple[int, int | memoryview]]:
+    """Each with its number; those of fixed width are no part of what is read here."""
+    at = 0
+    while at < len(message):
+        key, at = _varint(message, at)
+        match key & 7:
+            case 0:
+                value, at = _varint(message, at)
+                yield key >> 3, value
+            case 2:
+                length, at = _varint(message, at)
+                yield key >> 3, _slice(message, at, length)
+                at += length
+            case 1:
+                at += len(_slice(message, at, 8))
+            case 5:
+                at += len(_slice(message, at, 4))
+            case other:
+                raise ValueError(f"a field of wire type {other}")
+
+
+def _varint(message: memoryview, at: int) -> tuple[int, int]:
+    """And where what follows begins."""
+    value = 0
+    for shift in range(0, _MOST_BITS, 7):
+        (byte,) = _slice(message, at, 1)
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+    raise ValueError(f"a number of more than {_MOST_BITS} bits")
+
+
+def _slice(message: memoryview, at: int, length: int) -> memoryview:
+    if at + length > len(message):
+        raise ValueError("it ends early")
+    return message[at : at + length]

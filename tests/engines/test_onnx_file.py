@@ -1,0 +1,88 @@
+"""Layers out of ONNX files: what was put in, in its order; of damaged ones a ValueError."""
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engines.vad.onnx_file import layers
+
+BYTES, INT64, FLOAT = 2, 7, 1
+
+
+def varint(value: int) -> bytes:
+    head = b""
+    while value >= 0x80:
+        head += bytes([value & 0x7F | 0x80])
+        value >>= 7
+    return head + bytes([value])
+
+
+def part(number: int, content: bytes | str) -> bytes:
+    data = content.encode() if isinstance(content, str) else content
+    return varint(number << 3 | BYTES) + varint(len(data)) + data
+
+
+def number(number: int, value: int) -> bytes:
+    return varint(number << 3) + varint(value)
+
+
+def tensor(name: str, values: npt.NDArray[np.generic], kind: int = FLOAT) -> bytes:
+    dims = b"".join(number(1, size) for size in values.shape)
+    return part(5, dims + number(2, kind) + part(8, name) + part(9, values.tobytes()))
+
+
+def node(kind: str, *inputs: str) -> bytes:
+    return part(1, b"".join(part(1, name) for name in inputs) + part(4, kind))
+
+
+MATRIX = np.arange(6, dtype=np.float32).reshape(2, 3)
+BIAS = np.ones(300, np.float32)
+FILE = number(1, 8) + part(
+    7,
+    node("Conv", "sound", "matrix", "bias")
+    + node("Relu", "x")
+    + node("LSTM", "x", "", "matrix", "axes")
+    + tensor("bias", BIAS)
+    + tensor("axes", np.arange(2), INT64)
+    + tensor("matrix", MATRIX),
+)
+
+
+def test_layers_come_in_their_order_with_their_weights() -> None:
+    first, second = layers(FILE, {"Conv", "LSTM"})
+    assert (first.kind, second.kind) == ("Conv", "LSTM")
+    np.testing.assert_array_equal(first.weights[0], MATRIX)
+    np.testing.assert_array_equal(first.weights[1], BIAS)
+    np.testing.assert_array_equal(second.weights[0], MATRIX)
+    assert len(second.weights) == 1
+
+
+def test_fields_of_fixed_width_are_passed_over() -> None:
+    fixed = varint(3 << 3 | 1) + bytes(8) + varint(4 << 3 | 5) + bytes(4)
+    assert [layer.kind for layer in layers(fixed + FILE, {"LSTM"})] == ["LSTM"]
+
+
+@pytest.mark.parametrize(
+    ("file", "why"),
+    [
+        (FILE[:-1], "it ends early"),
+        (b"\xff" * 20, "more than 64 bits"),
+        (b"hello", "wire type|ends early"),
+        (part(7, tensor("w", MATRIX)[:-1]), "it ends early"),
+        (part(7, tensor("w", MATRIX).replace(number(1, 3), number(1, 4))), r"24 bytes .*\[2, 4\]"),
+    ],
+)
+def test_what_is_damaged_is_refused(file: bytes, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        layers(file, {"Conv"})
+
+
+@given(st.integers(0, len(FILE) - 1), st.binary(max_size=12))
+def test_damage_anywhere_is_a_value_error_at_most(at: int, other: bytes) -> None:
+    try:
+        found = layers(FILE[:at] + other + FILE[at + len(other) :], {"Conv", "LSTM"})
+    except ValueError:
+        return
+    assert len(found) <= len(FILE)

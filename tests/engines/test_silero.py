@@ -1,0 +1,157 @@
+"""Silero's network in numpy: what onnxruntime makes of the same file, for every stream alone."""
+
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from onnxruntime import InferenceSession, SessionOptions
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from core.audio import Pcm
+from core.errors import EngineMissing
+from engines.registry import load
+from engines.vad.silero import SileroVad
+from engines.vad.silero_layers import FRAME_SAMPLES
+from engines.vad.silero_network import Network, bundled_weights, load_network
+from tests.speech import say
+
+EXACT = 1e-5
+KEPT = 1e-4
+"Of what is remembered: steps at full scale are 7e-5 apart, anything quieter 1e-5."
+CONTEXT_SAMPLES = 64
+
+
+class Reference:
+    """One stream as onnxruntime computes it."""
+
+    h: npt.NDArray[np.float32]
+    c: npt.NDArray[np.float32]
+
+    def __init__(self, session: Any) -> None:
+        self._session = session
+        self.reset()
+
+    def push(self, pcm: Pcm) -> float:
+        self._input[0, :CONTEXT_SAMPLES] = self._input[0, -CONTEXT_SAMPLES:]
+        self._input[0, CONTEXT_SAMPLES:] = pcm / 32768
+        taken = {"input": self._input, "h": self.h, "c": self.c}
+        probability, self.h, self.c = self._session.run(None, taken)
+        return float(probability[0])
+
+    def reset(self) -> None:
+        self._input = np.zeros((1, CONTEXT_SAMPLES + FRAME_SAMPLES), np.float32)
+        self.h = self.c = np.zeros((1, 1, 128), np.float32)
+
+
+@pytest.fixture(scope="module")
+def session() -> Any:
+    options = SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    return InferenceSession(str(bundled_weights()), options, providers=["CPUExecutionProvider"])
+
+
+@pytest.fixture(scope="module")
+def network() -> Network:
+    return load_network(None)
+
+
+def frames(pcm: Pcm) -> Iterator[Pcm]:
+    for at in range(0, len(pcm) - FRAME_SAMPLES + 1, FRAME_SAMPLES):
+        yield pcm[at : at + FRAME_SAMPLES]
+
+
+def noise(level: float) -> Pcm:
+    samples = np.random.default_rng(3).normal(0, level, 60 * FRAME_SAMPLES)
+    return np.clip(samples, -32768, 32767).astype(np.int16)
+
+
+@cache
+def sounds() -> dict[str, Pcm]:
+    return {
+        "speech": say("turn on the kitchen lights please", lead_ms=500, tail_ms=1500),
+        "another voice": say("what time is it", "en-gb+f3", tail_ms=300),
+        "hiss": noise(30),
+        "noise": noise(3000),
+        "clipped noise": noise(60000),
+        "silence": np.zeros(60 * FRAME_SAMPLES, np.int16),
+        "one step": np.repeat(np.array([-32768, 32767], np.int16), 20 * FRAME_SAMPLES),
+    }
+
+
+@pytest.mark.parametrize(
+    "sound",
+    ["speech", "another voice", "hiss", "noise", "clipped noise", "silence", "one step"],
+)
+def test_it_gives_what_onnxruntime_gives(network: Network, session: Any, sound: str) -> None:
+    vad, reference = SileroVad(network), Reference(session)
+    for frame in frames(sounds()[sound]):
+        assert vad.push(frame) == pytest.approx(reference.push(frame), abs=EXACT)
+        kept = np.concatenate([vad._memory.output, vad._memory.cell])
+        wanted = np.concatenate([reference.h[0, 0], reference.c[0, 0]])
+        np.testing.assert_allclose(kept, wanted, rtol=KEPT, atol=KEPT)
+
+
+@settings(
+    max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(seed=st.integers(0, 2**32))
+def test_streams_that_come_and_go_stay_their_own(network: Network, session: Any, seed: int) -> None:
+    """Frames of a few streams in any order; now and then one ends and another takes its place, or
+    begins anew."""
+    random, clips = Random(seed), list(sounds().values())
+    streams: list[tuple[SileroVad, Reference, Iterator[Pcm]]] = []
+    for _ in range(120):
+        if len(streams) < 4 and random.random() < 0.2:
+            clip = random.choice(clips)
+            start = random.randrange(len(clip) // 2)
+            streams.append((SileroVad(network), Reference(session), frames(clip[start:])))
+        if not streams:
+            continue
+        vad, reference, sound = stream = random.choice(streams)
+        frame = next(sound, None)
+        if frame is None:
+            streams.remove(stream)
+            continue
+        if random.random() < 0.03:
+            vad.reset()
+            reference.reset()
+        assert vad.push(frame) == pytest.approx(reference.push(frame), abs=EXACT)
+
+
+def test_no_threads_wait_for_each_other_over_so_little() -> None:
+    threadpool_limits(limits=2, user_api="blas")
+    load("vad", "silero", {})
+    pools = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
+    assert {pool["num_threads"] for pool in pools} == {1}
+
+
+def test_a_file_of_another_network_is_named(tmp_path: Path) -> None:
+    weights = bundled_weights().read_bytes()
+    files = {
+        "text.onnx": b"hello",
+        "empty.onnx": b"",
+        "half.onnx": weights[: len(weights) // 2],
+        "other.onnx": weights.replace(b"LSTM", b"GRUs"),
+    }
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+        for engine in ("silero", "gated"):
+            with pytest.raises(EngineMissing, match=rf"{name} is not Silero VAD v6"):
+                load("vad", engine, {"path": str(tmp_path / name)})
+
+
+def test_a_first_layer_that_is_no_transform_is_not_taken_for_one(tmp_path: Path) -> None:
+    weights = bundled_weights().read_bytes()
+    window = np.hanning(257)[:256].astype("<f4").tobytes()[40:80]
+    file = tmp_path / "other.onnx"
+    at = weights.index(window[:4])
+    file.write_bytes(weights[:at] + np.float32(0.7).tobytes() + weights[at + 4 :])
+    with pytest.raises(EngineMissing, match="no Fourier transform"):
+        load("vad", "silero", {"path": str(file)})
