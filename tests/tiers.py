@@ -128,7 +128,6 @@ NOT_UNIT = (
     "signaling/test_mcp_calls.py",
     "signaling/test_mcp_refused.py",
     "signaling/test_mcp_spoken.py",
-    "signaling/test_mcp_tmp.py",
     "signaling/test_offers.py",
     "signaling/test_prompts.py",
     "signaling/test_quality.py",

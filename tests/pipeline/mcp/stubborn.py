@@ -1,7 +1,7 @@
 """An MCP server of 2025 in this process, that stops answering when it is told to."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,6 +21,8 @@ class Stubborn:
     )
     asked: list[str] = field(default_factory=list)
     called: asyncio.Event = field(default_factory=asyncio.Event)
+    on_call: Callable[[Mapping[str, Any]], None] = lambda _: None
+    "Takes the arguments of each call, as it comes in."
     port: int = 0
 
     @property
@@ -33,6 +35,7 @@ class Stubborn:
         self.asked.append(method)
         if method == "tools/call":
             self.called.set()
+            self.on_call(asked["params"].get("arguments") or {})
         if method in self.silent:
             await asyncio.Event().wait()
         answer = self._answer(method, asked)
