@@ -146,7 +146,8 @@ class Connection:
         if self._end is not None:
             return  # too late: the session takes nothing any more
         self._touch()
-        await self._turns.before(SAMPLES_PER_EVENT, self._active_at)
+        self._turns.came(self._active_at)
+        await self._turns.before(SAMPLES_PER_EVENT)
         event_id = None
         try:
             event = decode(text) if aside else self._translator.receive(text)
@@ -154,6 +155,7 @@ class Connection:
             await self._apply(event)
         except EarshotError as error:
             await self._refuse(error, event_id, aside)
+        self._turns.left(self._now())
 
     @property
     def wants_quality(self) -> bool:
@@ -257,7 +259,7 @@ class Connection:
 
     async def _feed(self, frames: Iterable[AudioFrame]) -> None:
         for frame in frames:
-            await self._turns.before(len(frame.pcm), self._active_at)
+            await self._turns.before(len(frame.pcm))
             self._session.feed(frame)
 
     def _needs(self, transport: Transport, name: str) -> None:

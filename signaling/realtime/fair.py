@@ -11,24 +11,31 @@ SAMPLES_PER_TURN = ms_to_samples(SLICE_MS, ASR_RATE_HZ)
 SAMPLES_PER_EVENT = SAMPLES_PER_TURN // 8
 "What any event counts for: it takes some 50 µs, and the transport hands over thousands at once."
 
-TURN_S = 0.01
-"""What was done before that counts no more. Who sends as fast as it speaks leaves others their turn
-while it says nothing, and pays for no other: a turn costs a round of the event loop."""
+PAUSE_S = 0.005
+"""From the end of one event to the next: then the others have had their turn. Who sends as fast as
+it speaks pays for no other, for a turn costs a round of the event loop; who floods pauses for some
+microseconds, however long its events take."""
 
 
 class Turns:
-    """One connection's, in samples that are heard or cost as much."""
+    """One connection's, in samples that are heard or cost as much. Times are in seconds."""
 
     def __init__(self) -> None:
-        self._began = 0.0
         self._done = 0
+        self._left_at = 0.0
 
-    async def before(self, samples: int, now: float) -> None:
-        """So much is done next: others first, if it is their turn. `now`: when what it belongs to
-        came, in seconds."""
-        if now - self._began >= TURN_S:
-            self._began, self._done = now, 0
+    def came(self, now: float) -> None:
+        """An event is to be done."""
+        if now - self._left_at >= PAUSE_S:
+            self._done = 0
+
+    async def before(self, samples: int) -> None:
+        """So much is done next: others first, if it is their turn."""
         if self._done >= SAMPLES_PER_TURN:
             self._done = 0
             await asyncio.sleep(0)
         self._done += samples
+
+    def left(self, now: float) -> None:
+        """The event is done."""
+        self._left_at = now

@@ -22,6 +22,7 @@ from signaling.realtime.connection import (
 from signaling.realtime.fair import SAMPLES_PER_EVENT, SAMPLES_PER_TURN
 from signaling.realtime.session import Terms
 from signaling.realtime.translate import Transport
+from tests.loop import VirtualClockLoop
 from tests.signaling.fakes import BEGUN, Client, NotedSession, Scene, play
 
 Event = dict[str, Any]
@@ -348,3 +349,31 @@ def test_who_sends_much_at_once_leaves_others_their_turn() -> None:
     play(client, flood)
     assert client.types.count("error") == 100
     assert turns >= 100 * SAMPLES_PER_EVENT // SAMPLES_PER_TURN
+
+
+def test_who_sends_much_that_takes_long_leaves_others_their_turn_as_well() -> None:
+    turns = 0
+
+    class Slow(NotedSession):
+        def configure(self, settings: SessionSettings) -> None:
+            loop = asyncio.get_running_loop()
+            assert isinstance(loop, VirtualClockLoop)
+            loop.now += 0.002
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def flood(connection: Connection) -> None:
+        beside = asyncio.get_running_loop().create_task(others())
+        for _ in range(41):
+            await connection.receive('{"type":"session.update","session":{"type":"realtime"}}')
+        beside.cancel()
+        connection.close()
+
+    client = Client(Slow())
+    play(client, flood)
+    assert client.types.count("session.updated") == 41
+    assert turns >= 40 * SAMPLES_PER_EVENT // SAMPLES_PER_TURN

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from signaling.realtime.fair import SAMPLES_PER_EVENT, SAMPLES_PER_TURN, TURN_S, Turns
+from signaling.realtime.fair import PAUSE_S, SAMPLES_PER_EVENT, SAMPLES_PER_TURN, Turns
 
 
-def turns_of_others(comes: Sequence[tuple[float, int]]) -> int:
-    """While one client does work: (when it came, samples)."""
+def turns_of_others(comes: Sequence[tuple[float, int]], takes_s: float = 0.0001) -> int:
+    """While one client's events are done: (when it came, samples). Each takes so long."""
     turns = 0
 
     async def others() -> None:
@@ -22,24 +22,28 @@ def turns_of_others(comes: Sequence[tuple[float, int]]) -> int:
         beside = asyncio.get_running_loop().create_task(others())
         mine = Turns()
         for now, samples in comes:
-            await mine.before(samples, now)
+            mine.came(now)
+            await mine.before(samples)
+            mine.left(now + takes_s)
         beside.cancel()
 
     asyncio.run(work())
     return turns
 
 
-@pytest.mark.parametrize("ptime_s", [0.02, 0.06, 0.1])
+@pytest.mark.parametrize("ptime_s", [0.01, 0.02, 0.06, 0.1])
 def test_who_sends_in_real_time_pays_for_no_turn(ptime_s: float) -> None:
     samples = SAMPLES_PER_EVENT + round(ptime_s * 16_000)
     assert turns_of_others([(10 + n * ptime_s, samples) for n in range(100)]) == 0
 
 
-def test_a_flood_leaves_others_their_turn() -> None:
-    at_once = turns_of_others([(10, SAMPLES_PER_EVENT)] * 801)
-    assert at_once >= 99
-    fast = [(10 + n * TURN_S / 100, SAMPLES_PER_EVENT) for n in range(801)]
-    assert turns_of_others(fast) >= 80
+@pytest.mark.parametrize("takes_s", [0.00005, 0.0015, 0.02])
+@pytest.mark.parametrize("pauses_s", [0.00001, PAUSE_S / 2])
+def test_a_flood_leaves_others_their_turn_however_long_its_events_take(
+    takes_s: float, pauses_s: float
+) -> None:
+    flood = [(10 + n * (takes_s + pauses_s), SAMPLES_PER_EVENT) for n in range(801)]
+    assert turns_of_others(flood, takes_s) >= 99
 
 
 def test_long_audio_leaves_others_a_turn_at_each_slice() -> None:
