@@ -1,6 +1,7 @@
 """An answer is cut to what was heard: a client tells how much it played, or we stop playing."""
 
 from collections.abc import Callable
+from math import ceil, floor
 
 from core.errors import RequestError
 from core.events import ItemTruncated, SessionEvent
@@ -16,13 +17,15 @@ def truncate(answer: Answer | None, history: History, item_id: str, audio_end_ms
         raise RequestError(
             f"item {item_id!r} is no recent spoken answer", code="item_not_found", param="item_id"
         )
-    if not 0 <= audio_end_ms <= answer.total_ms:
+    total_ms = answer.total_ms
+    if not 0 <= audio_end_ms <= ceil(total_ms):
         raise RequestError(
-            f"audio_end_ms {audio_end_ms} is not within 0 to {answer.total_ms:.0f} ms of audio",
+            f"audio_end_ms {audio_end_ms} is not within 0 to {ceil(total_ms)} ms of audio",
             code="invalid_value",
             param="audio_end_ms",
         )
-    answer.truncate(audio_end_ms)
+    # Who played all says so in whole ms, rounded up or down; a voice ends between them.
+    answer.truncate(total_ms if audio_end_ms >= floor(total_ms) else audio_end_ms)
 
 
 def cut(

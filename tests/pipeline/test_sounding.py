@@ -1,14 +1,18 @@
 """When an answer's sound is over, by whichever clock owns it; each turn is told once, then."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
-from core.audio import Pcm
+from core.audio import AudioFrame, Pcm
+from core.errors import RequestError
 from core.events import (
+    OutputAudio,
     OutputItemAdded,
+    OutputItemDone,
     PlayoutCleared,
     PlayoutStarted,
     PlayoutStopped,
@@ -159,6 +163,42 @@ def test_a_client_that_is_told_of_speech_falls_silent(truncates: bool) -> None:
     else:
         assert ended_at == pytest.approx(began_at, abs=1e-3)
         assert at(told, TurnTraced) == pytest.approx(began_at + TRUNCATE_S)
+
+
+class Ragged(ToneTts):
+    """A second and 13 samples: a voice does not end with a millisecond."""
+
+    async def speak(self, *args: Any, **options: Any) -> AsyncGenerator[AudioFrame, None]:
+        async for frame in super().speak(*args, **options):
+            yield frame
+        yield AudioFrame(np.full(13, 9000, np.int16), 24_000, 24_000)
+
+
+@pytest.mark.parametrize("played_ms", [1000, 1001])
+def test_a_client_that_played_all_may_count_a_part_of_a_millisecond_or_not(played_ms: int) -> None:
+    world, texts = World(tts=Ragged()), list[str]()
+
+    async def scenario(session: Session, told: Told) -> None:
+        ask(session, "one two three")
+        await asyncio.sleep(3)
+        sound = of(OutputAudio, [event for _, event in told])
+        assert sum(len(event.pcm) for event in sound) == 24_013
+        history = world.conversations.get(session.conversation_id).history
+        for end_ms in (played_ms, 700):
+            session.truncate(sound[0].item_id, end_ms)
+            answer = history.find(sound[0].item_id)
+            assert isinstance(answer, MessageItem)
+            texts.append(answer.text)
+        with pytest.raises(RequestError) as refused:
+            session.truncate(sound[0].item_id, 1002)
+        assert "0 to 1001 ms" in str(refused.value)
+
+    told = live(world, "client", scenario)
+    said = next(event.item for _, event in told if isinstance(event, OutputItemDone))
+    assert isinstance(said, MessageItem)
+    assert texts[0] == said.text.strip()
+    assert said.text.startswith(texts[1])
+    assert texts[1] != texts[0]
 
 
 def test_the_next_answer_waits_in_the_clients_queue() -> None:
