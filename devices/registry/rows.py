@@ -1,7 +1,9 @@
 """Statements about devices; each runs inside a transaction of `Database.run`."""
 
+import logging
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Any, cast
 
 import msgspec
@@ -13,6 +15,8 @@ from core.ids import new_id
 from devices.directory import Contact, Device, DeviceProfile, Kind, Standing
 from devices.registry.names import name_of
 from devices.registry.tables import devices
+
+logger = logging.getLogger(__name__)
 
 MAX_NEW = 200
 """Devices that wait for approval: whoever reaches the server may invent any number of them. The
@@ -101,7 +105,7 @@ def device_of(row: Row[Any]) -> Device:
         name=row.name,
         area=row.area,
         standing=cast("Standing", row.standing),
-        profile=msgspec.convert(row.profile, DeviceProfile),
+        profile=profile_of(row),
         board=row.board,
         firmware=row.firmware,
         address=row.address,
@@ -110,3 +114,27 @@ def device_of(row: Row[Any]) -> Device:
         has_new_identity=row.claimed_identity is not None,
         identity=row.identity or b"",
     )
+
+
+def profile_of(row: Row[Any]) -> DeviceProfile:
+    """A newer Earshot on the same database may have written values that this one does not know:
+    those are as everywhere, and the device is served all the same."""
+    kept = row.profile if isinstance(row.profile, dict) else {}
+    known = {name: value for name, value in kept.items() if _is_known(name, value)}
+    if len(known) < len(kept):
+        _tell_unknown(row.id, ", ".join(sorted(kept.keys() - known.keys())))
+    return msgspec.convert(known, DeviceProfile)
+
+
+def _is_known(name: str, value: Any) -> bool:
+    try:
+        msgspec.convert({name: value}, DeviceProfile)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+@lru_cache(maxsize=MAX_NEW)  # a row is read again and again; its line is wanted once
+def _tell_unknown(device_id: str, names: str) -> None:
+    """Names only: a value may be somebody's words."""
+    logger.warning("! device %s: its %s is not known here, so as everywhere", device_id, names)
