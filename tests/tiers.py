@@ -31,6 +31,7 @@ NOT_UNIT = (
     "clients",
     "devices/api/test_command.py",
     "devices/api/test_door.py",
+    "devices/api/test_watching.py",
     "devices/registry",
     "devices/home_assistant/test_client.py",
     "devices/home_assistant/test_mcp_tools.py",
