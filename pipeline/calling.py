@@ -10,8 +10,7 @@ from core.items import FunctionCallItem, FunctionOutputItem, Item
 from core.ports import ToolContext
 from engines.base import CallDelta, Message, ToolCall
 from pipeline.client_tools import Offer
-from pipeline.fillers import Fillers, with_filler
-from pipeline.plan import AnswerPlan
+from pipeline.fillers import Fillers, Silence
 from pipeline.remote.steps import Ended, Started, Step, Wanted, Written
 from pipeline.remote.tool import Approved, RemoteTool
 from pipeline.tool_results import INTERRUPTED, refused
@@ -81,8 +80,8 @@ class Round:
         return f"{self.number}/{call_id}"
 
 
-async def run(batch: Batch, plan: AnswerPlan, hands: Hands) -> list[str]:
-    """One result as JSON per call, in order."""
+async def run(batch: Batch, hands: Hands, silence: Silence) -> list[str]:
+    """One result as JSON per call, in order. `silence`: of the answer."""
     calls = batch.calls
     if not all(_may_run_early(call, batch, hands) for call in calls):
         await hands.is_confirmed()
@@ -97,8 +96,9 @@ async def run(batch: Batch, plan: AnswerPlan, hands: Hands) -> list[str]:
 
     also = {name: one.tool for name, one in batch.remote.items()}
     work = hands.toolbox.run(calls, hands.context, batch.server, also=also, on_result=told)
+    silence.begin()
     try:
-        return await with_filler(work, hands.say, hands.fillers, plan.language)
+        return await work
     except asyncio.CancelledError:  # who interrupts says something, and the model is asked again
         for call in calls:
             if call.name not in batch.remote and not _may_run_early(call, batch, hands):
@@ -106,7 +106,7 @@ async def run(batch: Batch, plan: AnswerPlan, hands: Hands) -> list[str]:
         raise
 
 
-async def decided(approved: Sequence[Approved], plan: AnswerPlan, hands: Hands) -> list[Message]:
+async def decided(approved: Sequence[Approved], hands: Hands, silence: Silence) -> list[Message]:
     """What the client allowed is run, and what it did not is told the model."""
     yes = [one for one in approved if one.approve]
     batch = Batch(
@@ -114,7 +114,7 @@ async def decided(approved: Sequence[Approved], plan: AnswerPlan, hands: Hands) 
         remote={one.call.name: one.tool for one in yes},
         requests={one.call.call_id: one.request_id for one in yes},
     )
-    results = await run(batch, plan, hands) if yes else []
+    results = await run(batch, hands, silence) if yes else []
     messages: list[Message] = []
     for one in approved:
         if not one.approve:

@@ -1,21 +1,23 @@
-"""What the user hears while a tool is slow, and when it failed and the model has no words."""
+"""What the user hears while tools are slow, and when one failed and the model has no words."""
 
 import asyncio
 import tomllib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.resources import files
-from typing import TypeVar
+from typing import Self
 
 import msgspec
 
-T = TypeVar("T")
-
 WAITING_AFTER_S = 1.5
-"Longer silence makes people ask whether they were heard; most tools are done before."
+"Of silence. Longer makes people ask whether they were heard; most tools are done before."
 
-STILL_WAITING_AFTER_S = 6.0
-"The first sentence has been said, and a tool may take 10 s."
+STILL_WAITING_AFTER_S = (4.5, 10.0)
+"""After the sentence before, for each that follows. A tool may take 10 s, and an answer six rounds
+of them; who has been told three times knows it."""
+
+SPOKEN_CHARS_PER_S = 18
+"200 words a minute: how long what the model wrote before its tools is taken to sound."
 
 FALLBACK = "en"
 
@@ -37,11 +39,11 @@ class Fillers:
         self._turn = {"waiting": 0, "still_waiting": 0, "failed": 0}
 
     def waiting(self, language: str) -> str | None:
-        """After WAITING_AFTER_S."""
+        """The first in an answer."""
         return self._next("waiting", language)
 
     def still_waiting(self, language: str) -> str | None:
-        """After STILL_WAITING_AFTER_S."""
+        """Every further one."""
         return self._next("still_waiting", language)
 
     def failed(self, language: str) -> str | None:
@@ -58,26 +60,56 @@ class Fillers:
         return choices[turn % len(choices)]
 
 
-async def with_filler(
-    work: Awaitable[T], say: Callable[[str], None], fillers: Fillers, language: str
-) -> T:
-    """What `work` gives, and whatever it raises. `say` is called from the event loop, at most
-    twice, while it takes long; after it has ended or was cancelled never."""
+class Silence:
+    """Of one answer: how long its user has heard nothing, over all its rounds of tools. `say` is
+    called from the event loop, once for each of the waits above; after leaving never."""
 
-    def tell(text: str | None) -> None:
+    def __init__(self, say: Callable[[str], None], fillers: Fillers, language: str) -> None:
+        self._say, self._fillers, self._language = say, fillers, language
+        self._waits_s = [WAITING_AFTER_S, *STILL_WAITING_AFTER_S]
+        "Those that are left."
+        self._quiet_from = 0.0
+        "Until then something sounds; the event loop's seconds."
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop()
+
+    def begin(self) -> None:
+        """Tools run: until the model has words again, silence is spoken over. If that is so
+        already, the clock goes on."""
+        if self._timer is None:
+            now = asyncio.get_running_loop().time()
+            self._wait(max(now, self._quiet_from))
+
+    def broken(self, text: str) -> None:
+        """The model wrote something to be heard."""
+        if not text.strip():
+            return
+        self._stop()
+        now = asyncio.get_running_loop().time()
+        self._quiet_from = max(now, self._quiet_from) + len(text) / SPOKEN_CHARS_PER_S
+
+    def _wait(self, since: float) -> None:
+        if self._waits_s:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_at(since + self._waits_s[0], self._speak)
+
+    def _speak(self) -> None:
+        is_first = self._waits_s.pop(0) == WAITING_AFTER_S
+        fillers, language = self._fillers, self._language
+        text = fillers.waiting(language) if is_first else fillers.still_waiting(language)
         if text is not None:
-            say(text)
+            self._say(text)
+        self._wait(asyncio.get_running_loop().time())
 
-    loop = asyncio.get_running_loop()
-    timers = (
-        loop.call_later(WAITING_AFTER_S, lambda: tell(fillers.waiting(language))),
-        loop.call_later(STILL_WAITING_AFTER_S, lambda: tell(fillers.still_waiting(language))),
-    )
-    try:
-        return await work
-    finally:
-        for timer in timers:
-            timer.cancel()
+    def _stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
 
 @cache

@@ -13,6 +13,7 @@ from pipeline.arguments import MAX_DEPTH, is_too_deep
 from pipeline.calling import Hands, Round, decided, exchanged, record, run
 from pipeline.client_tools import Offer, offer
 from pipeline.context import fit, reserve_tokens
+from pipeline.fillers import Silence
 from pipeline.plan import AnswerPlan
 from pipeline.tool_results import is_error
 
@@ -31,10 +32,22 @@ async def generate(
 ) -> AsyncGenerator[str | Usage | CallDelta | ToolCall, None]:
     """Deltas, and what each round cost; calls of the client's tools as they are written, and whole
     at the end. Raises EngineError, also when the model calls tools without end; RequestError."""
+    with Silence(hands.say, hands.fillers, plan.language) as silence:
+        async with aclosing(_rounds(plan, prompt, hands, silence)) as deltas:
+            async for delta in deltas:
+                if isinstance(delta, str):
+                    silence.broken(delta)
+                yield delta
+
+
+async def _rounds(
+    plan: AnswerPlan, prompt: Sequence[Message], hands: Hands, silence: Silence
+) -> AsyncGenerator[str | Usage | CallDelta | ToolCall, None]:
+    """Of tools, and what the model writes in between."""
     messages, has_text, has_failed = list(prompt), False, False
     if plan.remote is not None:
         await plan.remote.ready()
-        messages += await decided(plan.remote.approved, plan, hands)
+        messages += await decided(plan.remote.approved, hands, silence)
     is_new = len(messages) == len(prompt)
     for number in range(MAX_TOOL_ROUNDS):
         calls: list[ToolCall] = []
@@ -57,7 +70,7 @@ async def generate(
         _check_depth(calls, plan)
         written, of_client, to_allow = tools.parted(calls)
         calls = _told_apart(written, messages)
-        results = await run(remote.batch(written, calls), plan, hands) if calls else []
+        results = await run(remote.batch(written, calls), hands, silence) if calls else []
         has_failed = has_failed or any(map(is_error, results))
         for call, result in zip(calls, results, strict=True):
             if call.name not in tools.remote:

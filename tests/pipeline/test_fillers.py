@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from pipeline.fillers import Fillers, Sentences, bundled, with_filler
+from pipeline.fillers import SPOKEN_CHARS_PER_S, Fillers, Sentences, Silence, bundled
 from tests.loop import run_virtual
 
 LANGUAGES = ("en", "de", "fr", "es")
@@ -18,26 +18,70 @@ class Conversation:
         self.said: list[tuple[float, str]] = []
         self.fillers = Fillers()
 
+    @property
+    def times(self) -> list[float]:
+        return [at for at, _ in self.said]
+
     def say(self, text: str) -> None:
         self.said.append((asyncio.get_running_loop().time(), text))
 
-    async def wait(self, seconds: float, language: str = "en") -> str:
-        work = asyncio.sleep(seconds, "done")
-        return await with_filler(work, self.say, self.fillers, language)
+    def silence(self, language: str = "en") -> Silence:
+        return Silence(self.say, self.fillers, language)
+
+    async def wait(self, seconds: float, language: str = "en") -> None:
+        """An answer with one round of tools."""
+        with self.silence(language) as silence:
+            silence.begin()
+            await asyncio.sleep(seconds)
 
 
 @pytest.mark.parametrize(
-    ("seconds", "times"), [(0, []), (1.4, []), (3, [1.5]), (8, [1.5, 6]), (60, [1.5, 6])]
+    ("seconds", "times"),
+    [(0, []), (1.4, []), (3, [1.5]), (8, [1.5, 6]), (17, [1.5, 6, 16]), (60, [1.5, 6, 16])],
 )
 def test_slow_work_is_spoken_over_fast_work_is_not(seconds: float, times: list[float]) -> None:
     conversation = Conversation()
 
     async def main() -> None:
-        assert await conversation.wait(seconds) == "done"
+        await conversation.wait(seconds)
         await asyncio.sleep(20)
 
     run_virtual(main())
-    assert [at for at, _ in conversation.said] == times
+    assert conversation.times == times
+
+
+@pytest.mark.parametrize("seconds", [1.4, 1.6])
+def test_rounds_of_tools_are_one_silence(seconds: float) -> None:
+    conversation = Conversation()
+
+    async def main() -> None:
+        with conversation.silence() as silence:
+            for _ in range(5):
+                silence.begin()
+                await asyncio.sleep(seconds)
+
+    run_virtual(main())
+    assert conversation.times == [1.5, 6]
+    assert len({text for _, text in conversation.said}) == 2
+
+
+def test_what_the_model_writes_between_its_tools_is_no_silence() -> None:
+    conversation, preamble = Conversation(), "Let me look into the oven first. "
+
+    async def main() -> None:
+        with conversation.silence() as silence:
+            silence.begin()
+            await asyncio.sleep(1)
+            silence.broken(preamble)
+            await asyncio.sleep(10)  # it writes slowly, which nobody interrupts
+            silence.broken(preamble)
+            silence.begin()
+            silence.broken(" ")
+            await asyncio.sleep(8)
+
+    run_virtual(main())
+    quiet_from = 11 + len(preamble) / SPOKEN_CHARS_PER_S
+    assert conversation.times == pytest.approx([quiet_from + 1.5, quiet_from + 6])
 
 
 def test_sentences_take_turns() -> None:
@@ -63,15 +107,10 @@ def test_a_language_without_sentences_is_not_met_with_silence() -> None:
 def test_nothing_is_said_once_the_user_has_interrupted_or_the_work_has_failed() -> None:
     conversation = Conversation()
 
-    async def failing() -> None:
-        raise KeyError("oven")
-
     async def main() -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(1):
                 await conversation.wait(8)
-        with pytest.raises(KeyError):
-            await with_filler(failing(), conversation.say, conversation.fillers, "en")
         await asyncio.sleep(20)
 
     run_virtual(main())

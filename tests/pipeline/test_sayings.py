@@ -42,6 +42,24 @@ class AsksTool(EchoLlm):
             yield TextDelta(self.afterwards)
 
 
+class AsksAgain(AsksTool):
+    """Calls the tool five times, one after the other."""
+
+    async def reply(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[ToolSpec],
+        *,
+        language: str,
+        options: LlmOptions = AS_CONFIGURED,
+    ) -> AsyncGenerator[TextDelta | ToolCall, None]:
+        self.asked.append(list(messages))
+        if len([one for one in messages if one.role == "tool"]) < 5:
+            yield ToolCall("call_1", "slow", {})
+        else:
+            yield TextDelta(self.afterwards)
+
+
 class SlowTool:
     def __init__(self, takes_s: float, error: str | None = None) -> None:
         self.takes_s, self.error = takes_s, error
@@ -79,6 +97,18 @@ def test_a_slow_tool_is_not_met_with_silence(takes_s: float, expected: str) -> N
     assert said(events) == expected
     (done,) = of(ResponseDone, events)
     assert done.status == "completed"
+
+
+@pytest.mark.parametrize("takes_s", [1.4, 1.6])
+def test_rounds_of_slow_tools_are_one_silence_and_no_chorus(takes_s: float) -> None:
+    world = World(llm=AsksAgain())
+    world.providers = [SlowTool(takes_s)]
+
+    async def scenario(session: Session) -> None:
+        await speak(session, (SILENCE, 200), (ONE, 600), (SILENCE, 11_000))
+
+    events = run_session(world, scenario)
+    assert said(events) == "One moment, please. It is taking a little longer. It is done."
 
 
 @pytest.mark.parametrize(
