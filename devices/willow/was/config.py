@@ -16,8 +16,11 @@ MASK = "********"
 SECRETS = frozenset(
     {"hass_token", "openhab_token", "mqtt_password", "rest_auth_pass", "rest_auth_header", "PSK"}
 )
-_URL_PASSWORD = re.compile(r"(?P<user>[a-z]+://[^/?#:@]*:)(?P<secret>[^/?#]*)@", re.IGNORECASE)
-"As in the `wis_url` of a server that wants its key."
+_URL_PASSWORD = re.compile(
+    r"(?P<user>(?<![a-z])[a-z]+://[^/?#:@]*:)(?P<secret>[^/?#]*)@", re.IGNORECASE
+)
+"""As in the `wis_url` of a server that wants its key. What it begins at is the beginning of a word:
+each of a million letters would be followed to the last of them."""
 _SECRET_WORDS = ("token", "pass", "secret", "psk", "key", "auth_header")
 "In names that newer firmware may have."
 
@@ -158,10 +161,19 @@ def _merged(new: Any, old: Any) -> Any:
     if isinstance(new, list):
         olds = old if isinstance(old, list) else []
         return [_merged(one, its) for one, its in zip_longest(new, olds[: len(new)])]
-    its = _URL_PASSWORD.match(old) if isinstance(old, str) else None
-    if isinstance(new, str) and (masks := _URL_PASSWORD.match(new)) and masks["secret"] == MASK:
-        return f"{masks['user']}{its['secret'] if its else ''}@{new[masks.end() :]}"
-    return new
+    return _unmasked(new, old) if isinstance(new, str) else new
+
+
+def _unmasked(new: str, old: Any) -> str:
+    """With the passwords of the old URLs, in their order."""
+    found = _URL_PASSWORD.finditer(old) if isinstance(old, str) else ()
+    secrets = iter([one["secret"] for one in found])
+
+    def said(one: re.Match[str]) -> str:
+        its = next(secrets, "")
+        return f"{one['user']}{its if one['secret'] == MASK else one['secret']}@"
+
+    return _URL_PASSWORD.sub(said, new)
 
 
 def is_secret(key: str) -> bool:
@@ -169,8 +181,8 @@ def is_secret(key: str) -> bool:
 
 
 def has_secret(key: str, value: Scalar) -> bool:
-    """By its name, or as the password in a URL."""
-    return is_secret(key) or (isinstance(value, str) and bool(_URL_PASSWORD.match(value)))
+    """By its name, or as the password in a URL, wherever that stands."""
+    return is_secret(key) or (isinstance(value, str) and bool(_URL_PASSWORD.search(value)))
 
 
 def masked(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """Files that devices fetch: their firmware, and sounds of notifications."""
 
-from collections.abc import Mapping
 from mimetypes import guess_type
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from core.errors import NotFound, RequestError
 from core.threads import in_thread
 from devices.ota import check_name
 from devices.willow.values import invalid, text_of
+from devices.willow.was.body import read_path
 from devices.willow.was.door import OTA_PATH, WasDoor
 
 ASSET_TYPES = ("audio", "image", "other")
@@ -75,18 +75,9 @@ class WasFiles:
         action = text_of(request.query, "action")
         if action != "delete":
             raise invalid("action", action, "delete")
-        version, board = _path(await request.read())
+        version, board = read_path(await request.read())
         await in_thread(self._door.firmware.delete, version, board)
         return aioweb.json_response("Success")
-
-
-def _path(body: bytes) -> tuple[str, str]:
-    try:
-        found = msgspec.json.decode(body, type=Mapping[str, str])["path"]
-    except (msgspec.DecodeError, UnicodeError, RecursionError, KeyError):
-        raise RequestError('the body must be JSON {"path": "..."}', code="invalid_json") from None
-    version, _, file = found.partition("/")
-    return version, file.removesuffix(".bin")
 
 
 def _content_type(path: Path, kind: str) -> str:

@@ -14,6 +14,7 @@ from aiohttp import web as aioweb
 from core.errors import NotFound, RequestError, TooLarge
 from core.threads import in_thread
 from devices.willow.values import invalid, switch_of, text_of, whole_of
+from devices.willow.was.body import read_object
 from devices.willow.was.config import DEFAULTS, MASK, checked, effective, masked, merged
 from devices.willow.was.connection import Connection
 from devices.willow.was.door import OTA_PATH, WasDoor
@@ -283,13 +284,7 @@ def _choice(query: Mapping[str, str], name: str, allowed: tuple[str, ...]) -> st
 
 
 async def _body(request: aioweb.Request) -> dict[str, Any]:
-    try:
-        found = msgspec.json.decode(await request.read())
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
-        raise RequestError("the body must be a JSON object", code="invalid_json")
-    return found
+    return read_object(await request.read())
 
 
 def _json(value: Any) -> aioweb.Response:

@@ -4,6 +4,7 @@ import pytest
 
 from core.errors import Conflict, RequestError
 from devices.directory import Device, DeviceProfile
+from devices.willow.was.body import MAX_DEPTH, read_object
 from devices.willow.was.config import DEFAULTS, MASK, checked, effective, masked, merged, with_text
 from devices.willow.was.store import StoredNvs, read_nvs
 from devices.willow.was.zones import posix_zones
@@ -158,3 +159,33 @@ def test_a_password_in_a_url_is_a_secret() -> None:
     assert merged(shown, old) == old
     moved = {"wis_url": f"http://any:{MASK}@elsewhere/api/willow"}
     assert merged(moved, old) == {"wis_url": "http://any:KEY@elsewhere/api/willow"}
+
+
+def test_passwords_of_several_urls_are_secrets_too() -> None:
+    old = {"servers": "http://a:one@b,http://c:two@d", "rest_url": " http://e:three@f"}
+    shown = masked(old)
+    assert not any(one in str(shown) for one in ("one", "two", "three"))
+    assert merged(shown, old) == old
+    changed = {"servers": f"http://a:new@b,http://c:{MASK}@d"}
+    assert merged(changed, old) == {"servers": "http://a:new@b,http://c:two@d"}
+    values = effective(device(), {}, old, BASE, with_secrets=False)
+    assert not {"servers", "rest_url"} & set(values)
+
+
+def test_a_million_letters_are_masked_at_once() -> None:
+    """Each of them could begin a URL; followed one by one they take hours."""
+    text = "a" * 1_000_000
+    assert masked({"note": text}) == {"note": text}
+
+
+def test_a_body_is_a_json_object_of_bounded_depth() -> None:
+    def nested(levels: int) -> bytes:
+        return b'{"a":' * levels + b"1" + b"}" * levels
+
+    assert read_object(nested(MAX_DEPTH - 1))
+    for wrong in (nested(MAX_DEPTH), nested(500), b'{"a":' + b"[" * 500 + b"]" * 500 + b"}"):
+        with pytest.raises(RequestError, match="levels deep"):
+            read_object(wrong)
+    for wrong in (nested(5000), b"[]", b"{", b'"\xff"'):
+        with pytest.raises(RequestError, match="JSON object"):
+            read_object(wrong)
