@@ -6,6 +6,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
+
 from core.fetching import Hosts
 from core.ports import ToolSpec
 from engines.base import AS_CONFIGURED, CallDelta, LlmOptions, Message, TextDelta, ToolCall
@@ -20,8 +22,11 @@ from tests.signaling.whip_servers import OpusAsr
 SPEECH = 4000
 "Of a caller: loud enough, whatever the codec makes of it."
 
-PAUSE_MS = 1200
+PAUSES = {"type": "server_vad", "silence_duration_ms": 1200}
 "With which a turn ends: there is time for what a draft must not do."
+
+GOES_ON = {"type": "semantic_vad", "eagerness": "high"}
+"Who goes on soon after such an end has said one sentence."
 
 SHOPS = [
     {"name": "order", "inputSchema": {"type": "object"}},
@@ -39,6 +44,8 @@ class ShoppingLlm(EchoLlm):
     def __init__(self, tool: str) -> None:
         super().__init__()
         self.tool = tool
+        self.may_call = asyncio.Event()
+        self.may_call.set()
         self.has_called = asyncio.Event()
         "A call is written, and nothing comes after it."
 
@@ -56,6 +63,7 @@ class ShoppingLlm(EchoLlm):
         if last.role == "tool":
             yield TextDelta(f"The shop says {json.loads(last.text)['text']}")
             return
+        await self.may_call.wait()
         yield ToolCall("call_1", self.tool, {"heard": last.text})
         self.has_called.set()
 
@@ -102,13 +110,14 @@ def since_the_turn(events: Sequence[Event]) -> list[Event]:
 Scene = Callable[[Shop], Awaitable[Any]]
 
 
-def in_shop(scene: Scene, tool: str = "order", approval: str = "never") -> None:
+def in_shop(
+    scene: Scene, tool: str = "order", approval: str = "never", detection: Event = PAUSES
+) -> None:
     llm = ShoppingLlm(tool)
     policy = RemotePolicy(Hosts(["127.0.0.1"]))
     setup = Setup(world=RemoteWorld(asr=OpusAsr(), llm=llm, policy=policy))
 
     async def in_call(server: Server) -> None:
-        detection = {"type": "server_vad", "silence_duration_ms": PAUSE_MS}
         async with stubborn(tools=SHOPS) as stub:
             shop = {
                 "type": "mcp",
@@ -200,3 +209,26 @@ def test_a_call_that_the_client_has_to_allow_is_put_to_it_after_the_turn() -> No
         await shop.caller.heard.wait()
 
     in_shop(scene, approval="always")
+
+
+@pytest.mark.parametrize("approval", ["never", "always"])
+def test_nothing_is_called_or_asked_for_while_an_ended_turn_may_go_on(approval: str) -> None:
+    async def scene(shop: Shop) -> None:
+        shop.llm.may_call.clear()
+        await shop.say_one()
+        await shop.caller.expect("input_audio_buffer.committed")
+        shop.caller.level = SPEECH
+        await shop.caller.expect("input_audio_buffer.speech_started")
+        shop.llm.may_call.set()
+        await shop.llm.has_called.wait()
+        await shop.say_one()
+        first, second = await shop.answer(), await shop.answer()
+        assert first[-1]["response"]["status"] == "cancelled"
+        assert first[-1]["response"]["output"] == []
+        kinds = [item["type"] for item in second[-1]["response"]["output"]]
+        if approval == "never":
+            assert (kinds, shop.calls) == (["mcp_call", "message"], [("one one", True)])
+        else:
+            assert (kinds, shop.calls) == (["mcp_approval_request"], [])
+
+    in_shop(scene, approval=approval, detection=GOES_ON)
