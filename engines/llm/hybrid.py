@@ -1,26 +1,16 @@
 """Commands by templates, at once and exactly; everything else by a language model.
 
-What the templates understand never reaches the model. If the model cannot be had, the user is told
-so, and commands still work.
+What the templates understand never reaches the model. If the model cannot be had, commands still
+work.
 """
 
-import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from msgspec import Struct
 
-from core.errors import (
-    ConfigError,
-    EarshotError,
-    EngineCrashed,
-    EngineError,
-    EngineMissing,
-    EngineTimeout,
-    EngineUnreachable,
-    Overloaded,
-)
+from core.errors import ConfigError, EarshotError, EngineError, Overloaded
 from core.events import Usage
 from core.ports import ToolSpec
 from engines.base import (
@@ -41,29 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["REQUIRES", "Hybrid", "Settings", "create"]
 
-logger = logging.getLogger(__name__)
-
 NAME = "hybrid"
-
-UNREACHABLE = {
-    "en": "I can't reach my language model right now. I still understand commands.",
-    "de": "Ich erreiche mein Sprachmodell gerade nicht. Befehle verstehe ich weiterhin.",
-    "fr": "Je n'arrive pas à joindre mon modèle de langue. Je comprends encore les commandes.",
-    "es": "Ahora no puedo acceder a mi modelo de lenguaje. Sigo entendiendo las órdenes.",
-}
-BUSY = {
-    "en": "I have too much to do right now. Please ask me again in a moment.",
-    "de": "Ich habe gerade zu viel zu tun. Frag mich bitte gleich noch einmal.",
-    "fr": "J'ai trop à faire en ce moment. Redemandez-moi dans un instant.",
-    "es": "Ahora mismo tengo demasiado que hacer. Pregúntame de nuevo en un momento.",
-}
-FAILED = {
-    "en": "Something went wrong with my answer. I still understand commands.",
-    "de": "Bei meiner Antwort ist etwas schiefgegangen. Befehle verstehe ich weiterhin.",
-    "fr": "Ma réponse a échoué. Je comprends encore les commandes.",
-    "es": "Algo ha fallado con mi respuesta. Sigo entendiendo las órdenes.",
-}
-AWAY = (EngineUnreachable, EngineTimeout, EngineCrashed, EngineMissing)
 
 
 class ModelSettings(Struct, frozen=True, forbid_unknown_fields=True):
@@ -117,7 +85,7 @@ class Hybrid:
     def __init__(self, commands: "IntentsLlm", model: Llm) -> None:
         self.model = model
         self.on_failure: Callable[[EarshotError], None] | None = None
-        "Told why the model did not answer, when the user is told that it did not."
+        "Told why the model gave no answer, or none to the end."
         self._commands = commands
         self._is_warm = False
         both = (*commands.languages, *model.languages)
@@ -160,24 +128,22 @@ class Hybrid:
         language: str,
         options: LlmOptions = AS_CONFIGURED,
     ) -> AsyncGenerator[TextDelta | CallDelta | ToolCall | Usage, None]:
-        """See `Llm.reply`. Raises EngineError only once the model has begun to answer."""
+        """See `Llm.reply`. Raises what the model does: EngineError, Overloaded."""
         if await self._is_command(messages, tools, language):
             done = self._commands.reply(messages, tools, language=language, options=options)
             async with aclosing(done) as steps:
                 async for step in steps:
                     yield step
             return
-        has_begun = False
         try:
             answer = self.model.reply(messages, tools, language=language, options=options)
             async with aclosing(answer) as deltas:
                 async for delta in deltas:
-                    has_begun = True
                     yield delta
         except (EngineError, Overloaded) as exc:
-            if has_begun:
-                raise
-            yield TextDelta(self._excuse(exc, language))
+            if self.on_failure is not None:
+                self.on_failure(exc)
+            raise
         finally:
             self.context_tokens = self.model.context_tokens
 
@@ -193,17 +159,6 @@ class Hybrid:
         if asked:
             return all(call.call_id.startswith(f"{CALL_PREFIX}_") for call in asked)
         return await self._commands.understands(messages, tools, language=language)
-
-    def _excuse(self, exc: EngineError | Overloaded, language: str) -> str:
-        logger.error("the language model did not answer: %s (%s)", exc, exc.code)
-        if self.on_failure is not None:
-            self.on_failure(exc)
-        texts: Mapping[str, str] = FAILED
-        if isinstance(exc, Overloaded):
-            texts = BUSY
-        elif isinstance(exc, AWAY):
-            texts = UNREACHABLE
-        return texts.get(language.partition("-")[0], texts["en"])
 
 
 def _has_images(messages: Sequence[Message]) -> bool:

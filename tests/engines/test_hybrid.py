@@ -1,4 +1,4 @@
-"""Commands are done without the model, the rest with it, and its absence is said aloud."""
+"""Commands are done without the model, the rest with it, and its absence is heard and told."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
@@ -15,16 +15,19 @@ from core.errors import (
     EngineUnreachable,
     Overloaded,
 )
-from core.events import Usage
+from core.events import OutputText, PlayoutStarted, ResponseDone, Usage
 from core.items import ImagePart
 from core.ports import ToolSpec
 from engines.base import AS_CONFIGURED, CallDelta, LlmOptions, Message, TextDelta, ToolCall
 from engines.llm import hybrid, intents
-from engines.llm.hybrid import BUSY, FAILED, UNREACHABLE, Hybrid
+from engines.llm.hybrid import Hybrid
 from engines.registry import load
+from pipeline.session import Session
 from tests.engines.completions import Server as Completions
 from tests.engines.completions import collected, delta, sends, spoken, sse, talking, text
 from tests.engines.intents_talk import Talk
+from tests.pipeline.fakes import World, speak
+from tests.pipeline.test_session import of, run_session
 
 TOOLS = Talk().specs()
 TOLD: list[TextDelta | ToolCall | Usage] = [TextDelta("Paris."), Usage(5, 2)]
@@ -130,26 +133,31 @@ def test_a_language_without_sentences_is_the_models() -> None:
     assert answered(made(model), Message("user", "hello"), language="xx") == TOLD
 
 
-@pytest.mark.parametrize("language", ["en", "de", "fr", "es", "it", "de-CH"])
 @pytest.mark.parametrize(
-    ("failure", "texts"),
+    ("failure", "code"),
     [
-        (EngineUnreachable("llm", "scripted", "no connection"), UNREACHABLE),
-        (EngineTimeout("llm", "scripted", "no first token"), UNREACHABLE),
-        (Overloaded("full", retry_after_s=1), BUSY),
-        (EngineError("llm", "scripted", "refused"), FAILED),
+        (EngineUnreachable("llm", "scripted", "no connection"), "engine_unreachable"),
+        (EngineTimeout("llm", "scripted", "no first token"), "engine_timeout"),
+        (Overloaded("full", retry_after_s=1), "server_full"),
+        (EngineError("llm", "scripted", "refused"), "engine_failed"),
     ],
 )
-def test_a_model_that_is_away_is_said_aloud(
-    failure: EarshotError, texts: dict[str, str], language: str, caplog: pytest.LogCaptureFixture
+def test_a_model_that_is_away_is_heard_and_its_response_fails(
+    failure: EarshotError, code: str
 ) -> None:
     engine = made(Model((), failure))
     told: list[EarshotError] = []
     engine.on_failure = told.append
-    (said,) = answered(engine, Message("user", "xyzzy plugh"), language=language)
-    assert said == TextDelta(texts.get(language[:2], texts["en"]))
-    assert told == [failure]
-    assert failure.code in caplog.text
+
+    async def one_turn(session: Session) -> None:
+        await speak(session, (0, 200), (1000, 600), (0, 4000))
+
+    events = run_session(World(llm=engine), one_turn)  # type: ignore[arg-type]
+    (done,) = of(ResponseDone, events)
+    assert (done.status, done.error_code) == ("failed", code)
+    assert "".join(event.delta for event in of(OutputText, events)) == "Sorry, that did not work."
+    assert len(of(PlayoutStarted, events)) == 1
+    assert failure in told
 
 
 def test_a_model_that_fails_in_the_middle_is_no_other_answer() -> None:
