@@ -5,6 +5,7 @@ device keeps to itself. Who comes with the same MAC and something else waits as 
 and takes nothing from who was approved: one request is not enough to silence a board.
 """
 
+import logging
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +13,8 @@ from sqlalchemy import Connection, Row
 
 from devices.directory import Device
 from devices.registry import rows, tokens
+
+logger = logging.getLogger(__name__)
 
 
 def is_other(row: Row[Any], identity: bytes) -> bool:
@@ -38,3 +41,9 @@ def waiting(row: Row[Any]) -> bytes | None:
     """The identity that a person's approval is for."""
     found: bytes | None = row.claimed_identity or row.identity
     return found
+
+
+def tell_adopted(row: Row[Any]) -> None:
+    """It was approved before identities were kept: a person may want to know when that was made
+    good."""
+    logger.info("= device %s: identity adopted, from now on it is known by it", row.id)

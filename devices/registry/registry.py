@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 import msgspec
-from sqlalchemy import Connection, Row, delete, select
+from sqlalchemy import Connection, Row, delete
 
 from core.errors import NotFound
 from core.ports import Clock
@@ -43,7 +43,9 @@ class Registry:
         contact, now = cleaned(contact), self._clock.wall()
 
         def work(connection: Connection) -> tuple[Device, bool]:
-            row = before = rows.by_hardware(connection, contact.kind, contact.hardware_id)
+            row = before = rows.by_hardware(
+                connection, contact.kind, contact.hardware_id, is_held=True
+            )
             if row is None:
                 rows.make_room(connection, now, self._chosen.new_life)
                 row = rows.added(connection, contact, now)
@@ -83,7 +85,7 @@ class Registry:
         token, now, life = tokens.new_token(), self._clock.wall(), self._chosen.token_life
 
         def work(connection: Connection) -> None:
-            if rows.by_id(connection, device_id).standing != "approved":
+            if rows.by_id(connection, device_id, is_held=True).standing != "approved":
                 raise NotFound(f"device {device_id!r} is not approved", code="device_not_approved")
             tokens.keep(connection, token, device_id, now, life)
 
@@ -97,10 +99,13 @@ class Registry:
 
         def work(connection: Connection) -> Device | None:
             row = tokens.bearer(connection, token, now)
-            if row is None or identities.is_other(row, identity):
+            if row is not None and identity and row.identity is None:
+                row = rows.by_id(connection, row.id, is_held=True)
+                if row.identity is None and row.standing == "approved":
+                    identities.tell_adopted(row)
+                    row = rows.changed(connection, row.id, identity=identity)
+            if row is None or row.standing != "approved" or identities.is_other(row, identity):
                 return None
-            if identity and row.identity is None:
-                return rows.change(connection, row.id, identity=identity)
             return rows.device_of(row)
 
         return await self._database.run(work)
@@ -115,8 +120,7 @@ class Registry:
         self._guesses.begin(self._clock.now())
 
         def work(connection: Connection) -> tuple[Device | None, bool]:
-            where = devices.c.pairing_code == code
-            row = connection.execute(select(devices).where(where)).one_or_none()
+            row = rows.first(connection, devices.c.pairing_code == code, is_held=True)
             if row is None or row.pairing_code_expires <= now:
                 return None, row is not None
             self._news.tell(connection)
@@ -134,7 +138,7 @@ class Registry:
         """Also a blocked one, and one that came with another identity. Raises NotFound."""
 
         def work(connection: Connection) -> Device:
-            row = rows.by_id(connection, device_id)
+            row = rows.by_id(connection, device_id, is_held=True)
             values = identities.approved(connection, row, identities.waiting(row))
             return rows.change(connection, device_id, **values)
 
@@ -144,6 +148,7 @@ class Registry:
         """It is not served any more, and its keys are void. Raises NotFound."""
 
         def work(connection: Connection) -> Device:
+            rows.by_id(connection, device_id, is_held=True)
             tokens.revoke(connection, device_id)
             return rows.change(connection, device_id, standing="blocked", **rows.NO_CODE)
 
@@ -163,8 +168,8 @@ class Registry:
         def work(connection: Connection) -> Device:
             values: dict[str, Any] = {k: value for k, value in given.items() if value is not None}
             if profile is not None:
-                before = rows.device_of(rows.by_id(connection, device_id)).profile
-                values["profile"] = msgspec.to_builtins(profile(before))
+                row = rows.by_id(connection, device_id, is_held=True)
+                values["profile"] = msgspec.to_builtins(profile(rows.profile_of(row)))
             return rows.change(connection, device_id, **values)
 
         return await self._change(work)
@@ -173,7 +178,7 @@ class Registry:
         """As if it had never come: its keys are void, its settings gone. Raises NotFound."""
 
         def work(connection: Connection) -> None:
-            rows.by_id(connection, device_id)
+            rows.by_id(connection, device_id, is_held=True)
             tokens.revoke(connection, device_id)
             connection.execute(delete(settings).where(settings.c.owner == device_id))
             connection.execute(delete(devices).where(devices.c.id == device_id))
@@ -205,6 +210,8 @@ class Registry:
             name: value for name, value in all_said.items() if value and value != getattr(row, name)
         }
         is_changed = row.identity is not None and "identity" in values
+        if row.standing == "approved" and row.identity is None and "identity" in values:
+            identities.tell_adopted(row)
         if is_enough and (row.standing == "new" or is_changed):
             values |= identities.approved(connection, row, identity or row.identity)
         elif row.standing == "new" and (is_changed or _is_over(row.pairing_code_expires, now)):

@@ -1,4 +1,8 @@
-"""Statements about devices; each runs inside a transaction of `Database.run`."""
+"""Statements about devices; each runs inside a transaction of `Database.run`.
+
+Who reads to write by what he read says `is_held`: where several servers share a database, the row
+is then nobody else's until the transaction is over. SQLite's transactions exclude each other.
+"""
 
 import logging
 from collections.abc import Sequence
@@ -7,7 +11,7 @@ from functools import lru_cache
 from typing import Any, cast
 
 import msgspec
-from sqlalchemy import Connection, Row, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, delete, func, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from core.errors import NotFound
@@ -28,15 +32,25 @@ NO_CODE = {"pairing_code": None, "pairing_code_expires": None, "claimed_identity
 _INSERTS: dict[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
 
 
-def by_hardware(connection: Connection, kind: str, hardware_id: str) -> Row[Any] | None:
+def first(
+    connection: Connection, where: ColumnElement[bool], *, is_held: bool = False
+) -> Row[Any] | None:
+    """The one device of which this holds, also after a wait for whoever holds it."""
+    asked = select(devices).where(where)
+    return connection.execute(asked.with_for_update() if is_held else asked).one_or_none()
+
+
+def by_hardware(
+    connection: Connection, kind: str, hardware_id: str, *, is_held: bool = False
+) -> Row[Any] | None:
     """The device, if it is known."""
     where = (devices.c.kind == kind) & (devices.c.hardware_id == hardware_id)
-    return connection.execute(select(devices).where(where)).one_or_none()
+    return first(connection, where, is_held=is_held)
 
 
-def by_id(connection: Connection, device_id: str) -> Row[Any]:
+def by_id(connection: Connection, device_id: str, *, is_held: bool = False) -> Row[Any]:
     """Raises NotFound."""
-    row = connection.execute(select(devices).where(devices.c.id == device_id)).one_or_none()
+    row = first(connection, devices.c.id == device_id, is_held=is_held)
     if row is None:
         raise NotFound(f"there is no device {device_id[:64]!r}", code="device_not_found")
     return row
@@ -49,7 +63,7 @@ def everyone(connection: Connection) -> Sequence[Device]:
 
 
 def added(connection: Connection, contact: Contact, now: datetime) -> Row[Any]:
-    """The device as new, without a code; or as somebody else has just added it."""
+    """The device as new, without a code; or as somebody else has just added it. It is held."""
     values = {
         "id": new_id("dev"),
         "kind": contact.kind,
@@ -65,12 +79,12 @@ def added(connection: Connection, contact: Contact, now: datetime) -> Row[Any]:
         "last_seen": now,
         "identity": contact.identity or None,
     }
-    if insert_of := _INSERTS.get(connection.dialect.name):
-        connection.execute(insert_of(devices).values(values).on_conflict_do_nothing())
-    else:
-        connection.execute(insert(devices).values(values))
-    row = by_hardware(connection, contact.kind, contact.hardware_id)
-    assert row is not None
+    insert_of = _INSERTS.get(connection.dialect.name)
+    wanted = insert_of(devices).on_conflict_do_nothing() if insert_of else insert(devices)
+    row = None
+    while row is None:  # again if who has just added it forgets it before we hold it
+        connection.execute(wanted.values(values))
+        row = by_hardware(connection, contact.kind, contact.hardware_id, is_held=True)
     return row
 
 
@@ -94,7 +108,8 @@ def make_room(connection: Connection, now: datetime, new_life: timedelta) -> Non
     if count >= MAX_NEW:
         oldest = select(devices.c.id).where(is_new).order_by(devices.c.last_seen)
         too_many = connection.execute(oldest.limit(count - MAX_NEW + 1)).scalars().all()
-        connection.execute(delete(devices).where(devices.c.id.in_(too_many)))
+        # `is_new` again: another server may be approving one of them.
+        connection.execute(delete(devices).where(is_new, devices.c.id.in_(too_many)))
 
 
 def device_of(row: Row[Any]) -> Device:

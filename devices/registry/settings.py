@@ -26,7 +26,7 @@ class StoredSettings:
 
         def work(connection: Connection) -> None:
             if device_id:
-                rows.by_id(connection, device_id)
+                rows.by_id(connection, device_id, is_held=True)
             connection.execute(delete(settings).where(where))
             if value is not None:
                 row = {"owner": device_id, "key": key, "value": value}
