@@ -45,7 +45,9 @@ class Answer:
         clock: Clock,
         emit: Callable[[SessionEvent], None],
         finish_turn: Callable[[Turn, TurnStatus], None],
+        used: Callable[[Item], None],
     ) -> None:
+        """`used` takes the calls of its tools, and what they answered."""
         self.response_id = new_id("resp")
         self.item_id: str | None = None
         self.spoken = SpokenText()
@@ -56,6 +58,7 @@ class Answer:
         self._draft = draft
         self._history, self._playout = history, playout
         self._clock, self._emit, self._finish_turn = clock, emit, finish_turn
+        self._used = used
         self._text = ""
         self._item: MessageItem | None = None
         self._internal: list[str] = []
@@ -200,6 +203,7 @@ class Answer:
     def _remember(self, item: Item) -> None:
         self._internal.append(item.id)
         self._history.add(item, is_internal=True)
+        self._used(item)
 
     async def _deliver(self) -> None:
         """What was made, and what is still being made. Raises what the draft failed with; when it

@@ -7,9 +7,10 @@ import numpy as np
 
 from core.audio import AudioFrame
 from core.events import OutputAudio, OutputItemDone, SessionEvent, Transcribed
-from core.items import MessageItem
+from core.items import Item, MessageItem
+from core.ports import Place
 from core.queues import Outbox
-from pipeline.playout import MAX_PIECE_SAMPLES
+from pipeline.playout import MAX_PIECE_SAMPLES, PacedBy
 from pipeline.settings import SessionSettings
 from pipeline.surroundings import Surroundings
 from pipeline.trace import Trace
@@ -43,9 +44,14 @@ class Reporting:
             words, sound = surroundings.traces_words, surroundings.traces_sound
             self._trace = Trace(sink, session_id, surroundings.clock, words=words, sound=sound)
 
-    def configured(self, settings: SessionSettings) -> None:
+    def configured(self, settings: SessionSettings, paced_by: PacedBy, place: Place) -> None:
         if self._trace is not None:
-            self._trace.configured(settings)
+            self._trace.configured(settings, paced_by, place)
+
+    def used(self, item: Item) -> None:
+        """A tool's call, or what it answered: no client is told, for it is the server's own."""
+        if self._trace is not None:
+            self._trace.used(item)
 
     def hear(self, frame: AudioFrame) -> None:
         if self._trace is not None:

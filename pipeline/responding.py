@@ -51,6 +51,7 @@ class Responding:
         self._conversation, self._history = conversation, conversation.history
         self._playout, self._ear, self._settings = playout, ear, settings
         self._emit, self._finish_turn = reporting.emit, reporting.finish_turn
+        self._used = reporting.used
         self.remote = RemoteServers(surroundings.remote, conversation.history, self._emit)
         self.planning = Planning(conversation, surroundings, settings, self.remote)
         self._speculation = Speculation(surroundings.drafts, self._clock, surroundings.metrics)
@@ -313,7 +314,7 @@ class Responding:
         draft = self._speculation.take(plan, prompt) or self.planning.draft(plan, prompt)
         history = self._history if request.in_conversation else History()
         voice = self._playout, self._clock
-        answer = Answer(draft, history, *voice, self._emit, self._finish_turn)
+        answer = Answer(draft, history, *voice, self._emit, self._finish_turn, self._used)
         draft.undisputed = lambda: self.taking_back.undisputed(answer)
         return answer
 

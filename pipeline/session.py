@@ -177,7 +177,8 @@ class Session:
         self._echo.configure(settings.echo, settings.noise_reduction)
         self._hearing.configure(settings.turn_detection, self._echo.late_ms)
         self._wake.configure(settings)
-        self._reporting.configured(settings)
+        where = self._playout.paced_by, self._conversation.place
+        self._reporting.configured(settings, *where)
 
     def commit_input(self) -> None:
         """Raises RequestError input_audio_buffer_commit_empty. A closing session does nothing."""

@@ -1,7 +1,8 @@
 """A session's trace: one record per event, times and sizes; words and sound only if asked for.
 
-A trace with sound holds all that `earshot replay` needs: the session's settings, what it heard, and
-everything that it told its client, in the order in which it happened.
+A trace with sound holds what `earshot replay` needs: the session's settings, who paces its sound,
+what it heard, and everything that it told its client, in the order in which it happened. One with
+words also holds what its tools answered.
 """
 
 import dataclasses
@@ -12,7 +13,9 @@ import numpy as np
 
 from core.audio import ASR_RATE_HZ, AudioFrame, Pcm, ms_to_samples
 from core.events import HypothesisChanged, OutputAudio, SessionEvent
-from core.ports import Clock, TraceSink
+from core.items import FunctionCallItem, FunctionOutputItem, Item
+from core.ports import NOWHERE, Clock, Place, TraceSink
+from pipeline.playout import PacedBy
 from pipeline.settings import SessionSettings
 
 WORDS = ("transcript", "stable", "unstable", "delta", "item", "output", "message", "terms")
@@ -21,6 +24,9 @@ WORDS = ("transcript", "stable", "unstable", "delta", "item", "output", "message
 PRIVATE_SETTINGS = ("instructions", "prompt", "keywords", "prefix", "client_tools")
 "What a client wrote; only in a trace with transcripts or sound."
 
+SECRET_SETTINGS = ("mcp_servers",)
+"Addresses and headers that hold a client's keys: in no trace."
+
 CHUNK_MS = 1000
 "Sound in one record, 43 kB of base64; less where something happens meanwhile."
 
@@ -28,6 +34,7 @@ MAX_SOUND_MS = 600_000
 "Of one session, 26 MB: an open microphone must not fill the disk."
 
 CONFIGURED, HEARD, NOT_HEARD = "Configured", "InputAudio", "InputAudioOmitted"
+CALLED, ANSWERED = "ToolCalled", "ToolAnswered"
 "Records that are no events."
 
 
@@ -52,12 +59,29 @@ class Trace:
         self._written = 0
         self._is_full = False
 
-    def configured(self, settings: SessionSettings) -> None:
+    def configured(
+        self, settings: SessionSettings, paced_by: PacedBy = "server", place: Place = NOWHERE
+    ) -> None:
         """The session begins, or its settings change."""
-        fields = dataclasses.asdict(settings)
-        if not (self._words or self._sound):
-            fields = {key: value for key, value in fields.items() if key not in PRIVATE_SETTINGS}
-        self._record(CONFIGURED, {"began_at": self._clock.wall().isoformat(), "settings": fields})
+        is_private = self._words or self._sound
+        left_out = SECRET_SETTINGS if is_private else (*SECRET_SETTINGS, *PRIVATE_SETTINGS)
+        whole = dataclasses.asdict(settings)
+        told = {key: value for key, value in whole.items() if key not in left_out}
+        fields: dict[str, Any] = {"began_at": self._clock.wall().isoformat(), "settings": told}
+        if is_private:
+            fields["place"] = dataclasses.asdict(place)
+        self._record(CONFIGURED, {**fields, "paced_by": paced_by})
+
+    def used(self, item: Item) -> None:
+        """A tool of the server's was called, or has answered: words, so only with those."""
+        match item:
+            case FunctionCallItem(call_id=call_id, name=name, arguments=arguments) if self._words:
+                fields = {"call_id": call_id, "name": name, "arguments": arguments}
+                self._record(CALLED, fields)
+            case FunctionOutputItem(call_id=call_id, output=output) if self._words:
+                self._record(ANSWERED, {"call_id": call_id, "output": output})
+            case _:
+                pass
 
     def hear(self, frame: AudioFrame) -> None:
         """Live audio, 16 kHz, in the order in which the session takes it."""

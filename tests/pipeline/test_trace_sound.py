@@ -3,7 +3,7 @@
 import json
 from base64 import b64decode
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,7 +12,10 @@ import pytest
 
 from core.audio import ASR_RATE_HZ, AudioFrame
 from core.events import SpeechStarted, Transcribed
+from core.items import FunctionCallItem, FunctionOutputItem
+from core.ports import Place
 from pipeline import trace
+from pipeline.remote.settings import RemoteServer
 from pipeline.settings import SessionSettings
 from pipeline.trace import Trace
 
@@ -74,6 +77,35 @@ def test_without_being_asked_for_there_is_no_sound_and_no_word() -> None:
     assert kept.records[0]["settings"]["language"] == "en"
     told = json.dumps(kept.records)
     assert not any(word in told for word in ("secret", "brief", "Ada"))
+
+
+def test_what_tools_answered_is_words() -> None:
+    call, answer = FunctionCallItem("i", "c", "add", "{}"), FunctionOutputItem("o", "c", "[4]")
+    for words, names in ((True, ["ToolCalled", "ToolAnswered"]), (False, [])):
+        one, kept = traced(words=words, sound=True)
+        one.used(call)
+        one.used(answer)
+        assert kept.names() == names
+        told = [(r["call_id"], r.get("arguments"), r.get("output")) for r in kept.records]
+        assert told == ([("c", "{}", None), ("c", None, "[4]")] if words else [])
+
+
+def test_who_paces_it_and_where_it_stands_are_told() -> None:
+    for sound in (True, False):
+        one, kept = traced(sound=sound)
+        one.configured(SETTINGS, "client", Place("Attic", "dev_1"))
+        assert kept.records[0]["paced_by"] == "client"
+        place = {"area": "Attic", "device_id": "dev_1"} if sound else None
+        assert kept.records[0].get("place") == place
+
+
+@pytest.mark.parametrize("asked_for", [{}, {"words": True}, {"words": True, "sound": True}])
+def test_no_trace_has_the_keys_of_a_clients_servers(asked_for: dict[str, bool]) -> None:
+    headers = {"Authorization": "a secret"}
+    server = RemoteServer("x", "https://x.test/secret", headers)
+    one, kept = traced(**asked_for)
+    one.configured(replace(SETTINGS, mcp_servers=(server,)))
+    assert "secret" not in json.dumps(kept.records)
 
 
 @pytest.mark.parametrize("asked_for", [{"words": True}, {"sound": True}])
