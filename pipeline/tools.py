@@ -20,19 +20,27 @@ MAX_PARALLEL = 8
 
 NO_OTHERS: Mapping[str, Tool] = {}
 
+Instead = Callable[[ToolCall, Tool], str | None]
+"A call's result without a call, as JSON for the model; None: the tool is called."
+
 _HOW: Mapping[str | None, str] = {None: "done", "tool_timeout": "timeout"}
 "Error code -> outcome, as a metric tells it; all other codes are failures."
 
 
 class Toolbox:
     """All tools of all sessions, whoever provides them. `allowed`: what a session may use of them;
-    None: all."""
+    None: all. `instead`: what answers in a tool's place; also in that of a client's MCP servers."""
 
     def __init__(
-        self, providers: Sequence[ToolProvider], metrics: Metrics, *, timeout_s: float | None = None
+        self,
+        providers: Sequence[ToolProvider],
+        metrics: Metrics,
+        *,
+        timeout_s: float | None = None,
+        instead: Instead | None = None,
     ) -> None:
         self._catalogues = Catalogues(providers)
-        self._metrics = metrics
+        self._metrics, self._instead = metrics, instead
         self._timeout_s = TOOL_TIMEOUT_S if timeout_s is None else timeout_s
 
     def specs(self, context: ToolContext, allowed: Collection[str] | None = None) -> list[ToolSpec]:
@@ -81,6 +89,8 @@ class Toolbox:
         if tool is None:
             outcome = ToolOutcome({"message": f"no tool {call.name!r}"}, error="no_such_tool")
             return self._told(call, outcome)
+        if self._instead is not None and (result := self._instead(call, tool)) is not None:
+            return result
         now = asyncio.get_running_loop().time
         began_at, how = now(), "cancelled"
         try:

@@ -20,7 +20,7 @@ from pipeline.sessions import Sessions
 from pipeline.skills import ClockTools, HomeTools, ListTools, Timers, TimerTools
 from pipeline.surroundings import Surroundings
 from pipeline.text_language import TextLanguage
-from pipeline.tools import Toolbox
+from pipeline.tools import Instead, Toolbox
 from server.config import Config
 from server.devices import Devices, known_devices
 from server.doors import Core, open_doors
@@ -79,10 +79,13 @@ class Parts:
 
 @asynccontextmanager
 async def assemble(
-    config: Config, metrics: Metrics, sink: TraceSink | None = None
+    config: Config,
+    metrics: Metrics,
+    sink: TraceSink | None = None,
+    instead: Instead | None = None,
 ) -> AsyncIterator[Parts]:
     """A working server's parts while the body runs; leaving it ends every task and worker. `sink`:
-    takes the trace in place of the configured file.
+    takes the trace in place of the configured file. `instead`: see `Toolbox`.
 
     Raises EngineMissing, ConfigError; from a TaskGroup, so possibly as an ExceptionGroup.
     """
@@ -96,7 +99,8 @@ async def assemble(
         real = await stack.enter_async_context(house(config.home_assistant, home, clock, metrics))
         of_house = (HomeTools(home),) if real is None else real.providers
         providers = (*of_house, *_tools(home, timers, clock), devices.tools, *own)
-        toolbox = Toolbox(providers, metrics, timeout_s=config.tools.timeout_s)
+        timeout_s = config.tools.timeout_s
+        toolbox = Toolbox(providers, metrics, timeout_s=timeout_s, instead=instead)
         trace = sink or stack.enter_context(open_trace(config.trace.path))
         engines = await stack.enter_async_context(running(config, toolbox, clock, metrics))
         surroundings = _surroundings(config, engines, toolbox, clock, metrics, trace)

@@ -31,6 +31,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--session", action="append", default=[], metavar="ID", help="only this")
     parser.add_argument("--json", action="store_true", help="print JSON instead")
     parser.add_argument(
+        "--act",
+        action="store_true",
+        help="let tools change things, also in the real house, as they did then (they do not)",
+    )
+    parser.add_argument(
         "--speed",
         type=_speed,
         default=1.0,
@@ -46,7 +51,7 @@ def run(options: argparse.Namespace, config: Callable[[], Config]) -> int:
     except RequestError as error:
         print(f"earshot: {options.trace}: {error}", file=sys.stderr)
         return Exit.USAGE
-    differences = asyncio.run(_replayed(sessions, config(), options.speed))
+    differences = asyncio.run(_replayed(sessions, config(), options.speed, options.act))
     if options.json:
         print(pretty(encode(as_json(differences))).decode())
     else:
@@ -54,11 +59,13 @@ def run(options: argparse.Namespace, config: Callable[[], Config]) -> int:
     return Exit.OK if all(one.is_same for one in differences) else DIFFERENT
 
 
-async def _replayed(sessions: Sequence[Recorded], config: Config, speed: float) -> list[Difference]:
+async def _replayed(
+    sessions: Sequence[Recorded], config: Config, speed: float, acts: bool
+) -> list[Difference]:
     """One after the other: side by side they would take each other's time."""
     if all(unplayable(session) for session in sessions):
         return [Difference(session, (), unplayable(session)) for session in sessions]
-    async with staged(config) as stage:
+    async with staged(config, acts=acts) as stage:
         return [await _difference(stage, session, speed) for session in sessions]
 
 

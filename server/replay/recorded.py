@@ -5,15 +5,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 import numpy as np
 
 from core.audio import ASR_RATE_HZ, Pcm, samples_to_ms
 from core.errors import RequestError
+from core.ports import NOWHERE, Place
+from pipeline.playout import PacedBy
 from pipeline.settings import SessionSettings
-from pipeline.trace import CONFIGURED, HEARD, NOT_HEARD
+from pipeline.trace import ANSWERED, CALLED, CONFIGURED, HEARD, NOT_HEARD
 
 Record = Mapping[str, Any]
 
@@ -38,12 +40,30 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
+class Truncate:
+    """A client that plays by itself tells how much of an answer it has played."""
+
+    audio_end_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """Something that the client did, once it had sent so many samples."""
 
     at: int
-    do: SessionSettings | Literal["commit", "respond"]
-    "New settings; or what a client without turn detection asks for."
+    do: SessionSettings | Truncate | Literal["commit", "respond", "clear", "cancel"]
+    """New settings; how much was played; what a client without turn detection asks for; that it
+    forgets its input, or wants no answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """One call of a tool of the server's, and its result."""
+
+    name: str
+    arguments: Mapping[str, Any]
+    output: str
+    "JSON, as the model saw it."
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +80,11 @@ class Recorded:
     has_words: bool
     is_cut: bool
     "It went on longer than its sound."
+    paced_by: PacedBy = "server"
+    "Who played its answers at their pace: we (WebRTC, boards), or its client (WebSocket)."
+    place: Place = NOWHERE
+    called: Sequence[Called] = ()
+    "In the order of the results."
 
     @property
     def sound_s(self) -> float:
@@ -83,32 +108,34 @@ def recorded(name: str, records: Sequence[Record]) -> Recorded:
     """Raises RequestError for settings or sound that cannot be."""
     chunks: list[Pcm] = []
     steps: list[Step] = []
-    first: SessionSettings | None = None
+    first: Record | None = None
     now: SessionSettings | None = None
     heard = 0
     for record in records:
-        event = record["event"]
-        if event == HEARD:
+        if record["event"] == HEARD:
             chunks.append(_pcm(record, name))
             heard += len(chunks[-1])
-        elif event == CONFIGURED:
+        elif record["event"] == CONFIGURED:
             now = _settings(record, name)
             if first is None:
-                first = now
+                first = record
             else:
                 steps.append(Step(heard, now))
-        elif event == "InputCommitted" and now is not None and now.turn_detection is None:
-            steps.append(Step(heard, "commit"))
-        elif event == "ResponseCreated" and now is not None and not _answers_by_itself(now):
-            steps.append(Step(heard, "respond"))
+        elif (did := _did(record, now, _paced_by(first, name))) is not None:
+            steps.append(Step(heard, did))
+    while steps and steps[-1] == Step(heard, "cancel"):  # the session's end, as a trace has it
+        steps.pop()
     return Recorded(
         name,
-        first,
+        None if first is None else _settings(first, name),
         np.concatenate(chunks) if chunks else np.zeros(0, np.int16),
         steps,
         turns(records),
         has_words=any("transcript" in r for r in records if r["event"] == "Transcribed"),
         is_cut=any(record["event"] == NOT_HEARD for record in records),
+        paced_by=_paced_by(first, name),
+        place=_place(first, name),
+        called=_called(records, name),
     )
 
 
@@ -144,6 +171,45 @@ def turns(records: Iterable[Record]) -> list[Turn]:
     ]
 
 
+def _did(
+    record: Record, now: SessionSettings | None, paced_by: PacedBy
+) -> Truncate | Literal["commit", "respond", "clear", "cancel"] | None:
+    """What the client must have done for this to be told; None: nothing."""
+    is_manual = now is not None and now.turn_detection is None
+    match record["event"]:
+        case "InputCommitted" if is_manual:
+            return "commit"
+        case "ResponseCreated" if now is not None and not _answers_by_itself(now):
+            return "respond"
+        case "InputCleared":
+            return "clear"
+        case "ResponseDone" if record.get("reason") == "client_cancelled" and _is_said(record):
+            return "cancel"
+        case "ItemTruncated" if paced_by == "client":  # else we say where we stopped
+            return Truncate(int(record["audio_end_ms"]))
+    return None
+
+
+def _is_said(record: Record) -> bool:
+    """Not beside the conversation: those responses are not asked for again."""
+    return bool((record.get("terms") or {}).get("in_conversation", True))
+
+
+def _called(records: Iterable[Record], name: str) -> list[Called]:
+    calls: dict[str, Record] = {}
+    found: list[Called] = []
+    try:
+        for record in records:
+            if record["event"] == CALLED:
+                calls[record["call_id"]] = record
+            elif record["event"] == ANSWERED and (call := calls.get(record["call_id"])):
+                arguments = msgspec.json.decode(call["arguments"], type=dict[str, Any])
+                found.append(Called(call["name"], arguments, record["output"]))
+    except (KeyError, TypeError, msgspec.DecodeError) as error:
+        raise RequestError(f"session {name}: a call of a tool that is none: {error}") from error
+    return found
+
+
 def _answers_by_itself(settings: SessionSettings) -> bool:
     return settings.turn_detection is not None and settings.turn_detection.create_response
 
@@ -177,3 +243,18 @@ def _settings(record: Record, name: str) -> SessionSettings:
         return replace(msgspec.convert(record["settings"], SessionSettings), wake_word="")
     except (KeyError, msgspec.ValidationError) as error:
         raise RequestError(f"session {name}: settings that cannot be: {error}") from error
+
+
+def _paced_by(record: Record | None, name: str) -> PacedBy:
+    """Older traces do not tell: those sessions are taken for calls."""
+    paced_by = (record or {}).get("paced_by", "server")
+    if paced_by not in get_args(PacedBy):
+        raise RequestError(f"session {name}: paced by {paced_by!r}, not by server or client")
+    return "client" if paced_by == "client" else "server"
+
+
+def _place(record: Record | None, name: str) -> Place:
+    try:
+        return msgspec.convert((record or {}).get("place", {}), Place)
+    except msgspec.ValidationError as error:
+        raise RequestError(f"session {name}: a place that cannot be: {error}") from error

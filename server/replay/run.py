@@ -1,4 +1,4 @@
-"""A recorded session's sound through a live session, in real time: fed and played as by a call."""
+"""A recorded session's sound through a live session, in real time: fed and played as it was."""
 
 import asyncio
 import logging
@@ -9,15 +9,18 @@ from typing import Any
 
 from msgspec import structs
 
-from core.audio import ASR_RATE_HZ, PTIME_MS, AudioFrame, ms_to_samples
+from core.audio import ASR_RATE_HZ, PTIME_MS, AudioFrame, ms_to_samples, samples_to_ms
 from core.errors import Conflict, RequestError
+from core.events import OutputAudio
+from pipeline.playout import CLIENT_RATE_HZ
 from pipeline.session import Session
 from pipeline.sessions import Sessions
 from pipeline.settings import ResponseRequest, SessionSettings
 from server.compose import assemble
 from server.config import Config, TraceConfig
 from server.metrics import PrometheusMetrics
-from server.replay.recorded import Record, Recorded, Step, Turn, turns
+from server.replay.acting import Rehearsal
+from server.replay.recorded import Record, Recorded, Step, Truncate, Turn, turns
 
 logger = logging.getLogger(__name__)
 
@@ -43,40 +46,67 @@ class Stage:
 
     sessions: Sessions
     kept: Kept
+    rehearsal: Rehearsal
+
+
+@dataclass(slots=True)
+class Client:
+    """What a client that plays by itself knows of the answer that sounded last."""
+
+    item_id: str = ""
+    samples: int = 0
+    "Of its sound, so far."
+
+    def take(self, event: OutputAudio) -> None:
+        if event.item_id != self.item_id:
+            self.item_id, self.samples = event.item_id, 0
+        self.samples += len(event.pcm)
+
+    @property
+    def sent_ms(self) -> int:
+        return int(samples_to_ms(self.samples, CLIENT_RATE_HZ))
 
 
 @asynccontextmanager
-async def staged(config: Config) -> AsyncIterator[Stage]:
-    """Ready for replays while the body runs. Raises EngineMissing, ConfigError; possibly as an
-    ExceptionGroup."""
-    kept = Kept()
+async def staged(config: Config, *, acts: bool = False) -> AsyncIterator[Stage]:
+    """Ready for replays while the body runs. `acts`: tools that change something are called, in the
+    real house. Raises EngineMissing, ConfigError; possibly as an ExceptionGroup."""
+    kept, rehearsal = Kept(), Rehearsal()
     with_words = structs.replace(config, trace=TraceConfig(transcripts=True))
-    async with assemble(with_words, PrometheusMetrics(), kept) as parts:
-        yield Stage(parts.sessions, kept)
+    instead = None if acts else rehearsal.instead
+    async with assemble(with_words, PrometheusMetrics(), kept, instead) as parts:
+        yield Stage(parts.sessions, kept, rehearsal)
 
 
 async def replay(stage: Stage, session: Recorded, speed: float = 1.0) -> list[Turn]:
-    """Its turns as they come now. `speed`: of the sound; other than 1, times mean little.
+    """Its turns as they come now. `speed`: of the sound; other than 1, times mean little. Without
+    effect where the client played by itself: such a one plays by the clock.
 
     Raises RequestError for settings that cannot be any more.
     """
-    settings = session.settings or SessionSettings()
+    settings, paced_by, client = session.settings or SessionSettings(), session.paced_by, Client()
+    if paced_by == "client":
+        speed = 1.0
+    stage.rehearsal.begin(session.called)
     async with (
-        stage.sessions.open(settings, paced_by="server", door="replay") as live,
+        stage.sessions.open(
+            settings, paced_by=paced_by, place=session.place, door="replay"
+        ) as live,
         asyncio.TaskGroup() as tasks,
     ):
-        reading = tasks.create_task(_read(live), name="replay-events")
-        playing = tasks.create_task(_play(live, speed), name="replay-playout")
-        await _speak(live, session, speed)
+        background = [tasks.create_task(_read(live, client), name="replay-events")]
+        if paced_by == "server":
+            background += [tasks.create_task(_play(live, speed), name="replay-playout")]
+        await _speak(live, client, session, speed)
         with suppress(TimeoutError):  # it may have ended in the middle of a word
             async with asyncio.timeout(TAIL_S):
                 await live.settled()
-        playing.cancel()
-        reading.cancel()
+        for task in background:
+            task.cancel()
     return turns(record for record in stage.kept.records if record["session"] == live.id)
 
 
-async def _speak(live: Session, session: Recorded, speed: float) -> None:
+async def _speak(live: Session, client: Client, session: Recorded, speed: float) -> None:
     """Feed it a frame per 20 ms, and do what the client did where it did it."""
     clock, steps = asyncio.get_running_loop().time, list(session.steps)
     began_at = clock()
@@ -84,21 +114,28 @@ async def _speak(live: Session, session: Recorded, speed: float) -> None:
         pcm = session.pcm[start : start + FRAME_SAMPLES]
         await asyncio.sleep(began_at + (start + len(pcm)) / ASR_RATE_HZ / speed - clock())
         while steps and steps[0].at <= start:
-            _do(live, steps.pop(0))
+            _do(live, client, steps.pop(0))
         live.feed(AudioFrame(pcm, ASR_RATE_HZ, start))
     for step in steps:
-        _do(live, step)
+        _do(live, client, step)
 
 
-def _do(live: Session, step: Step) -> None:
+def _do(live: Session, client: Client, step: Step) -> None:
     """What the session refuses now is told by what is missing."""
     try:
-        if isinstance(step.do, SessionSettings):
-            live.configure(step.do)
-        elif step.do == "commit":
-            live.commit_input()
-        else:
-            live.create_response(ResponseRequest())
+        match step.do:
+            case SessionSettings() as settings:
+                live.configure(settings)
+            case Truncate(audio_end_ms=audio_end_ms):
+                live.truncate(client.item_id, min(audio_end_ms, client.sent_ms))
+            case "commit":
+                live.commit_input()
+            case "respond":
+                live.create_response(ResponseRequest())
+            case "clear":
+                live.clear_input()
+            case "cancel":
+                live.cancel_response()
     except (RequestError, Conflict) as error:
         logger.warning("! replay: %s", error.code)
 
@@ -113,10 +150,11 @@ async def _play(live: Session, speed: float) -> None:
         await asyncio.sleep(began_at + tick * PTIME_MS / 1000 / speed - clock())
 
 
-async def _read(live: Session) -> None:
+async def _read(live: Session, client: Client) -> None:
     """Nobody listens to the events, but somebody has to take them."""
-    async for _ in live.events:
-        continue
+    async for event in live.events:
+        if isinstance(event, OutputAudio):
+            client.take(event)
 
 
 def unplayable(session: Recorded) -> str:

@@ -17,6 +17,7 @@ from bench.own_server import own_server
 from bench.realtime import Wish
 from bench.talker import talking
 from core.audio import ASR_RATE_HZ, AudioFrame, Pcm, silence
+from core.events import InputCommitted, ResponseCreated, Transcribed
 from media.resample import Resampler
 from pipeline.settings import SessionSettings, TurnDetection
 from pipeline.trace import Trace
@@ -25,6 +26,7 @@ from server.config import Config
 from server.replay.recorded import Recorded
 from server.replay.run import FRAME_SAMPLES, replay, staged
 from server.system import JsonlTrace, SystemClock, open_trace
+from tests.server import garage
 
 SETTINGS = SessionSettings(language="en", turn_detection=TurnDetection(silence_ms=300))
 SAID = ("turn on the kitchen lights", "what is on the shopping list")
@@ -37,6 +39,11 @@ def question() -> Pcm:
     for text in SAID:
         parts += [spoken(text), silence(4000, RATE_HZ)]
     return np.concatenate([resampler.push(np.concatenate(parts)), resampler.flush()])
+
+
+def spoken_at_16_khz(text: str) -> Pcm:
+    resampler = Resampler(RATE_HZ, ASR_RATE_HZ)
+    return np.concatenate([resampler.push(spoken(text)), resampler.flush()])
 
 
 @contextlib.contextmanager
@@ -95,6 +102,38 @@ def test_other_words_and_missing_turns_are_told(
     assert "1 + turn on the kitchen lights" in out
     assert "2 = what is on the shopping list" in out
     assert "3 - (no words) [rejected]" in out
+
+
+@pytest.mark.parametrize(
+    ("options", "opened", "answer"),
+    [
+        ([], 0, "not_run_in_replay"),
+        (["--act"], 1, "it is open now"),
+    ],
+)
+def test_a_function_of_ones_own_that_acts_is_called_only_if_asked_for(
+    options: list[str],
+    opened: int,
+    answer: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    trace, config = tmp_path / "trace.jsonl", tmp_path / "earshot.toml"
+    config.write_text(garage.CONFIG)
+    with trace_of(trace) as sink:
+        one = Trace(sink, "garage", SystemClock(), words=True, sound=True)
+        one.configured(SessionSettings(language="en", turn_detection=None))
+        one.hear(AudioFrame(spoken_at_16_khz(SAID[0]), ASR_RATE_HZ, 0))
+        one.write(InputCommitted("item", None))
+        one.write(Transcribed("item", SAID[0], 1.0, "en"))
+        one.write(ResponseCreated("resp", "audio"))
+        one.close()
+    garage.opened.clear()
+    command = ["replay", str(trace), "--config", str(config), "--speed", "4", "--json"]
+    assert main([*command, *options]) == 1
+    (session,) = json.loads(capsys.readouterr().out)["sessions"]
+    assert (len(garage.opened), session["turns"][0]["new"]["status"]) == (opened, "answered")
+    assert answer in session["turns"][0]["new"]["answer"]
 
 
 def test_a_trace_without_sound_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

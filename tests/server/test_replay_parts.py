@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from core.errors import RequestError
+from core.ports import NOWHERE
 from pipeline.settings import SessionSettings
 from server.replay.difference import Difference, as_json, pairs, told
-from server.replay.recorded import Recorded, Step, Turn, read, recorded
+from server.replay.recorded import Recorded, Step, Truncate, Turn, read, recorded
 from server.replay.run import chosen, unplayable
 
 
@@ -110,6 +111,27 @@ def test_what_a_client_without_turn_detection_did_is_done_where_it_did_it() -> N
     assert found.steps == [Step(640, "commit"), Step(640, "respond"), Step(960, later)]
 
 
+def test_older_traces_tell_of_no_pace_and_are_of_calls() -> None:
+    found = recorded("s", [configured(SessionSettings()), sound(320)])
+    assert (found.paced_by, found.place, found.called) == ("server", NOWHERE, [])
+
+
+def test_only_a_client_that_plays_by_itself_tells_how_far() -> None:
+    told = record("ItemTruncated", item_id="i", audio_end_ms=700)
+    for paced_by, steps in (("client", [Step(320, Truncate(700))]), ("server", [])):
+        begun = {**configured(SessionSettings()), "paced_by": paced_by}
+        assert recorded("s", [begun, sound(320), told, sound(320)]).steps == steps
+
+
+def test_a_response_beside_the_conversation_is_cancelled_in_no_replay() -> None:
+    def cancelled(**terms: bool) -> dict[str, Any]:
+        return record("ResponseDone", reason="client_cancelled", terms=terms)
+
+    begun = configured(SessionSettings())
+    told = [begun, cancelled(in_conversation=False), sound(320), cancelled(), sound(320)]
+    assert recorded("s", told).steps == [Step(320, "cancel")]
+
+
 def test_a_trace_without_sound_is_not_replayed() -> None:
     found = recorded("s", [configured(SessionSettings())])
     assert "trace.audio" in unplayable(found)
@@ -122,6 +144,14 @@ def test_a_trace_without_sound_is_not_replayed() -> None:
         (b'{"a": 1}', ":2: no record"),
         (b'{"session": "s", "event": "InputAudio", "pcm": "!"}', "sound that is none"),
         (b'{"session": "s", "event": "Configured", "settings": {"speed": "x"}}', "settings that"),
+        (
+            b'{"session": "s", "event": "Configured", "settings": {}, "paced_by": "x"}',
+            "paced by 'x', not by server or client",
+        ),
+        (
+            b'{"session": "s", "event": "Configured", "settings": {}, "place": {"area": 1}}',
+            "a place that cannot be",
+        ),
     ],
 )
 def test_a_broken_trace_is_named(line: bytes, complaint: str, tmp_path: Path) -> None:

@@ -1,0 +1,209 @@
+"""Sessions recorded and heard again, engines apart: who paces them, and what a replay may do."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from core.events import OutputAudio, SpeechStarted
+from core.ports import Place, ToolContext, ToolOutcome, ToolSpec
+from engines.base import ToolCall
+from pipeline.home import Home, default_home
+from pipeline.playout import PacedBy
+from pipeline.session import Session
+from pipeline.sessions import Sessions
+from pipeline.settings import SessionSettings
+from pipeline.skills import HomeTools
+from pipeline.tools import Toolbox
+from server.replay.acting import NOT_RUN, Rehearsal
+from server.replay.recorded import Called, Recorded, Turn, recorded
+from server.replay.run import Kept, Stage, replay
+from tests.loop import run_virtual
+from tests.pipeline.fakes import Counts, World, speak
+from tests.pipeline.test_interruption import ONE, SILENCE, TWO, UH_HUH, talkative
+
+CONTEXT = ToolContext("conv_1", "en")
+KITCHEN = Place("Kitchen", "dev_1")
+HEARD_MS = 1500
+
+
+@dataclass
+class Adder:
+    """Its tool changes something, so a replay may not call it."""
+
+    ran: list[int] = field(default_factory=list[int])
+
+    def tools(self, context: ToolContext) -> Sequence[ToolSpec]:
+        return [ToolSpec("add", "Adds.", {"type": "object"})]
+
+    async def call(
+        self, name: str, arguments: Mapping[str, Any], context: ToolContext
+    ) -> ToolOutcome:
+        self.ran.append(arguments["a"] + arguments["b"])
+        return ToolOutcome({"sum": self.ran[-1]})
+
+
+def live(
+    world: World, scenario: Callable[[Session], Awaitable[None]], paced_by: PacedBy = "server"
+) -> Recorded:
+    """A session as its trace has it."""
+    kept = Kept()
+
+    async def main() -> None:
+        traced = replace(world.surroundings(), trace=kept, traces_words=True, traces_sound=True)
+        sessions = Sessions(traced, world.conversations, 1)
+        settings = SessionSettings(language="en")
+        async with sessions.open(settings, paced_by=paced_by, place=KITCHEN) as session:
+            await scenario(session)
+
+    run_virtual(main())
+    written = [json.loads(json.dumps(record, default=str)) for record in kept.records]
+    return recorded("s", written)
+
+
+def again(world: World, session: Recorded, *, speed: float = 1, acts: bool = False) -> list[Turn]:
+    """Its turns in a replay."""
+    kept, rehearsal, found = Kept(), Rehearsal(), list[Turn]()
+
+    async def main() -> None:
+        instead = None if acts else rehearsal.instead
+        toolbox = Toolbox(world.providers, world.metrics, instead=instead)
+        around = replace(world.surroundings(), toolbox=toolbox, trace=kept, traces_words=True)
+        sessions = Sessions(around, world.conversations, 1)
+        found.extend(await replay(Stage(sessions, kept, rehearsal), session, speed))
+
+    run_virtual(main())
+    return found
+
+
+async def interrupts(session: Session) -> None:
+    """A client that says what it had played when it was told of speech."""
+
+    async def client() -> None:
+        item_id, sounded = "", False
+        async for event in session.events:
+            if isinstance(event, OutputAudio) and not sounded:
+                item_id, sounded = event.item_id, True
+            elif isinstance(event, SpeechStarted) and sounded and item_id:
+                session.truncate(item_id, HEARD_MS)
+                item_id = ""
+
+    async with asyncio.TaskGroup() as tasks:
+        listening = tasks.create_task(client())
+        script = (ONE, 600), (SILENCE, 2400), (UH_HUH, 400), (SILENCE, 20_000)
+        await speak(session, *script)
+        listening.cancel()
+
+
+def words(turns: Sequence[Turn]) -> list[tuple[str, tuple[str, str]]]:
+    return [(turn.status, turn.words) for turn in turns]
+
+
+def said_before(world: World) -> list[str]:
+    return [m.text for m in world.llm.asked[-1] if m.role == "assistant"]
+
+
+@pytest.mark.parametrize("speed", [1, 4])
+def test_a_client_that_plays_by_itself_is_one_in_the_replay_too(speed: float) -> None:
+    then, now = talkative(), talkative()
+    session = live(then, interrupts, "client")
+    assert (session.paced_by, session.place) == ("client", KITCHEN)
+    assert words(again(now, session, speed=speed)) == words(session.turns)
+    assert [turn.transcript for turn in session.turns] == ["one", "uh-huh"]
+    assert said_before(now) == said_before(then), "cut where its client said that it was"
+
+    uncut = talkative()
+    again(uncut, replace(session, steps=()))
+    assert len(said_before(uncut)[0]) > len(said_before(now)[0])
+    assert words(again(talkative(), replace(session, paced_by="server"))) != words(session.turns)
+
+
+def test_an_answer_that_its_client_cancelled_is_cancelled_again() -> None:
+    async def scenario(session: Session) -> None:
+        await speak(session, (SILENCE, 200), (ONE, 600), (SILENCE, 900))
+        session.cancel_response()
+        await speak(session, (SILENCE, 2000), (TWO, 600))
+        session.clear_input()
+        await speak(session, (SILENCE, 2000))
+
+    def slow() -> World:
+        world = talkative()
+        world.llm.word_s = 0.3
+        return world
+
+    session = live(slow(), scenario)
+    assert [step.do for step in session.steps] == ["cancel", "clear"]
+    assert words(again(slow(), session)) == words(session.turns)
+
+
+def test_what_the_end_of_a_session_cut_is_not_cancelled_again() -> None:
+    async def scenario(session: Session) -> None:
+        await speak(session, (SILENCE, 200), (ONE, 600), (SILENCE, 900))
+
+    world = talkative()
+    world.llm.word_s = 0.3
+    assert live(world, scenario).steps == []
+
+
+async def asks(session: Session) -> None:
+    await speak(session, (SILENCE, 200), (4000, 600), (SILENCE, 4000))
+
+
+def test_a_tool_that_changes_something_answers_as_then_and_is_not_called() -> None:
+    then, now = Adder(), Adder()
+    session = live(World(providers=[then]), asks)
+    assert (then.ran, session.turns[0].transcript) == ([4], "four")
+    assert session.called == [Called("add", {"a": 2, "b": 2}, '{"sum": 4}')]
+    assert words(again(World(providers=[now]), session)) == words(session.turns)
+    assert now.ran == []
+
+
+def test_without_a_recorded_result_it_says_that_it_was_not_run() -> None:
+    then, now, world = Adder(), Adder(), World()
+    session = replace(live(World(providers=[then]), asks), called=())
+    world.providers = [now]
+    again(world, session)
+    assert now.ran == []
+    assert [m.text for m in world.llm.asked[-1] if m.role == "tool"] == [NOT_RUN]
+    assert json.loads(NOT_RUN)["error"] == "not_run_in_replay"
+
+
+def test_it_is_called_where_it_was_asked_for() -> None:
+    then, now = Adder(), Adder()
+    session = live(World(providers=[then]), asks)
+    again(World(providers=[now]), session, acts=True)
+    assert now.ran == [4]
+
+
+def test_who_only_reads_and_the_replays_own_house_are_asked() -> None:
+    home = Home(default_home(), language="en")
+    toolbox = Toolbox([HomeTools(home)], Counts(), instead=Rehearsal().instead)
+    lamps = ToolCall("c", "HassTurnOn", {"name": "kitchen lights"})
+
+    async def main() -> None:
+        (result,) = await toolbox.run([lamps], CONTEXT)
+        assert result != NOT_RUN
+
+    asyncio.run(main())
+    session = live(World(), asks)
+    assert words(again(World(), replace(session, called=()))) == words(session.turns)
+
+
+def test_the_same_call_has_its_results_in_turn() -> None:
+    rehearsal, adder = Rehearsal(), Adder()
+    toolbox = Toolbox([adder], Counts(), instead=rehearsal.instead)
+    call = ToolCall("c", "add", {"b": 1, "a": 1})
+
+    async def main() -> None:
+        rehearsal.begin([Called("add", {"a": 1, "b": 1}, f'"{n}"') for n in (1, 2)])
+        told = [(await toolbox.run([call], CONTEXT))[0] for _ in range(3)]
+        assert told == ['"1"', '"2"', NOT_RUN]
+        rehearsal.begin([Called("add", {"a": 1, "b": 1}, '"3"')])
+        rehearsal.begin([])
+        assert await toolbox.run([call], CONTEXT) == [NOT_RUN]
+
+    asyncio.run(main())
+    assert adder.ran == []
