@@ -1,6 +1,7 @@
 """What clients ask for, read and checked: bad fields get an error that names them."""
 
 from dataclasses import dataclass, replace
+from reprlib import repr as shown
 from typing import Any
 
 from wyoming.event import Event
@@ -182,5 +183,5 @@ def _texts(event: Event, key: str) -> list[str]:
 def _check(is_right: bool, param: str, value: object, allowed: str) -> None:
     if not is_right:
         raise RequestError(
-            f"{param} is {value!r}; allowed is {allowed}", code="invalid_value", param=param
+            f"{param} is {shown(value)}; allowed is {allowed}", code="invalid_value", param=param
         )

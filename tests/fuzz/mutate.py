@@ -26,6 +26,15 @@ ODD_TEXTS = (
     "🎤",
     "A" * 3000,
 )
+
+
+def _nested(value: Any, levels: int) -> Any:
+    """Deep enough for what walks it by recursion, and read by decoders in C."""
+    for _ in range(levels):
+        value = [value] if isinstance(value, list) else {"": value}
+    return value
+
+
 ODD_VALUES: tuple[Any, ...] = (
     None,
     True,
@@ -44,6 +53,8 @@ ODD_VALUES: tuple[Any, ...] = (
     10**400,
     [],
     {},
+    _nested([], 600),
+    _nested({}, 450),
 )
 
 

@@ -8,8 +8,10 @@ from tests.fuzz import (
     files,
     forms,
     house,
+    names,
     realtime,
     streams,
+    was,
     willow,
     wyoming,
     xiaozhi,
@@ -19,7 +21,8 @@ TARGETS = tuple(
     chain.from_iterable(
         module.TARGETS
         for module in (
-            *(realtime, calls, forms, willow, wyoming, xiaozhi, house, bodies, files, streams),
+            *(realtime, calls, forms, willow, was, wyoming, xiaozhi, names, house, bodies),
+            *(files, streams),
         )
     )
 )

@@ -3,19 +3,41 @@
 import asyncio
 import json
 import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from io import BytesIO
-from typing import Any
+from typing import Any, TypeVar
 
+import msgspec
 from wyoming.event import Event, read_event
 
-from core.errors import EarshotError, RemoteProtocolError
+from core.errors import EarshotError, RemoteProtocolError, RequestError
+from devices.wyoming.asked import (
+    MAX_HOTWORDS_CHARS,
+    MAX_ID_CHARS,
+    MAX_TEXT_CHARS,
+    base_language,
+    conversation_of,
+    read_detect,
+    read_format,
+    read_text,
+    read_timestamp,
+    read_transcribe,
+    read_voicing,
+    text_language,
+)
 from devices.wyoming.connection import IDLE_S, Connection
 from devices.wyoming.wire import MAX_HEADER_BYTES, MAX_PAYLOAD_BYTES, Wire
+from engines.wake_words import Wake, WakeWord
+from pipeline.engines import EngineSet
 from tests.devices.wyoming.servers import Scene
 from tests.fuzz.drawn import drawn, scripts
 from tests.fuzz.kept_loop import run_kept
 from tests.fuzz.mutate import mutated_json, odd_json
-from tests.fuzz.target import Target
+from tests.fuzz.target import Target, lines
+from tests.pipeline.fakes import EchoLlm, LevelAsr, LoudVads, ToneTts
+
+_T = TypeVar("_T")
 
 FORM = {"rate": 16_000, "width": 2, "channels": 1, "timestamp": 0}
 VOICE = {"name": "low", "language": "en-US", "speaker": None}
@@ -35,6 +57,33 @@ EVENTS: tuple[tuple[str, dict[str, Any], bytes], ...] = (
     ("synthesize-chunk", {"text": "Good day. How"}, b""),
     ("synthesize-stop", {}, b""),
     ("select-program", {"name": "earshot"}, b""),
+)
+
+ASKED = (
+    *(data for _, data, _ in EVENTS if data),
+    {"names": ["okay_nabu", "hey_jarvis"], "text": "Good day.", **FORM, **TERMS},
+    {"name": "level", "voice": {"name": "tief"}, "transcript_terms": ["Ada " * 600] * 2},
+    {"names": ["A" * 4000]},
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """Of wake words no more than their names is asked here."""
+
+    name: str = "words"
+    words: tuple[WakeWord, ...] = tuple(
+        WakeWord(name, name, ("en",)) for name in ("okay_nabu", "hey_jarvis")
+    )
+
+    def open(self, names: Sequence[str]) -> Wake:
+        raise NotImplementedError(names)
+
+
+ASR = LevelAsr(languages=("en", "de"), supports=("hotwords",))
+WAKE = Words()
+ENGINES = EngineSet(
+    LoudVads(), {"default": ASR, "level": ASR}, {"default": EchoLlm()}, {"default": ToneTts()}
 )
 
 
@@ -155,6 +204,51 @@ def _event(lottery: random.Random) -> bytes:
     return json.dumps(header).encode() + b"\n" + body + payload
 
 
+def asking(data: bytes) -> None:
+    """One object of fields, read as those of each event that has some: values within their bounds,
+    which are read again as they are, or an error that names the field."""
+    try:
+        event = Event("any", msgspec.json.decode(data, type=dict[str, Any]))
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return
+    if form := _asked(read_format, event):
+        assert 8000 <= form.rate_hz <= 192_000
+        again = {"rate": form.rate_hz, "width": form.bits // 8, "channels": form.channels}
+        assert read_format(Event("any", again)) == form
+    if transcribe := _asked(read_transcribe, event, ENGINES):
+        name, options = transcribe
+        assert ENGINES.recogniser(name) is ASR
+        assert options.language in (None, *ASR.info.languages)
+        assert len(options.hotwords or "") <= MAX_HOTWORDS_CHARS
+    if detect := _asked(read_detect, event, WAKE):
+        _, names = detect
+        assert 0 < len(set(names)) == len(names)
+        assert set(names) <= {word.name for word in WAKE.words}
+    if voicing := _asked(read_voicing, event, ENGINES):
+        for said in (voicing.voice, voicing.language):
+            assert said is None or 0 < len(said) <= 256
+        assert voicing.language is None or base_language(voicing.language) == voicing.language
+    text, conversation = _asked(read_text, event), _asked(conversation_of, event)
+    assert text is None or len(text) <= MAX_TEXT_CHARS
+    assert conversation is None or len(conversation.removeprefix("wyoming-")) <= MAX_ID_CHARS
+    assert isinstance(_asked(read_timestamp, event), int | None)
+    language = _asked(text_language, event)
+    assert language is None or base_language(language) == language
+
+
+def _asked(read: Callable[..., _T], event: Event, *known: object) -> _T | None:
+    """None: refused, as is told to a client."""
+    try:
+        return read(event, *known)
+    except EarshotError as error:
+        assert isinstance(error, RequestError)
+        assert error.code
+        assert error.param
+        assert len(str(error)) < 3000  # 256 characters may take ten each to be shown
+        str(error).encode()
+        return None
+
+
 def _written(kind: str, data: dict[str, Any], payload: bytes) -> bytes:
     body = json.dumps(data).encode()
     sizes = {"data_length": len(body), "payload_length": len(payload)}
@@ -172,5 +266,6 @@ TARGETS = (
         ),
         words=('"data_length":', '"payload_length":', '"data":', '"type":', "\n"),
     ),
+    Target(name="wyoming_asked", one_input=asking, seeds=lines(ASKED), is_json=True),
     Target(name="wyoming_talks", one_input=drawn(talking), seeds=scripts(), few=500, many=100_000),
 )

@@ -17,10 +17,10 @@ SECRETS = frozenset(
     {"hass_token", "openhab_token", "mqtt_password", "rest_auth_pass", "rest_auth_header", "PSK"}
 )
 _URL_PASSWORD = re.compile(
-    r"(?P<user>(?<![a-z])[a-z]+://[^/?#:@]*:)(?P<secret>[^/?#]*)@", re.IGNORECASE
+    r"(?P<user>(?<![a-z0-9+.-])[a-z0-9+.-]+://[^/?#:@]*:)(?P<secret>[^/?#]*)@", re.IGNORECASE
 )
-"""As in the `wis_url` of a server that wants its key. What it begins at is the beginning of a word:
-each of a million letters would be followed to the last of them."""
+"""As in the `wis_url` of a server that wants its key. It is looked for where a word begins: from
+each of a million letters, all to the last would be looked through."""
 _SECRET_WORDS = ("token", "pass", "secret", "psk", "key", "auth_header")
 "In names that newer firmware may have."
 
@@ -121,7 +121,7 @@ def checked(values: Mapping[str, Any]) -> dict[str, Scalar]:
 
 def _checked(key: str, value: Any) -> Scalar:
     if not _KEY.fullmatch(key):
-        raise _wrong(key[:64], "no such name can be")
+        raise _wrong(key[:64] or "config", f"{key[:64]!r} is no name that a setting can have")
     kind = OTHERS.get(key) or (type(DEFAULTS[key]) if key in DEFAULTS else None)
     if not isinstance(value, str | int | float | bool):
         raise _wrong(key, "text, a number, true or false")

@@ -162,12 +162,12 @@ def test_a_password_in_a_url_is_a_secret() -> None:
 
 
 def test_passwords_of_several_urls_are_secrets_too() -> None:
-    old = {"servers": "http://a:one@b,http://c:two@d", "rest_url": " http://e:three@f"}
+    old = {"servers": "http://a:one@b,socks5://c:two@d", "rest_url": " http://e:three@f"}
     shown = masked(old)
     assert not any(one in str(shown) for one in ("one", "two", "three"))
     assert merged(shown, old) == old
-    changed = {"servers": f"http://a:new@b,http://c:{MASK}@d"}
-    assert merged(changed, old) == {"servers": "http://a:new@b,http://c:two@d"}
+    changed = {"servers": f"http://a:new@b,socks5://c:{MASK}@d"}
+    assert merged(changed, old) == {"servers": "http://a:new@b,socks5://c:two@d"}
     values = effective(device(), {}, old, BASE, with_secrets=False)
     assert not {"servers", "rest_url"} & set(values)
 

@@ -1,0 +1,106 @@
+"""Names, versions and codes of devices, and what their images say of themselves."""
+
+from io import BytesIO
+from pathlib import Path, PurePosixPath
+from typing import cast
+
+from core.errors import RequestError
+from devices.ota import MAX_NAME_CHARS, age, check_name, is_release
+from devices.pairing import CODE_DIGITS, read_code
+from devices.registry.names import MAX_NAME_CHARS as MAX_SHOWN_CHARS
+from devices.registry.names import short
+from devices.xiaozhi.check_in import is_newer
+from devices.xiaozhi.images import version_in
+from tests.fuzz.target import Target
+
+ROOT = PurePosixPath("/firmware")
+IMAGE = b"\xe9" + bytes(31) + bytes.fromhex("3254cdab") + bytes(12)
+"As far as the version: two headers, the mark of `esp_app_desc_t`, its number of security."
+
+PAIRS = (
+    *(b"123-456\n123 456", b"0.10\n0.9", b"0.10-rc.10\n0.10-rc.9", b"1.2.3+4\n1.2.3"),
+    *(b"local\n1.0", b"ESP32-S3-BOX-3\n1.2.3", b"../a\na/b", b"v2..3\n.hidden"),
+)
+
+
+class _Image:
+    """A file in memory; one on the disk for each input would take most of the time."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def open(self, mode: str) -> BytesIO:
+        assert mode == "rb"
+        return BytesIO(self._data)
+
+
+def device_names(data: bytes) -> None:
+    """Two texts, a line each: codes, names that stay in their folder, versions in one order. All of
+    it is an image, too, and the first line the version of another."""
+    one, _, other = data.decode(errors="replace").partition("\n")
+    for text in (one, other):
+        _code(text)
+        _name(text)
+        shown = short(text)
+        assert short(shown) == shown
+        assert len(shown) <= MAX_SHOWN_CHARS
+        assert shown.isprintable()
+    _order(one, other)
+    _image(data)
+
+
+def _code(text: str) -> None:
+    try:
+        code = read_code(text)
+    except RequestError as error:
+        assert (error.code, error.param) == ("invalid_value", "code")
+        return
+    assert len(code) == CODE_DIGITS
+    assert 0 <= int(code) < 10**CODE_DIGITS
+    assert read_code(code) == read_code(f"{code[:3]} - {code[3:]}") == code
+
+
+def _name(text: str) -> None:
+    try:
+        name = check_name("version", text)
+    except RequestError as error:
+        assert (error.code, error.param) == ("invalid_value", "version")
+        assert len(str(error)) < 200
+        return
+    assert name == text
+    assert len(name.encode()) <= MAX_NAME_CHARS
+    path = ROOT / name / f"{name}.bin"
+    assert path.relative_to(ROOT).parts == (name, f"{name}.bin")
+    assert not {"..", ".", ""} & set(str(path).removeprefix("/").split("/"))
+
+
+def _order(one: str, other: str) -> None:
+    ages = age(one), age(other)
+    assert (ages[0] < ages[1]) + (ages[0] == ages[1]) + (ages[0] > ages[1]) == 1
+    assert age(one + "+build") == ages[0]
+    assert not (is_newer(one, other) and is_newer(other, one))
+    assert not is_newer(one, one)
+    if is_release(one):
+        assert check_name("version", one) == one
+        assert age(one + "-rc.1") < ages[0] < age(one + ".1")
+
+
+def _image(data: bytes) -> None:
+    text = version_in(cast(Path, _Image(data)))
+    assert len(text) <= 32
+    assert text.isprintable()
+    said = data.partition(b"\n")[0][:32].partition(b"\0")[0]
+    again = version_in(cast(Path, _Image(IMAGE + said.ljust(32, b"\0"))))
+    assert len(again) == len(said)
+    assert again.encode() == said or not (said.isascii() and said.decode().isprintable())
+
+
+TARGETS = (
+    Target(
+        name="device_names",
+        one_input=device_names,
+        seeds=(*PAIRS, IMAGE + b"1.2.3".ljust(32, b"\0"), IMAGE + b"\xff\n" * 16),
+        words=("-rc.1", "+build", "0.10", "..", "/", "\\", "123456", "١٢٣"),
+        max_bytes=512,
+    ),
+)

@@ -1,0 +1,185 @@
+"""What WAS's REST is asked: bodies of any shape, settings, Wi-Fi, files, names."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from core.errors import RequestError, TooLarge
+from devices.directory import Device
+from devices.ota import check_name
+from devices.willow.values import switch_of, text_of, whole_of
+from devices.willow.was.body import MAX_DEPTH, read_object, read_path
+from devices.willow.was.config import (
+    DEFAULTS,
+    MASK,
+    checked,
+    effective,
+    has_secret,
+    masked,
+    merged,
+)
+from devices.willow.was.naming import MAX_CHARS, asked
+from devices.willow.was.rest import _id, _switch
+from devices.willow.was.store import StoredNvs, read_nvs
+from firmware_protocol.willow.decode import MAX_ID
+from firmware_protocol.willow.encode import MAX_MESSAGE_BYTES, encode
+from firmware_protocol.willow.messages import Config
+from tests.fuzz.target import Target, lines
+
+BODIES: tuple[Any, ...] = (
+    {"hostname": "willow-kitchen"},
+    {"mac_addr": "a1:b2:c3:d4:e5:f6", "label": "Kitchen", "area": "kitchen"},
+    {"hostname": "k", "data": {"id": 7, "text": "tea", "backlight": "on", "repeat": 2}},
+    {"data": {"id": 7, "cancel": True, "backlight_max": False, "strobe_period_ms": "500"}},
+    {"wake_word": "hiesp", "speaker_volume": 40, "aec": False, "hass_token": MASK},
+    {"wis_tts_url": "http://a/api/tts?speaker=x&text=y", "rest_url": f"http://u:{MASK}@b/"},
+    {"urls": ["http://u:p@b/,http://v:q@c/"], "proxies": [{"api_key": "k", "name": "a"}]},
+    {"WAS": {"URL": f"wss://any:{MASK}@a/ws"}, "WIFI": {"SSID": "home", "PSK": MASK}},
+    {"path": "1.2.3/ESP32-S3-BOX-3.bin"},
+)
+OLD: Mapping[str, Any] = {
+    "hass_token": "hushed",
+    "rest_url": "http://old:hushed@b/",
+    "urls": ["http://old:hushed@b/,http://old:hushed@c/"],
+    "proxies": [{"api_key": "hushed"}],
+    "WIFI": {"PSK": "hushed"},
+}
+NVS = StoredNvs("ws://any:hushed@a/ws", "home", "hushed hushed")
+DEVICE = Device(id="dev_1", kind="willow", hardware_id="a", name="a")
+NUMBERS = {"repeat": range(1, 101), "volume": range(101), "strobe_period_ms": range(10_001)}
+PASSWORD = re.compile(r"[a-z]://[^/?#:@]*:(?!\*{8}@)[^/?#@]*@")
+"One that is not masked."
+
+
+def was_bodies(data: bytes) -> None:
+    """Each part of a body is a value within its bounds, or an error that names it; what is shown
+    holds no secret, and shown and sent back it is what it was."""
+    _path(data)
+    try:
+        body = read_object(data)
+    except RequestError as error:
+        assert error.code == "invalid_json"
+        return
+    assert msgspec.json.decode(msgspec.json.encode(body)) == body
+    _masking(body)
+    _settings(body)
+    _nvs(body)
+    _asked(body)
+
+
+def _path(data: bytes) -> None:
+    try:
+        version, board = read_path(data)
+        path = f"{check_name('version', version)}/{check_name('platform', board)}.bin"
+    except RequestError as error:
+        _check_told(error)
+        return
+    assert re.fullmatch(r"[\w+-][\w.+-]*/[\w+-][\w.+-]*\.bin", path, re.ASCII)
+    assert ".." not in path
+
+
+def _masking(body: dict[str, Any]) -> None:
+    """As `type=was` has it: anything that is JSON."""
+    shown = masked(body)
+    assert masked(shown) == shown
+    assert merged(shown, body) == body
+    assert not any(PASSWORD.search(text) for text in _texts(shown))
+    kept = merged(body, OLD)
+    assert "hushed" not in str(masked(kept)) or "hushed" in str(masked(body))
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, dict | list):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from _texts(one)
+    elif isinstance(value, str):
+        yield value
+
+
+def _settings(body: dict[str, Any]) -> None:
+    try:
+        values = checked(merged(body, {}))
+    except RequestError as error:
+        _check_told(error)
+        return
+    if "wis_tts_url" not in body:  # it grows
+        assert checked(values) == values
+    try:
+        wire = encode(Config({**DEFAULTS, **values}))
+    except TooLarge:
+        pass
+    else:
+        assert len(wire.encode()) <= MAX_MESSAGE_BYTES
+        assert msgspec.json.decode(wire)["config"] == {**DEFAULTS, **values}
+    told = effective(DEVICE, values, {}, "http://a:1", with_secrets=False)
+    assert not any(has_secret(key, value) for key, value in told.items())
+    assert set(DEFAULTS) <= set(told)
+
+
+def _nvs(body: dict[str, Any]) -> None:
+    try:
+        nvs = read_nvs(merged(body, NVS.as_json()), NVS, MASK)
+    except RequestError as error:
+        _check_told(error)
+        return
+    assert nvs.was_url.startswith(("ws://", "wss://"))
+    assert 1 <= len(nvs.wifi_ssid.encode()) <= 32
+    assert 8 <= len(nvs.wifi_psk.encode()) <= 63
+    assert read_nvs(merged(masked(nvs.as_json()), nvs.as_json()), nvs, MASK) == nvs
+
+
+def _asked(body: dict[str, Any]) -> None:
+    for data in (body, body.get("data")):
+        if isinstance(data, dict):
+            _fields(data)
+    try:
+        named = asked(body)
+    except RequestError as error:
+        _check_told(error)
+    else:
+        assert named != (None, None)
+        assert named[0] != ""
+        for one in named:
+            assert one is None or (len(one) <= MAX_CHARS and one.isprintable())
+            assert one is None or " ".join(one.split()) == one
+
+
+def _fields(data: dict[str, Any]) -> None:
+    try:
+        number = _id(data)
+        assert number is None or 1 < number < MAX_ID
+        for name in ("backlight", "backlight_max"):
+            assert _switch(data, name) in (None, True, False)
+        switch_of(data, "cancel")
+        for name in ("hostname", "mac_addr", "text", "audio_url"):
+            assert text_of(data, name) == text_of(data, name).strip()
+        for name, allowed in NUMBERS.items():
+            found = whole_of(data, name, allowed)
+            assert found is None or found in allowed
+    except RequestError as error:
+        _check_told(error)
+
+
+def _check_told(error: RequestError) -> None:
+    assert error.code in {"invalid_json", "invalid_value"}
+    assert error.param or error.code == "invalid_json"
+    assert len(str(error)) < 500
+    assert "hushed" not in str(error)
+    str(error).encode()
+
+
+TARGETS = (
+    Target(
+        name="was_bodies",
+        one_input=was_bodies,
+        seeds=(
+            *lines(BODIES),
+            b'{"a":' * 480 + b"1" + b"}" * 480,
+            b'{"a":' * (MAX_DEPTH - 1) + b"1" + b"}" * (MAX_DEPTH - 1),
+        ),
+        words=("://", ":p@", MASK, "http://u:p@h", "text=", "hass_token", '"path":"', "../"),
+        is_json=True,
+    ),
+)
