@@ -252,6 +252,16 @@ class StageSpan:
 
 
 @dataclass(frozen=True, slots=True)
+class AnswerCut:
+    """What a listener knows of an answer whose sound was cut."""
+
+    words: int
+    by: Literal["word_times", "proportion"]
+    """How they were counted where it was cut: by the voice's own times, or by the clause's share of
+    sound."""
+
+
+@dataclass(frozen=True, slots=True)
 class TurnTraced:
     """Where the milliseconds of a turn went; once per turn, when it is no longer heard."""
 
@@ -264,6 +274,8 @@ class TurnTraced:
     "End of speech to first sound (or first text): the number we sell."
     marks: Mapping[str, float] = field(default_factory=dict[str, float])
     "Moment (`pipeline.turn.Mark`) -> ms from the end of speech."
+    cut: AnswerCut | None = None
+    "None: the answer was heard to its end, or is not spoken."
 
 
 @dataclass(frozen=True, slots=True)

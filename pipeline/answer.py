@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from core.errors import EarshotError, first_error
 from core.events import (
+    AnswerCut,
     CancelReason,
     CutReason,
     OutputItemAdded,
@@ -193,6 +194,11 @@ class Answer:
         """The words that a listener knows after this much of the sound."""
         return self.spoken.heard(heard_ms, self.total_ms)
 
+    @property
+    def cut(self) -> AnswerCut | None:
+        """What is known of it; None while nothing cut its sound."""
+        return self.spoken.cut(self._heard_ms, self.total_ms) if self._is_cut else None
+
     def _open_gate(self) -> None:
         """The turn is confirmed: what the draft holds may leave."""
         self.turn.take(self._draft.marks)
@@ -270,12 +276,12 @@ class Answer:
 
     def _heard_text(self) -> str:
         """What was heard of the answer; of a written one, all that was sent."""
-        if self._plan.modality == "text":
-            return self._text
+        return self._text if self._plan.modality == "text" else self.heard(self._heard_ms)
+
+    @property
+    def _heard_ms(self) -> float:
         heard_ms = 0.0 if self._writer is None else self._writer.heard_ms
-        if self._truncated_ms is not None:
-            heard_ms = min(heard_ms, self._truncated_ms)
-        return self.heard(heard_ms)
+        return heard_ms if self._truncated_ms is None else min(heard_ms, self._truncated_ms)
 
     def _stop_voice(self) -> None:
         if self._writer is not None and not (self._writer.is_dead or self._writer.is_finished):

@@ -138,5 +138,6 @@ class Sounding:
         turn = heard.answer.turn
         stopped_at = ended_at if heard.stopped_at is None else min(heard.stopped_at, ended_at)
         turn.mark(Mark.PLAYOUT_END, stopped_at)
+        turn.cut = heard.answer.cut
         turn.is_sounding = False
         self._finish_turn(turn, "answered")

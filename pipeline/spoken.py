@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from core.events import AnswerCut
 from engines.base import WordMark
 
 WORD_MS = 300
@@ -46,6 +47,13 @@ class SpokenText:
         """Number and text of the clause that sounds there; None: none has begun."""
         begun = [number for number, c in enumerate(self._clauses) if c.start_ms <= at_ms]
         return (begun[-1], self._clauses[begun[-1]].text) if begun else None
+
+    def cut(self, heard_ms: float, total_ms: float) -> AnswerCut:
+        """How many words were heard, and how it is known: that of the clause it was cut in."""
+        words = len(self.heard(heard_ms, total_ms).split())
+        place = self.clause_at(heard_ms)
+        has_times = place is not None and bool(self._clauses[place[0]].marks)
+        return AnswerCut(words, "word_times" if has_times else "proportion")
 
     def heard(self, heard_ms: float, total_ms: float) -> str:
         """The words within the first `heard_ms`; `total_ms` of sound were made so far."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
 
-from core.events import StageSpan, TurnTraced
+from core.events import AnswerCut, StageSpan, TurnTraced
 
 TurnStatus = Literal["answered", "rejected", "cancelled", "failed", "transcribed"]
 
@@ -56,6 +56,8 @@ class Turn:
     is_sounding: bool = False
     "Its answer is being heard: there is another mark to come."
     is_traced: bool = False
+    cut: AnswerCut | None = None
+    "Known when its sound has ended."
     marks: dict[Mark, float] = field(default_factory=dict[Mark, float])
     "Monotonic seconds. The first mark of a kind wins."
 
@@ -117,4 +119,5 @@ class Turn:
             stages=self.stages(),
             response_latency_ms=self.response_latency_ms() if status == "answered" else None,
             marks=self.marks_ms(),
+            cut=self.cut,
         )

@@ -10,6 +10,7 @@ from typing import Literal
 from core.errors import ConfigError, EarshotError
 from devices.home_assistant.look import look
 from devices.registry.look import count_devices
+from engines.base import TtsInfo
 from engines.registry import Kind, load
 from server.config import Config
 from server.devices import database_url
@@ -107,7 +108,16 @@ def _chosen(config: Config, kind: Kind, found: Survey) -> Finding:
         return Finding("fail", f"{kind}: {error}")
     if close := getattr(engine, "close", None):
         close()
-    return Finding("ok", f"{kind}: {choice.name} ({choice.why})")
+    info = getattr(engine, "info", None)
+    timing = f"; {_timing(info)}" if isinstance(info, TtsInfo) else ""
+    return Finding("ok", f"{kind}: {choice.name} ({choice.why}){timing}")
+
+
+def _timing(voice: TtsInfo) -> str:
+    """How it is known which words of a cut answer were heard."""
+    if voice.has_word_times:
+        return "says when each word sounds: a cut answer keeps the words that were heard"
+    return "gives no word times: the words of a cut answer are counted in proportion to its sound"
 
 
 def _recognisers(config: Config, found: Survey) -> Iterator[Finding]:

@@ -149,6 +149,7 @@ def turn_json(traced: TurnTraced) -> Json:
             for span in traced.stages
         ],
         "marks": dict(traced.marks),
+        "cut": None if traced.cut is None else {"words": traced.cut.words, "by": traced.cut.by},
     }
 
 

@@ -8,8 +8,9 @@ import pytest
 
 from core.audio import ASR_RATE_HZ, PTIME_MS, AudioFrame, ms_to_samples
 from core.errors import RequestError
-from core.events import StageSpan
+from core.events import AnswerCut, StageSpan
 from core.items import AudioPart, FunctionCallItem, FunctionOutputItem, MessageItem, TextPart
+from engines.base import WordMark
 from pipeline.chunker import MAX_CHARS, Chunker
 from pipeline.client_clock import ClientClock
 from pipeline.endpointer import INTERRUPT_MS, MAX_UTTERANCE_MS, START_MS, Edge, Endpointer
@@ -160,6 +161,17 @@ def test_what_was_heard_of_an_answer(heard_ms: float, text: str) -> None:
     spoken.begin("one two three four", 0)
     spoken.begin("five six", 1000)
     assert spoken.heard(heard_ms, 2000) == text
+
+
+def test_words_of_a_cut_answer_are_counted_by_what_the_voice_said_of_that_clause() -> None:
+    spoken = SpokenText()
+    assert spoken.cut(0, 0) == AnswerCut(0, "proportion")
+    spoken.begin("one two three four", 0)
+    spoken.word(WordMark(0, 3, 0, 100))
+    spoken.word(WordMark(0, 7, 100, 900))
+    spoken.begin("five six", 1000)
+    assert spoken.cut(900, 2000) == AnswerCut(2, "word_times")
+    assert spoken.cut(1500, 2000) == AnswerCut(5, "proportion")
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -10,6 +10,7 @@ import pytest
 from core.audio import AudioFrame, Pcm
 from core.errors import RequestError
 from core.events import (
+    AnswerCut,
     OutputAudio,
     OutputItemAdded,
     OutputItemDone,
@@ -36,6 +37,7 @@ from pipeline.settings import ResponseRequest, SessionSettings
 from pipeline.sounding import TRUNCATE_S
 from tests.loop import run_virtual
 from tests.pipeline.fakes import Counts, LevelAsr, LoopClock, ToneTts, World, speak
+from tests.pipeline.test_sayings import WordTts
 from tests.pipeline.test_session import of
 
 SILENCE, ONE, TWO = 0, 1000, 2000
@@ -163,6 +165,30 @@ def test_a_client_that_is_told_of_speech_falls_silent(truncates: bool) -> None:
     else:
         assert ended_at == pytest.approx(began_at, abs=1e-3)
         assert at(told, TurnTraced) == pytest.approx(began_at + TRUNCATE_S)
+
+
+@pytest.mark.parametrize("paced_by", ["server", "client"])
+@pytest.mark.parametrize(("tts", "by"), [(ToneTts, "proportion"), (WordTts, "word_times")])
+def test_a_turn_tells_how_the_words_of_its_cut_answer_were_counted(
+    tts: type[ToneTts], by: Literal["proportion", "word_times"], paced_by: PacedBy
+) -> None:
+    world = World(tts=tts())
+
+    async def scenario(session: Session, told: Told) -> None:
+        ask(session, "a b c")
+        await speak(session, (SILENCE, 800))
+        if paced_by == "client":
+            added = next(event for _, event in told if isinstance(event, OutputItemAdded))
+            session.truncate(added.item.id, 700)
+        else:
+            session.clear_output()
+        await speak(session, (SILENCE, 300))
+        ask(session, "whole")
+        await speak(session, (SILENCE, 3000))
+
+    cut, whole = traced(live(world, paced_by, scenario))
+    assert cut.cut == AnswerCut(3, by)
+    assert whole.cut is None
 
 
 class Ragged(ToneTts):

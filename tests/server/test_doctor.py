@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from devices.registry.database import opened
+from engines.base import TtsInfo
 from server import doctor
 from server.config import Config, PathsConfig
 from server.config_devices import DevicesConfig
@@ -76,3 +77,19 @@ def test_a_database_that_cannot_be_is_told_without_its_password(tmp_path: Path) 
     wrong = doctor._devices(Config(devices=DevicesConfig(database="odd://u:hidden@host/x")))
     assert wrong.verdict == "fail"
     assert "hidden" not in wrong.what
+
+
+@pytest.mark.parametrize(
+    ("has_word_times", "said"),
+    [(True, "says when each word sounds"), (False, "in proportion to its sound")],
+)
+def test_a_voice_is_asked_whether_it_knows_when_its_words_sound(
+    has_word_times: bool, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    info = TtsInfo("here", 24_000, {"en": ("a",)}, has_word_times=has_word_times)
+    monkeypatch.setattr(doctor, "load", lambda *_: SimpleNamespace(info=info))
+    monkeypatch.setattr(doctor, "choose_one", lambda *_: Choice("tts", "here", {}, "configured"))
+    nothing: Any = None
+    found = doctor._chosen(Config(), "tts", nothing)
+    assert found.verdict == "ok"
+    assert said in found.what

@@ -11,6 +11,7 @@ from openai.types.realtime import RealtimeServerEvent
 from pydantic import BaseModel, TypeAdapter
 
 from core.events import (
+    AnswerCut,
     CallArguments,
     Failed,
     FormatName,
@@ -79,6 +80,7 @@ TRACE = TurnTraced(
     (StageSpan("asr", 0, 31.5, is_speculative=True),),
     512.3,
     {"asr_final": 31.5},
+    AnswerCut(3, "word_times"),
 )
 NOISE = np.zeros(MAX_DELTA_SAMPLES + 1, np.int16)
 
@@ -321,7 +323,10 @@ def test_our_own_events_go_to_those_who_asked() -> None:
         "response_latency_ms": 512.3,
         "stages": [{"stage": "asr", "start_ms": 0, "end_ms": 31.5, "is_speculative": True}],
         "marks": {"asr_final": 31.5},
+        "cut": {"words": 3, "by": "word_times"},
     }
+    whole = replace(TRACE, cut=None)
+    assert asking.to_json(whole)[0]["turn"]["cut"] is None
 
 
 def test_a_client_without_transcription_gets_no_words() -> None:
