@@ -232,9 +232,9 @@ TARGETS = (
             b"\x03#!AMR-WB\n" + b"\x7c" * 4,
         ),
         words=("RIFF", "WAVE", "fmt ", "data", "LIST", "#!AMR\n", "#!AMR-WB\n"),
-        few=2000,
     ),
-    Target(name="opus_packets", one_input=drawn(packets), seeds=scripts(), few=1000),
+    # Some five packets each: a million of them.
+    Target(name="opus_packets", one_input=drawn(packets), seeds=scripts(), few=2000, many=200_000),
     Target(
         name="settings",
         one_input=settings,

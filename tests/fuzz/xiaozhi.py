@@ -187,6 +187,13 @@ TARGETS = (
     ),
     Target(name="xiaozhi_check_in", one_input=checking_in, seeds=(CHECK_IN,), is_json=True),
     Target(name="xiaozhi_turns", one_input=drawn(conversing), seeds=scripts(), few=3000),
-    Target(name="xiaozhi_tools", one_input=drawn(tools), seeds=scripts(), few=3000),
-    Target(name="xiaozhi_sound", one_input=drawn(hearing), seeds=scripts(4000), few=2000),
+    # Some ten messages each, and five packets: a million of them.
+    Target(name="xiaozhi_tools", one_input=drawn(tools), seeds=scripts(), few=3000, many=100_000),
+    Target(
+        name="xiaozhi_sound",
+        one_input=drawn(hearing),
+        seeds=scripts(4000),
+        few=2000,
+        many=200_000,
+    ),
 )
