@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -223,12 +224,12 @@ def test_a_response_that_is_cancelled_before_it_begins_is_told_as_cancelled(
 
 def test_a_client_that_asks_later_is_answered_in_the_language_that_was_heard() -> None:
     world = World(asr=LevelAsr(language="de"))
-    spoken: list[str] = []
+    spoken: list[tuple[str, str | None]] = []
     speak_as_before = world.tts.speak
 
-    def speak_and_note(*args: object, language: str, **kwargs: object) -> object:
-        spoken.append(language)
-        return speak_as_before(*args, language=language, **kwargs)  # type: ignore[arg-type]
+    def speak_and_note(*args: object, language: str, voice: str | None, **kw: object) -> object:
+        spoken.append((language, voice))
+        return speak_as_before(*args, language=language, voice=voice, **kw)  # type: ignore[arg-type]
 
     world.tts.speak = speak_and_note  # type: ignore[method-assign, assignment]
 
@@ -241,8 +242,30 @@ def test_a_client_that_asks_later_is_answered_in_the_language_that_was_heard() -
         assert session.say("es klingelt")
         await speak(session, (SILENCE, ANSWER_TIME_MS))
 
-    run_session(world, scenario, PUSH_TO_TALK)
-    assert spoken == ["de", "de"]
+    run_session(world, scenario, replace(PUSH_TO_TALK, voice="high"))
+    assert spoken == [("de", "tief"), ("de", "tief")], "its English voice speaks no German"
+
+
+@pytest.mark.parametrize(
+    ("heard", "wish", "voice"),
+    [("de", "default", "tief"), ("en", "default", "low"), ("en", "high", "high")],
+)
+def test_the_language_that_was_heard_chooses_the_voice(heard: str, wish: str, voice: str) -> None:
+    world = World(asr=LevelAsr(language=heard))
+    asked: list[str | None] = []
+    speak_as_before = world.tts.speak
+
+    def speak_and_note(*args: object, voice: str | None, **kw: object) -> object:
+        asked.append(voice)
+        return speak_as_before(*args, voice=voice, **kw)  # type: ignore[arg-type]
+
+    world.tts.speak = speak_and_note  # type: ignore[method-assign, assignment]
+
+    async def scenario(session: Session) -> None:
+        await speak(session, (SILENCE, 200), (1000, 600), (SILENCE, ANSWER_TIME_MS))
+
+    run_session(world, scenario, SessionSettings(voice=wish))
+    assert set(asked) == {voice}
 
 
 def test_a_transcription_session_is_not_spoken_to() -> None:
