@@ -281,6 +281,16 @@ class Sees(Protocol):
     def sees(self) -> bool: ...
 
 
+@runtime_checkable
+class Seated(Protocol):
+    """A language model that knows how many answers it writes at once, and refuses further ones."""
+
+    @property
+    def at_once(self) -> int | None:
+        """None: it does not know."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class WordMark:
     """When a word of the text sounds."""

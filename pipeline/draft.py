@@ -5,22 +5,25 @@ leaves it, no tool changes anything, and no more than the first clause is spoken
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import aclosing, asynccontextmanager
 
 from core.errors import EarshotError, first_error
 from core.events import Usage
 from core.items import Item
 from core.ports import Clock, Metrics, ToolContext
 from engines.base import CallDelta, Message, ToolCall
+from pipeline.budget import Claim, Seats
 from pipeline.calling import Hands
 from pipeline.fillers import Fillers
 from pipeline.generation import generate
 from pipeline.plan import AnswerPlan
 from pipeline.read_aloud import Reading, Sound
 from pipeline.remote.steps import Step
+from pipeline.seating import seated
 from pipeline.tools import Toolbox
 from pipeline.turn import Mark
+from pipeline.work_time import WorkTime
 
 MAX_WAITING_TEXTS = 1024
 "Deltas of an unconfirmed answer: longer than any pause lasts."
@@ -42,6 +45,7 @@ class Draft:
         clock: Clock,
         metrics: Metrics,
         fillers: Fillers,
+        seats: Seats,
     ) -> None:
         self.plan, self.prompt = plan, tuple(prompt)
         self.texts: asyncio.Queue[str | None] = asyncio.Queue(MAX_WAITING_TEXTS)
@@ -61,6 +65,8 @@ class Draft:
         "It failed; an apology was made in its place, or after what there was."
         self._toolbox, self._context, self._clock = toolbox, context, clock
         self._metrics, self._fillers = metrics, fillers
+        self.seats, self.claim = seats, Claim()
+        self.work = WorkTime(clock)
         self._is_confirmed = asyncio.Event()
         self.undisputed: Callable[[], Awaitable[object]] = self._is_confirmed.wait
         "Waited for before anything is changed: somebody may be going on his sentence."
@@ -94,6 +100,7 @@ class Draft:
 
     def cancel(self) -> None:
         """Nobody wants it any more: every request upstream is closed."""
+        self.claim.is_over = True
         if self._task is not None:
             self._task.cancel()
 
@@ -108,13 +115,16 @@ class Draft:
         await self.sounds.put(None)
 
     async def _write(self) -> None:
-        async with aclosing(self._texts(lambda _: None)) as deltas:
-            async for delta in deltas:
-                await self.texts.put(delta)
+        with self.work.busy("text"):
+            async with aclosing(self._texts(lambda _: None)) as deltas:
+                async for delta in deltas:
+                    with self.work.held("text"):
+                        await self.texts.put(delta)
 
     async def _speak(self) -> None:
         """Generate and speak side by side: the voice begins with the first clause."""
-        reading = Reading(self.plan, self.sounds, self._mark, self._is_confirmed.wait)
+        confirmed = self._is_confirmed.wait
+        reading = Reading(self.plan, self.sounds, self._mark, confirmed, self.work)
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._fill(reading))
@@ -132,10 +142,12 @@ class Draft:
                 self.texts.put_nowait(text + " ")
                 reading.interject(text)
 
-        async with aclosing(self._apologising(say)) as deltas:
-            async for delta in deltas:
-                await self.texts.put(delta)
-                await reading.push(delta)
+        with self.work.busy("text"):
+            async with aclosing(self._apologising(say)) as deltas:
+                async for delta in deltas:
+                    with self.work.held("text"):
+                        await self.texts.put(delta)
+                        await reading.push(delta)
         await reading.finish()
 
     async def _apologising(self, say: Callable[[str], None]) -> AsyncGenerator[str, None]:
@@ -169,7 +181,8 @@ class Draft:
             say,
             self.call_deltas.put_nowait,
         )
-        async with aclosing(generate(self.plan, self.prompt, hands)) as deltas:
+        plan = seated(self.plan, self._seat)
+        async with aclosing(generate(plan, self.prompt, hands)) as deltas:
             async for delta in deltas:
                 if isinstance(delta, Usage):
                     self._spend(delta)
@@ -183,6 +196,15 @@ class Draft:
                     self._mark(Mark.LLM_FIRST_TOKEN)
                     yield delta
 
+    @asynccontextmanager
+    async def _seat(self) -> AsyncIterator[None]:
+        """Unconfirmed, it leaves the last one to others."""
+        if self.claim.give_up is not None and not self.seats.is_free_for_draft:
+            with self.work.held("text"):
+                await self._is_confirmed.wait()
+        async with self.seats.take(self.claim):
+            yield
+
     def _spend(self, round_: Usage) -> None:
         limit = self.plan.options.max_output_tokens
         self.hit_limit = limit is not None and round_.output_tokens >= limit
@@ -195,7 +217,8 @@ class Draft:
         )
 
     async def _may_act(self) -> None:
-        await self._is_confirmed.wait()
+        with self.work.held("text"):
+            await self._is_confirmed.wait()
         await self.undisputed()
         self.has_acted = True
 

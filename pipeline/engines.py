@@ -37,6 +37,14 @@ _WISHES = {
 "What a session calls the options of its recogniser."
 
 
+OnWasted = Callable[[float], None]
+"Told the seconds that a recogniser had for the end of something that was not its end."
+
+
+def ignore_waste(_: float) -> None:
+    """Nobody counts it."""
+
+
 class Recogniser(Protocol):
     """Speech recognition as sessions see it: one shared model behind a scheduler."""
 
@@ -81,6 +89,7 @@ class EngineSet:
     wake: WakeEngine | None = None
     expected: Callable[[], Sequence[str]] = tuple
     "Names that every session's recogniser should expect: those of the house."
+    wasted: OnWasted = ignore_waste
 
     def recogniser(
         self, name: str, *, param: str = "audio.input.transcription.model"

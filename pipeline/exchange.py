@@ -10,12 +10,14 @@ from core.ids import new_id
 from core.items import Item, ItemStatus, MessageItem, TextPart
 from core.ports import Place, ToolContext
 from engines.base import Llm, LlmOptions
+from pipeline.budget import Claim, Seats
 from pipeline.calling import Hands
 from pipeline.conversation import Conversation, Conversations
 from pipeline.generation import generate
 from pipeline.history import History
 from pipeline.places import Places
 from pipeline.plan import AnswerPlan
+from pipeline.seating import seated
 from pipeline.settings import DEFAULT, SessionSettings
 from pipeline.surroundings import Surroundings
 from pipeline.text_language import TextLanguage
@@ -63,6 +65,7 @@ class Exchanges:
         max_parallel: int = MAX_PARALLEL,
     ) -> None:
         self._engines, self._toolbox = surroundings.engines, surroundings.toolbox
+        self._drafts = surroundings.drafts
         self._conversations, self._languages = conversations, languages
         self._usual = usual or SessionSettings()
         self._places = Places(
@@ -95,7 +98,8 @@ class Exchanges:
             plan = await self._plan(question, conversation, llm)
             conversation.language = plan.language
             conversation.place = question.place or conversation.place
-            yield Exchange(question.text, conversation, plan, self._toolbox)
+            seats = self._drafts.seats(llm)
+            yield Exchange(question.text, conversation, plan, self._toolbox, seats)
 
     async def _plan(self, question: Question, conversation: Conversation, llm: Llm) -> AnswerPlan:
         settings, engines = self._usual, self._engines
@@ -151,12 +155,17 @@ class Exchange:
     """One question and its answer: `texts`, once."""
 
     def __init__(
-        self, question: str, conversation: Conversation, plan: AnswerPlan, toolbox: Toolbox
+        self,
+        question: str,
+        conversation: Conversation,
+        plan: AnswerPlan,
+        toolbox: Toolbox,
+        seats: Seats,
     ) -> None:
         self.plan = plan
         "In which language it is answered, and with which voice it would be spoken."
         self.conversation_id = conversation.id
-        self._question, self._toolbox = question, toolbox
+        self._question, self._toolbox, self._seats = question, toolbox, seats
         self._history: History = conversation.history
         self._place = conversation.place
 
@@ -169,7 +178,8 @@ class Exchange:
         try:
             hands = Hands(self._toolbox, self._context(), _at_once, self._record)
             prompt = self._history.messages(self.plan.instructions)
-            async with aclosing(generate(self.plan, prompt, hands)) as deltas:
+            plan = seated(self.plan, lambda: self._seats.take(Claim()))
+            async with aclosing(generate(plan, prompt, hands)) as deltas:
                 async for delta in deltas:
                     if isinstance(delta, str) and delta:
                         given += delta

@@ -7,8 +7,9 @@ from core.audio import ASR_RATE_HZ, ms_to_samples
 from core.errors import EngineError, Overloaded
 from core.ids import new_id
 from engines.base import AsrItem, AsrOptions, AsrResult
-from pipeline.engines import Recogniser
+from pipeline.engines import OnWasted, Recogniser
 from pipeline.segmenting import Cutter, Piece
+from pipeline.work_time import TaskTime
 from serving.scheduler import Priority
 
 FEED_MS = 400
@@ -58,12 +59,18 @@ class HeadStart:
     """
 
     def __init__(
-        self, recogniser: Recogniser, options: AsrOptions, tasks: asyncio.TaskGroup
+        self,
+        recogniser: Recogniser,
+        options: AsrOptions,
+        tasks: asyncio.TaskGroup,
+        on_wasted: OnWasted,
     ) -> None:
-        self._recogniser, self._tasks = recogniser, tasks
+        """`on_wasted`: told of each decode that was not the final one."""
+        self._recogniser, self._tasks, self._on_wasted = recogniser, tasks, on_wasted
         self.options = options
         "Of what is begun next; they change when the language becomes known."
         self._guess: Decode | None = None
+        self._guess_time: TaskTime | None = None
         self._fed: Decode | None = None
         self._utterance = new_id("item")
         "Under which an incremental engine is fed."
@@ -80,6 +87,7 @@ class HeadStart:
         if tail is not None:
             item = AsrItem(new_id("item"), tail.pcm, True, self.options)
             self._guess = self._begin(tail, item, Priority.SPECULATIVE)
+            self._guess_time = TaskTime(self._guess.task)
 
     async def decoded(self, piece: Piece) -> Decode | None:
         """The piece's decode, if it is known already or on its way; at most once."""
@@ -127,5 +135,6 @@ class HeadStart:
 
     def _drop_guess(self) -> None:
         guess, self._guess = self._guess, None
-        if guess is not None:
+        if guess is not None and self._guess_time is not None:
             guess.drop(self._recogniser)
+            self._on_wasted(self._guess_time.seconds)

@@ -258,7 +258,8 @@ class Listening:
     ) -> Utterance:
         recogniser = self._engines.recogniser(settings.asr)
         options = settings.recognition(recogniser.info, self._engines.expected())
-        return Utterance(recogniser, utterance_id, options, self._clock, tasks)
+        wasted = self._engines.wasted
+        return Utterance(recogniser, utterance_id, options, self._clock, tasks, wasted)
 
     def _finish(self, open_: OpenUtterance, tasks: asyncio.TaskGroup, *, supposed: int = 0) -> None:
         """Commit: from here on the client knows the item, and its words are on their way.

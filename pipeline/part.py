@@ -7,6 +7,7 @@ from core.audio import ASR_RATE_HZ, samples_to_ms
 from core.errors import EngineError, Overloaded
 from engines.base import AsrItem, AsrResult
 from pipeline.engines import Recogniser
+from pipeline.work_time import TaskTime
 from serving.scheduler import Priority
 
 logger = logging.getLogger(__name__)
@@ -21,6 +22,8 @@ class Part:
         self._recogniser, self.item, self.start = recogniser, item, start
         self.result = result
         self._task: asyncio.Task[None] | None = None
+        self.time: TaskTime | None = None
+        "Of the newest try; None: none was needed."
         self.error: EngineError | Overloaded | None = None
         "Why the last try failed."
 
@@ -39,6 +42,7 @@ class Part:
             return
         if self._task is None or self._task.done():
             self._task = tasks.create_task(self._decode(priority), name=f"part-{self.start}")
+            self.time = TaskTime(self._task)
         elif priority is Priority.FINAL:
             self._recogniser.hurry(self.item.utterance)
 

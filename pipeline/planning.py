@@ -122,7 +122,8 @@ class Planning:
 
     def draft(self, plan: AnswerPlan, prompt: Sequence[Message]) -> Draft:
         of, context = self._surroundings, self.context(plan)
-        return Draft(plan, prompt, of.toolbox, context, of.clock, of.metrics, self._fillers)
+        seats = of.drafts.seats(plan.llm)
+        return Draft(plan, prompt, of.toolbox, context, of.clock, of.metrics, self._fillers, seats)
 
     def language(self, heard: str | None = None) -> str:
         """Of the next answer."""

@@ -12,6 +12,7 @@ from pipeline.plan import AnswerPlan
 from pipeline.settings import DEFAULT
 from pipeline.speakable import ClauseReader, Spoken
 from pipeline.turn import Mark
+from pipeline.work_time import WorkTime
 
 MAX_WAITING_CLAUSES = 32
 "A model writes faster than a voice speaks; beyond this it waits."
@@ -37,9 +38,10 @@ class Reading:
         sounds: asyncio.Queue[Sound | None],
         mark: Callable[[Mark], None],
         is_confirmed: Callable[[], Awaitable[object]],
+        work: WorkTime,
     ) -> None:
         self._plan, self._sounds, self._mark = plan, sounds, mark
-        self._is_confirmed = is_confirmed
+        self._is_confirmed, self._work = is_confirmed, work
         self._chunker = Chunker(plan.language)
         self._reader = ClauseReader(plan.language)
         self._clauses: asyncio.Queue[str | None] = asyncio.Queue(MAX_WAITING_CLAUSES)
@@ -84,7 +86,8 @@ class Reading:
             async for frame in frames:
                 self._mark(Mark.TTS_FIRST_AUDIO)
                 await self._tell_words()
-                await self._sounds.put(frame.pcm)
+                with self._work.held("voice"):
+                    await self._sounds.put(frame.pcm)
         await self._tell_words()
 
     async def _speakable(self) -> AsyncGenerator[str, None]:
@@ -98,7 +101,8 @@ class Reading:
             self._mark(Mark.FIRST_CLAUSE)
             self._given.append(spoken)
             await self._sounds.put(Clause(clause))
-            yield spoken.text
+            with self._work.busy("voice"):
+                yield spoken.text
 
     async def _tell_words(self) -> None:
         words, self._words[:] = tuple(self._words), ()

@@ -98,7 +98,9 @@ class Transcriber:
         cutter = Cutter(self._engines.vad.open(), window)
         with unwrapped(), self._counted(), self._engines.hold(model):
             async with asyncio.TaskGroup() as tasks:
-                recording = Recording(recogniser, options, priority, cutter, tasks, is_eager=eager)
+                head_start = HeadStart(recogniser, options, tasks, self._engines.wasted)
+                used = recogniser, options, priority, cutter, head_start, tasks
+                recording = Recording(*used, is_eager=eager)
                 try:
                     yield recording
                 finally:
@@ -125,6 +127,7 @@ class Recording:
         options: AsrOptions,
         priority: Priority,
         cutter: Cutter,
+        head_start: HeadStart,
         tasks: asyncio.TaskGroup,
         *,
         is_eager: bool,
@@ -139,7 +142,7 @@ class Recording:
         self._given: asyncio.Queue[_Given | None] = asyncio.Queue()
         "In order; small, so that push never waits for whoever reads the parts."
         self._running: list[Decode] = []
-        self._head_start = HeadStart(recogniser, options, tasks)
+        self._head_start = head_start
         self._ending: asyncio.Task[None] | None = None
         self._lost: EngineError | Overloaded | None = None
         self._has_result = False

@@ -54,7 +54,7 @@ class Responding:
         self._used = reporting.used
         self.remote = RemoteServers(surroundings.remote, conversation.history, self._emit)
         self.planning = Planning(conversation, surroundings, settings, self.remote)
-        self._speculation = Speculation(surroundings.drafts, self._clock, surroundings.metrics)
+        self._speculation = Speculation(surroundings.drafts, surroundings.metrics)
         self._barge_in = BargeIn(playout, surroundings.metrics, self._give_way)
         self.taking_back = TakingBack(self._history, self.answering, self._clock, self._emit)
         self._wanted: ResponseRequest | None = None

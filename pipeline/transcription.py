@@ -9,7 +9,7 @@ from core.errors import EarshotError, EngineError, Overloaded
 from core.ports import Clock
 from engines.base import AsrItem, AsrOptions, AsrResult
 from pipeline.cadence import EVERY_S, Cadence
-from pipeline.engines import Recogniser
+from pipeline.engines import OnWasted, Recogniser, ignore_waste
 from pipeline.open_audio import OpenAudio
 from pipeline.part import Part
 from pipeline.segmenting import LONG_PAUSE_MS, PAD_MS, QUIET_MS, quietest
@@ -53,8 +53,10 @@ class Utterance:
         options: AsrOptions,
         clock: Clock,
         tasks: asyncio.TaskGroup,
+        on_wasted: OnWasted = ignore_waste,
     ) -> None:
-        self.id = utterance_id
+        """`on_wasted`: told of each decode of an utterance that was not over after all."""
+        self.id, self._on_wasted = utterance_id, on_wasted
         self._recogniser, self._options = recogniser, options
         self._clock, self._tasks = clock, tasks
         window_ms = recogniser.info.window_ms
@@ -148,6 +150,8 @@ class Utterance:
         self._last_pause = (self._speech_end + self._audio.end) // 2
         if self._prepared is not None:
             self._prepared.cancel()
+            if self._prepared.time is not None:
+                self._on_wasted(self._prepared.time.seconds)
             self._prepared = None
 
     def end(self) -> None:

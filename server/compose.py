@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 from core.http import Route
@@ -18,6 +19,7 @@ from pipeline.reading import Reader
 from pipeline.recording import Transcriber
 from pipeline.sessions import Sessions
 from pipeline.skills import ClockTools, HomeTools, ListTools, Timers, TimerTools
+from pipeline.speculation import count_waste
 from pipeline.surroundings import Surroundings
 from pipeline.text_language import TextLanguage
 from pipeline.tools import Instead, Toolbox
@@ -136,8 +138,9 @@ def _surroundings(
     metrics: Metrics,
     trace: TraceSink | None,
 ) -> Surroundings:
+    chosen = engines.engine_set(config.language)
     return Surroundings(
-        engines.engine_set(config.language),
+        replace(chosen, wasted=partial(count_waste, metrics, "recognition")),
         toolbox,
         clock,
         metrics,

@@ -60,7 +60,10 @@ METRICS: Mapping[str, Declared] = {
         "counter", "Answers begun before the turn was over, by what became of them.", ("outcome",)
     ),
     "earshot_speculation_wasted_seconds": Declared(
-        "histogram", "How long an answer was made that nobody got.", (), STAGE_BUCKETS_S
+        "histogram",
+        "How long was worked in pauses on what nobody got.",
+        ("kind",),
+        STAGE_BUCKETS_S,
     ),
     "earshot_barge_in": Declared(
         "counter", "Speech over an answer, by what it was taken for.", ("verdict",)

@@ -185,6 +185,7 @@ WHOLE_SESSIONS = (
     "pipeline/test_moments.py",
     "pipeline/test_reporting.py",
     "pipeline/test_sayings.py",
+    "pipeline/test_seats.py",
     "pipeline/test_session.py",
     "pipeline/test_sounding.py",
     "pipeline/test_speculation.py",

@@ -19,6 +19,7 @@ from engines.base import (
     Llm,
     LlmOptions,
     Message,
+    Seated,
     Sees,
     TextDelta,
     ToolCall,
@@ -95,6 +96,11 @@ class Hybrid:
     @property
     def sees(self) -> bool:
         return isinstance(self.model, Sees) and self.model.sees
+
+    @property
+    def at_once(self) -> int | None:
+        """As many as the model; commands need none of its seats, and are not refused."""
+        return self.model.at_once if isinstance(self.model, Seated) else None
 
     async def warm(self, language: str, tools: Sequence[ToolSpec]) -> None:
         """Both; the model, whose languages are one, once. Raises EngineError when it can never be

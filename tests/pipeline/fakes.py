@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping, Se
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -37,6 +38,7 @@ from pipeline.budget import Budget
 from pipeline.conversation import Conversations
 from pipeline.engines import EngineSet
 from pipeline.session import Session
+from pipeline.speculation import count_waste
 from pipeline.surroundings import Surroundings
 from pipeline.tools import Toolbox
 from serving.scheduler import Priority
@@ -281,6 +283,7 @@ class World:
             llm={"default": self.llm, "echo": self.llm},
             tts={"default": self.tts, "tone": self.tts},
             endpoint=self.endpoint,
+            wasted=partial(count_waste, self.metrics, "recognition"),
         )
         return Surroundings(
             engines,

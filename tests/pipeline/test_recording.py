@@ -374,6 +374,23 @@ def test_who_leaves_in_a_pause_leaves_no_guess_behind() -> None:
     assert len(asr.forgotten) == len(asr.asked)
 
 
+def test_a_guess_that_was_none_is_counted_as_wasted() -> None:
+    """In the pause within the command; the one at its end comes true."""
+    world = World(asr=windowed(delay_s=0.1))
+
+    async def main() -> None:
+        transcriber = Transcriber(world.surroundings().engines)
+        opened = transcriber.open("default", ENGLISH, priority=Priority.FINAL, eager=True)
+        async with opened as recording:
+            await spoken(recording, audio((1000, 600), (0, 300), (2000, 600), (0, 600)))
+            recording.end()
+            assert (await recording.transcript()).text == "one two"
+
+    run_virtual(main())
+    name = "earshot_speculation_wasted_seconds:recognition"
+    assert world.metrics.labelled[name] == [pytest.approx(0.1, abs=0.01)]
+
+
 def test_a_guess_that_is_wrong_at_the_end_is_given_up_at_once() -> None:
     asr = windowed(delay_s=1)
     pcm = np.concatenate([COMMAND, audio((0, 200), (3000, 80))])

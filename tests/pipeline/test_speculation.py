@@ -24,7 +24,7 @@ from pipeline.planning import _asked_last
 from pipeline.session import Session
 from pipeline.settings import SessionSettings, TurnDetection
 from serving.scheduler import Priority
-from tests.pipeline.fakes import Adder, EchoLlm, LevelAsr, World, speak
+from tests.pipeline.fakes import Adder, EchoLlm, LevelAsr, ToneTts, World, speak
 from tests.pipeline.test_session import of, run_session
 
 SILENCE, ONE, TWO, FOUR, NOISE = 0, 1000, 2000, 4000, 5000
@@ -237,6 +237,57 @@ def test_a_draft_that_failed_is_made_anew() -> None:
 
     (done,) = of(ResponseDone, run_session(world, scenario))
     assert done.status == "completed"
+    assert (counted(world, "failed"), counted(world, "changed")) == (1, 0)
+
+
+def wasted(world: World, work: str) -> list[float]:
+    return world.metrics.labelled.get(f"earshot_speculation_wasted_seconds:{work}", [])
+
+
+@pytest.mark.parametrize(
+    ("word_s", "clause_ms", "worked_s"),
+    [
+        pytest.param(0.1, 1000, 0.4, id="written, and its first clause spoken"),
+        pytest.param(0.001, 6000, 0.323, id="a voice that nobody hears stops with what is held"),
+        pytest.param(5.0, 1000, 1.89, id="speech comes while it is written"),
+    ],
+)
+def test_what_is_wasted_is_work_and_not_the_wait_for_the_end(
+    word_s: float, clause_ms: int, worked_s: float
+) -> None:
+    """Three words, then 10 ms for each 100 ms of sound, in a pause of 2 s."""
+    world = World(llm=EchoLlm(word_s), tts=ToneTts(clause_ms))
+
+    async def scenario(session: Session) -> None:
+        await speak(session, (ONE, 400), (SILENCE, 2000), (TWO, 400), (SILENCE, 200))
+
+    settings = SessionSettings(turn_detection=TurnDetection(silence_ms=4000))
+    run_session(world, scenario, settings)
+    assert wasted(world, "answer")[0] == pytest.approx(worked_s, abs=0.06)
+
+
+def test_a_tool_that_waits_for_the_end_wastes_nothing() -> None:
+    world = World(llm=ToolLlm(), providers=[Watched(is_read_only=False)])
+
+    async def scenario(session: Session) -> None:
+        await speak(session, (ONE, 400), (SILENCE, 2000), (TWO, 400), (SILENCE, 200))
+
+    settings = SessionSettings(turn_detection=TurnDetection(silence_ms=4000))
+    run_session(world, scenario, settings)
+    assert wasted(world, "answer")[0] == pytest.approx(0, abs=0.01)
+
+
+@pytest.mark.parametrize(("delay_s", "worked_s"), [(0.05, 0.05), (5.0, 0.36)])
+def test_words_looked_for_in_vain_are_counted_too(delay_s: float, worked_s: float) -> None:
+    """In the first pause, of 400 ms; the second is the end."""
+    world = World(asr=LevelAsr(delay_s))
+
+    async def scenario(session: Session) -> None:
+        await speak(session, (ONE, 400), (SILENCE, 400), (TWO, 400), (SILENCE, 700))
+        await speak(session, (SILENCE, 8000))
+
+    run_session(world, scenario)
+    assert wasted(world, "recognition") == [pytest.approx(worked_s, abs=0.06)]
 
 
 def test_an_incremental_recogniser_is_guessed_from_its_partials() -> None:

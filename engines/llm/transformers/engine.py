@@ -30,6 +30,7 @@ class TransformersLlm:
         is no model in the folder."""
         self.languages = settings.languages
         self.context_tokens: int | None = read_context(settings)
+        self.at_once: int | None = settings.at_once
         self._settings = settings
         load = LoadModel(
             str(settings.folder.resolve()),

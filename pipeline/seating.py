@@ -1,0 +1,49 @@
+"""A language model that is asked only from a seat."""
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing
+from dataclasses import replace
+
+from core.events import Usage
+from core.ports import ToolSpec
+from engines.base import (
+    AS_CONFIGURED,
+    CallDelta,
+    Llm,
+    LlmOptions,
+    Message,
+    TextDelta,
+    ToolCall,
+)
+from pipeline.plan import AnswerPlan
+
+Seat = Callable[[], AbstractAsyncContextManager[None]]
+"Entered before each round, left when the model has been told that nobody reads on."
+
+
+def seated(plan: AnswerPlan, seat: Seat) -> AnswerPlan:
+    """The same plan, each round of which takes a seat."""
+    return replace(plan, llm=_SeatedLlm(plan.llm, seat))
+
+
+class _SeatedLlm:
+    def __init__(self, llm: Llm, seat: Seat) -> None:
+        self.name, self.languages = llm.name, llm.languages
+        self.context_tokens = llm.context_tokens
+        self._llm, self._seat = llm, seat
+
+    async def reply(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[ToolSpec],
+        *,
+        language: str,
+        options: LlmOptions = AS_CONFIGURED,
+    ) -> AsyncGenerator[TextDelta | CallDelta | ToolCall | Usage, None]:
+        """See `Llm.reply`."""
+        async with self._seat():
+            reply = self._llm.reply(messages, tools, language=language, options=options)
+            async with aclosing(reply) as deltas:
+                async for delta in deltas:
+                    yield delta
+        self.context_tokens = self._llm.context_tokens  # some know it only now
