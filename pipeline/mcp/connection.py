@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from core.errors import ConfigError
 from core.ports import ToolContext, ToolOutcome, ToolSpec
-from pipeline.mcp.endings import gone_codes, is_broken_off, is_cancelling, is_refusal
+from pipeline.mcp.endings import (
+    gone_codes,
+    is_bad_stream,
+    is_broken_off,
+    is_cancelling,
+    is_refusal,
+)
 from pipeline.mcp.settings import McpServer
 from pipeline.mcp.translate import MAX_TOOLS, outcome, specs
 from pipeline.mcp.transport import NotLetIn, opened
@@ -122,7 +128,7 @@ class McpTools:
             return outcome(await client.call_tool(theirs, dict(arguments)))
         except MCPError as error:
             self._look.set()  # if it is gone, listing its tools will fail as well
-            if error.code in gone_codes():
+            if error.code in gone_codes() and not is_bad_stream(error.message):
                 return self._gone()
             message = self._server.masked(error.message)[:MAX_REASON_CHARS]
             return ToolOutcome({"message": message}, error="tool_failed")

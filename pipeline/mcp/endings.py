@@ -32,3 +32,9 @@ def gone_codes() -> tuple[int, ...]:
     from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST
 
     return CONNECTION_CLOSED, INVALID_REQUEST
+
+
+def is_bad_stream(message: str) -> bool:
+    """The server is there, and answered what is not read: an event that is too large. The library
+    has no code of its own for it."""
+    return message.startswith("SSE stream failed")

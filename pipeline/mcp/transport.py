@@ -53,6 +53,8 @@ async def opened(
     from mcp.client.sse import sse_client
     from mcp.client.streamable_http import streamable_http_client
 
+    from pipeline.mcp.bounded import MAX_MESSAGE_BYTES
+
     async with AsyncExitStack() as stack:
         if server.command:
             errors = await stack.enter_async_context(_lines_to(on_line))
@@ -72,13 +74,17 @@ async def opened(
             ways = sse_client(where, httpx_client_factory=made)
         else:
             client = await stack.enter_async_context(_http(server, on_status))
-            ways = streamable_http_client(server.url, http_client=client)
+            ways = streamable_http_client(
+                server.url, http_client=client, max_sse_event_size=MAX_MESSAGE_BYTES
+            )
         read, write = await stack.enter_async_context(ways)
         yield _Watched(read, on_end), write
 
 
 def _http(server: McpServer, on_status: Callable[[int], None]) -> "AsyncClient":
     from httpx2 import AsyncClient, Request, Timeout
+
+    from pipeline.mcp.bounded import BoundedTransport
 
     class Leaving(AsyncClient):
         async def send(self, request: Request, **how: Any) -> "Response":
@@ -93,11 +99,14 @@ def _http(server: McpServer, on_status: Callable[[int], None]) -> "AsyncClient":
     return Leaving(
         headers=dict(server.headers),
         timeout=Timeout(REQUEST_TIMEOUT_S, read=STREAM_TIMEOUT_S),
-        # Ours, for it knows SSL_CERT_FILE, which a client without the environment does not.
-        verify=ssl.create_default_context() if server.verify_tls else False,
+        transport=BoundedTransport(
+            # Ours, for it knows SSL_CERT_FILE, which a client without the environment does not.
+            verify=ssl.create_default_context() if server.verify_tls else False,
+            trust_env=False,
+            proxy=server.proxy or None,
+        ),
         # A proxy of the environment would resolve the name again, after `core.fetching` did.
         trust_env=False,
-        proxy=server.proxy or None,
         event_hooks={"response": [look]},
     )
 

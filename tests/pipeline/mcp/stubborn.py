@@ -1,10 +1,11 @@
 """An MCP server of 2025 in this process, that stops answering when it is told to."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from aiohttp import web
 
@@ -23,6 +24,10 @@ class Stubborn:
     called: asyncio.Event = field(default_factory=asyncio.Event)
     on_call: Callable[[Mapping[str, Any]], None] = lambda _: None
     "Takes the arguments of each call, as it comes in."
+    says: str = "done"
+    "The result of each call."
+    sends: Literal["json", "packed", "events"] = "json"
+    "How it answers."
     port: int = 0
 
     @property
@@ -42,7 +47,13 @@ class Stubborn:
         if answer is None:
             return web.Response(status=405 if request.method == "GET" else 202)
         body = {"jsonrpc": "2.0", "id": asked["id"], **answer}
-        return web.json_response(body, headers=SESSION)
+        if self.sends == "events":
+            events = f"event: message\ndata: {json.dumps(body)}\n\n"
+            return web.Response(text=events, content_type="text/event-stream", headers=SESSION)
+        response = web.json_response(body, headers=SESSION)
+        if self.sends == "packed":
+            response.enable_compression(web.ContentCoding.gzip)
+        return response
 
     def _answer(self, method: str, asked: Any) -> dict[str, Any] | None:
         match method:
@@ -54,7 +65,7 @@ class Stubborn:
             case "tools/list":
                 return {"result": {"tools": self.tools}}
             case "tools/call":
-                return {"result": {"content": [{"type": "text", "text": "done"}]}}
+                return {"result": {"content": [{"type": "text", "text": self.says}]}}
             case _ if "id" in asked:
                 return {"error": {"code": -32601, "message": f"no {method}"}}
             case _:
