@@ -92,7 +92,8 @@ class Device:
     address: str = ""
     last_seen: datetime | None = None
     pairing_code: str = field(default="", repr=False)
-    "Shown on, or spoken by, a device while it waits; empty once it is approved."
+    """Shown on, or spoken by, a device while it waits; empty once it is approved, where its kind
+    shows none, and for who comes while another one waits under it."""
     has_new_identity: bool = False
     """It was approved, and came with another identity: it was reset, or somebody uses its MAC. Who
     has the former one is served; the other waits under `pairing_code`."""

@@ -2,16 +2,21 @@
 
 import secrets
 from collections import OrderedDict, deque
+from collections.abc import Container
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from core.errors import Conflict, NotFound, Overloaded, RequestError
+from devices.directory import Kind
 from devices.networks import Network, address_of, is_among
 
 CODE_DIGITS = 6
 
 CODE_LIFE_S = 600.0
 "How long a code holds; the device shows a new one afterwards, at its next contact."
+
+SHOWS_CODE: Container[Kind] = frozenset({"xiaozhi"})
+"Kinds whose protocol has a code that is shown or spoken; others are approved without one."
 
 MAX_WRONG_GUESSES = 5
 "Within a minute, of everybody: so a code that holds ten minutes meets fifty guesses of a million."
@@ -61,6 +66,38 @@ def read_code(text: str) -> str:
     return digits
 
 
+def is_over(moment: datetime | None, now: datetime) -> bool:
+    """Whether a code that holds until then, if there is one, holds no more."""
+    return moment is None or moment <= now
+
+
+def check_shown(shown: str, expires: datetime | None, said: str, now: datetime) -> None:
+    """Whether who approves a device by its id saw what this one shows: another may have come in its
+    place since. Empty: nothing. Raises Conflict pairing_code_needed, _unknown or _expired."""
+    if shown and not said:
+        raise Conflict(
+            f"it shows {CODE_DIGITS} digits; compare them, and approve it with them",
+            code="pairing_code_needed",
+            param="code",
+        )
+    if said != shown:
+        raise Conflict(
+            "it does not wait under this code; compare it with what the device shows now",
+            code="pairing_code_unknown",
+            param="code",
+        )
+    if shown and is_over(expires, now):
+        raise _expired()
+
+
+def _expired() -> Conflict:
+    return Conflict(
+        "this code has expired; the device shows a new one at its next contact",
+        code="pairing_code_expired",
+        param="code",
+    )
+
+
 class Guesses:
     """Counts wrong codes, and says what became of a wrong one."""
 
@@ -89,11 +126,7 @@ class Guesses:
     def wrong(self, code: str, *, is_expired: bool) -> RequestError:
         """The error to raise."""
         if is_expired:
-            return Conflict(
-                "this code has expired; the device shows a new one at its next contact",
-                code="pairing_code_expired",
-                param="code",
-            )
+            return _expired()
         if code in self._used:
             return Conflict(
                 "this code was used already; it approves one device, once",

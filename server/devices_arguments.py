@@ -20,7 +20,7 @@ ONE = "DEVICE"
 ACTIONS: Sequence[tuple[str, Sequence[str], str]] = (
     ("list", (), "what is known, connected, and waits for approval"),
     ("pair", ("CODE",), "approve the device that shows these six digits"),
-    ("approve", (ONE,), "approve a device, also a blocked one"),
+    ("approve", (ONE, "[CODE]"), "approve a device by the digits it shows, if any; also a blocked"),
     ("block", (ONE,), "serve it no more; its keys are void"),
     ("forget", (ONE,), "as if it had never come"),
     ("rename", (ONE, "NAME"), "give it a name"),
@@ -53,8 +53,9 @@ def _add_argument(parser: argparse.ArgumentParser, word: str) -> None:
     match word:
         case "[DEVICE] TEXT":  # one optional word before another confuses argparse
             parser.add_argument("words", metavar=word, nargs="+")
-        case "[FIRMWARE]":
-            parser.add_argument("firmware", metavar="FIRMWARE", nargs="?")
+        case "[FIRMWARE]" | "[CODE]":
+            name = word.strip("[]")
+            parser.add_argument(name.lower(), metavar=name, nargs="?")
         case "FIELD=VALUE...":
             parser.add_argument("field", metavar="FIELD=VALUE", nargs="+")
         case _:

@@ -124,10 +124,13 @@ async def _act(options: argparse.Namespace, server: _Server) -> tuple[str, bytes
     device = await server.find(options.device)
     path = f"{DEVICES}/{device.id}"
     match options.action:
-        case "approve" | "block" | "restart":
+        case "approve":
+            answered = await server.ask("POST", f"{path}/approve", {"code": options.code or ""})
+            return f"approved: {device.name}", answered
+        case "block" | "restart":
             answered = await server.ask("POST", f"{path}/{options.action}")
-            done = {"approve": "approved", "block": "blocked", "restart": "restarting"}
-            return f"{done[options.action]}: {device.name}", answered
+            done = "blocked" if options.action == "block" else "restarting"
+            return f"{done}: {device.name}", answered
         case "forget":
             return f"forgotten: {device.name}", await server.ask("DELETE", path) or b"{}"
         case "ota":

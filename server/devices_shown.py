@@ -35,7 +35,7 @@ def _row(device: DeviceView) -> tuple[str, ...]:
 def _state(device: DeviceView) -> str:
     match device.standing:
         case "new":
-            return f"waits for approval ({device.pairing_code})"
+            return "waits for approval" + (f" ({device.pairing_code})" * bool(device.pairing_code))
         case "blocked":
             return "blocked"
         case _:

@@ -16,6 +16,7 @@ from core.watching import HEADERS, HEARTBEAT_S, Watchers
 from devices.announcing import Announcements, any_of
 from devices.api.journal import Entry, Journal
 from devices.api.views import (
+    ApproveRequest,
     AreaTold,
     DeviceEdit,
     DeviceList,
@@ -96,7 +97,8 @@ class DevicesDoor:
         return self._decided(await self._registry.pair(asked.code), "approved")
 
     async def approve(self, request: aioweb.Request) -> aioweb.Response:
-        return self._decided(await self._registry.approve(_id_of(request)), "approved")
+        asked = read_body(await request.read(), ApproveRequest)
+        return self._decided(await self._registry.approve(_id_of(request), asked.code), "approved")
 
     async def block(self, request: aioweb.Request) -> aioweb.Response:
         device = await self._registry.block(_id_of(request))

@@ -3,6 +3,7 @@
 from core.http import Route
 from devices.api.door import DevicesDoor, Log
 from devices.api.views import (
+    ApproveRequest,
     AreaTold,
     DeviceEdit,
     DeviceList,
@@ -19,6 +20,7 @@ _TAG = "devices"
 _BODY = ("invalid_json", "invalid_value")
 _ONE = ("device_not_found", "storage_failed")
 _FIRMWARE = ("firmware_not_found", "firmware_url_refused")
+_APPROVING = ("pairing_code_expired", "pairing_code_needed", "pairing_code_unknown")
 _PAIRING = (
     "pairing_code_expired",
     "pairing_code_unknown",
@@ -124,10 +126,11 @@ def _actions(door: DevicesDoor) -> tuple[Route, ...]:
             "POST",
             f"{path}/approve",
             door.approve,
-            "Serve it from now on, also one that was blocked.",
+            "Serve it from now on, also one that was blocked; with the code that it shows, if any.",
             _TAG,
+            request=ApproveRequest,
             responses={200: DeviceView},
-            error_codes=_ONE,
+            error_codes=(*_BODY, *_ONE, *_APPROVING),
         ),
         Route(
             "POST",

@@ -91,6 +91,11 @@ class PairRequest(Struct, frozen=True, forbid_unknown_fields=True):
     "Six digits; spaces and dashes do not matter."
 
 
+class ApproveRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    code: str = ""
+    "The `pairing_code` that was seen; empty where there is none."
+
+
 class NoticeRequest(Struct, frozen=True, forbid_unknown_fields=True):
     text: Annotated[str, Meta(min_length=1, max_length=MAX_NOTICE_CHARS)]
     audio_url: Annotated[str, Meta(pattern="^(https?://.*)?$", max_length=MAX_URL_CHARS)] = ""

@@ -24,10 +24,20 @@ def is_other(row: Row[Any], identity: bytes) -> bool:
     )
 
 
+def is_late(row: Row[Any], identity: bytes) -> bool:
+    """Whether somebody else waits for approval under this device's code."""
+    return bool(identity and row.pairing_code and waiting(row) not in (None, identity))
+
+
 def seen_by(row: Row[Any], identity: bytes) -> Device:
-    """The device as it is for who comes with this identity."""
+    """The device as it is for who comes with this identity. Who is late is not told the code: a
+    person who compares would take him for who waits under it."""
     device = rows.device_of(row)
-    return replace(device, standing="new") if is_other(row, identity) else device
+    if is_other(row, identity):
+        device = replace(device, standing="new")
+    if device.standing == "new" and is_late(row, identity):
+        device = replace(device, pairing_code="")
+    return device
 
 
 def approved(connection: Connection, row: Row[Any], identity: bytes | None) -> dict[str, Any]:

@@ -11,7 +11,16 @@ from sqlalchemy import Connection, Row, delete
 from core.errors import NotFound
 from core.ports import Clock
 from devices.directory import Contact, Device, DeviceProfile
-from devices.pairing import CODE_LIFE_S, Guesses, RegistrySettings, new_code, read_code
+from devices.pairing import (
+    CODE_LIFE_S,
+    SHOWS_CODE,
+    Guesses,
+    RegistrySettings,
+    check_shown,
+    is_over,
+    new_code,
+    read_code,
+)
 from devices.registry import identities, rows, tokens
 from devices.registry.database import Database
 from devices.registry.names import cleaned
@@ -134,11 +143,15 @@ class Registry:
         self._note_change()
         return device
 
-    async def approve(self, device_id: str) -> Device:
-        """Also a blocked one, and one that came with another identity. Raises NotFound."""
+    async def approve(self, device_id: str, code: str = "") -> Device:
+        """Also a blocked one, and one that came with another identity. `code`: what it shows, if
+        anything. Raises NotFound, RequestError for what is no code, Conflict pairing_code_needed,
+        pairing_code_unknown or pairing_code_expired."""
+        said, now = read_code(code) if code else "", self._clock.wall()
 
         def work(connection: Connection) -> Device:
             row = rows.by_id(connection, device_id, is_held=True)
+            check_shown(rows.code_of(row), row.pairing_code_expires, said, now)
             values = identities.approved(connection, row, identities.waiting(row))
             return rows.change(connection, device_id, **values)
 
@@ -200,10 +213,11 @@ class Registry:
     ) -> dict[str, Any]:
         """The columns that a contact changes; what the device does not say stays."""
         identity, is_enough = contact.identity, self._chosen.rule.approves(contact.address)
+        is_free = is_over(row.pairing_code_expires, now)
+        if not (is_enough or is_free) and identities.is_late(row, identity):
+            return {}  # else anybody could void the code that somebody is just typing
         if identities.is_other(row, identity) and not is_enough:
-            is_known = row.claimed_identity == identity
-            is_over = _is_over(row.pairing_code_expires, now)
-            return {} if is_known and not is_over else {"claimed_identity": identity, **_code(now)}
+            return {"claimed_identity": identity, **_code(now)} if is_free else {}
         said = {"board": contact.board, "firmware": contact.firmware, "address": contact.address}
         all_said = said if row.standing == "blocked" else {**said, "identity": identity}
         values: dict[str, Any] = {
@@ -214,9 +228,9 @@ class Registry:
             identities.tell_adopted(row)
         if is_enough and (row.standing == "new" or is_changed):
             values |= identities.approved(connection, row, identity or row.identity)
-        elif row.standing == "new" and (is_changed or _is_over(row.pairing_code_expires, now)):
+        elif row.standing == "new" and is_free and row.kind in SHOWS_CODE:
             values |= _code(now)
-        elif row.claimed_identity is not None and _is_over(row.pairing_code_expires, now):
+        elif row.claimed_identity is not None and is_free:
             values |= rows.NO_CODE  # who came in its place did not stay
         if values or abs(now - row.last_seen) >= NOTED:
             values["last_seen"] = now
@@ -235,7 +249,3 @@ def is_in(device: Device, area: str) -> bool:
 def _code(now: datetime) -> dict[str, Any]:
     expires = now + timedelta(seconds=CODE_LIFE_S)
     return {"pairing_code": new_code(), "pairing_code_expires": expires}
-
-
-def _is_over(moment: datetime | None, now: datetime) -> bool:
-    return moment is None or moment <= now

@@ -17,6 +17,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from core.errors import NotFound
 from core.ids import new_id
 from devices.directory import Contact, Device, DeviceProfile, Kind, Standing
+from devices.pairing import SHOWS_CODE
 from devices.registry.names import name_of
 from devices.registry.tables import devices
 
@@ -125,10 +126,16 @@ def device_of(row: Row[Any]) -> Device:
         firmware=row.firmware,
         address=row.address,
         last_seen=row.last_seen,
-        pairing_code=row.pairing_code or "",
+        pairing_code=code_of(row),
         has_new_identity=row.claimed_identity is not None,
         identity=row.identity or b"",
     )
+
+
+def code_of(row: Row[Any]) -> str:
+    """What the device shows, or who came in its place; empty: nothing, also where an earlier
+    version made a code for a kind that shows none."""
+    return (row.pairing_code or "") if row.kind in SHOWS_CODE else ""
 
 
 def profile_of(row: Row[Any]) -> DeviceProfile:

@@ -59,9 +59,10 @@ class Activation(Struct, frozen=True):
     """Shown and spoken by the device, which then asks until it is approved."""
 
     message: str
-    code: str
     challenge: str
     "Without it a device shows the code and never asks."
+    code: str | UnsetType = UNSET
+    "Absent: nothing is shown, the device asks all the same, and then checks in again."
     timeout_ms: int = ACTIVATION_TIMEOUT_MS
 
 
@@ -144,8 +145,8 @@ def answer_to(
 
 def _activation(device: Device) -> Activation:
     return Activation(
-        message=f"Earshot\n{device.pairing_code}",
-        code=device.pairing_code,
+        message=f"Earshot\n{device.pairing_code}".rstrip(),
+        code=device.pairing_code or UNSET,
         challenge=secrets.token_hex(16),
     )
 

@@ -26,8 +26,8 @@ export function deviceCard(device, actions, isOpen) {
   return card;
 }
 
-function state({ standing, doing, is_connected: isConnected, last_seen: seen, pairing_code: code, kind }) {
-  if (standing === "new") return code && kind !== "wyoming" ? `${t("standing_new")} · ${t("shows_code", { code })}` : t("standing_new");
+function state({ standing, doing, is_connected: isConnected, last_seen: seen, pairing_code: code }) {
+  if (standing === "new") return code ? `${t("standing_new")} · ${t("shows_code", { code })}` : t("standing_new");
   if (standing === "blocked") return t("standing_blocked");
   if (isConnected) return t(`doing_${doing ?? "idle"}`);
   return seen ? t("is_away", { when: moment(seen) }) : t("never_seen");

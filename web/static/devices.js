@@ -67,9 +67,10 @@ export class DevicesView {
 
   #actions(device) {
     const path = `/v1/devices/${device.id}`;
-    const { name, area } = device;
+    const { name, area, pairing_code: code } = device;
     return {
-      approve: () => this.#post(`${path}/approve`, {}, t("was_approved", { name })),
+      // With the code that this card shows: another one may have come since.
+      approve: () => this.#post(`${path}/approve`, code ? { code } : {}, t("was_approved", { name })),
       block: () => this.#post(`${path}/block`, {}),
       forget: () => this.#send("DELETE", path),
       save: (changes) => this.#post(path, changes, t("was_saved")),

@@ -61,10 +61,15 @@ def test_devices_are_listed_paired_named_and_forgotten(
             assert await says("pair", new.pairing_code) == f"approved: xiaozhi aa01 ({new.id})"
             reset = replace(contact("aa:01"), identity=b"1" * 32)
             await here.registry.check_in(reset)
-            claim = await here.registry.check_in(replace(reset, identity=b"2" * 32))
+            reset = replace(reset, identity=b"2" * 32)
+            claim = await here.registry.check_in(reset)
             waits = f"away, new identity waits ({claim.pairing_code})"
             assert waits in await says("list")
-            await says("pair", claim.pairing_code)
+            for words in ([], ["000000" if claim.pairing_code != "000000" else "1" * 6]):
+                with pytest.raises(RequestError, match=r"pairing_code_(needed|unknown)"):
+                    await earshot(here, "approve", new.id, *words)
+            done = await says("approve", new.id, claim.pairing_code)
+            assert done == "approved: xiaozhi aa01"
             assert "new identity" not in await says("list")
             assert "Küche  xiaozhi  -" in await says("rename", new.id, "Küche")
             assert "Küche  xiaozhi  cellar  away" in await says("area", "AA:01", "cellar")

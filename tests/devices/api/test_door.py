@@ -275,8 +275,8 @@ def test_who_may_not_be_served_any_more_is_cut_off_whoever_decided_it(
                     case "forget":
                         await here.registry.forget(device.id)
                     case "replace":
-                        await here.registry.check_in(other)
-                        await here.registry.approve(device.id)
+                        claim = await here.registry.check_in(other)
+                        await here.registry.approve(device.id, claim.pairing_code)
                     case "name":
                         await here.registry.edit(device.id, name="Küche")
                     case _:
@@ -295,7 +295,7 @@ def test_a_blocked_or_forgotten_device_is_cut_off(tmp_path: Path, end: str) -> N
     async def main() -> None:
         async with scene(tmp_path) as here:
             device, live = await here.new(), FakeLive(hears=False)
-            await here.registry.approve(device.id)
+            await here.registry.approve(device.id, device.pairing_code)
             await here.ask("POST", f"devices/{device.id}/notify", {"text": "hello"})
             with here.presence.here(device.id, live):
                 if end == "block":
@@ -316,7 +316,7 @@ def test_notices_are_heard_or_wait_and_that_is_told(tmp_path: Path) -> None:
             path = f"devices/{device.id}/notify"
             status, error = await here.ask("POST", path, notice)
             assert (status, error["code"]) == (409, "device_not_approved")
-            await here.registry.approve(device.id)
+            await here.registry.approve(device.id, device.pairing_code)
             assert await here.ask("POST", path, notice) == (200, {"is_heard": False})
             assert (await here.ask("GET", f"devices/{device.id}"))[1]["waiting"] == 1
             with here.presence.here(device.id, live):
@@ -344,7 +344,7 @@ def test_an_area_is_spoken_in(tmp_path: Path) -> None:
     async def main() -> None:
         async with scene(tmp_path) as here:
             device, live = await here.new(), FakeLive()
-            await here.registry.approve(device.id)
+            await here.registry.approve(device.id, device.pairing_code)
             await here.registry.edit(device.id, area="Living room")
             with here.presence.here(device.id, live):
                 told = await here.ask("POST", "areas/living%20room/notify", {"text": "dinner"})
@@ -450,7 +450,7 @@ def test_watchers_see_every_kind_of_change(tmp_path: Path, monkeypatch: pytest.M
             assert await _event(answer) == []
             device = await here.new()
             assert [one["standing"] for one in await _event(answer)] == ["new"]
-            await here.registry.approve(device.id)
+            await here.registry.approve(device.id, device.pairing_code)
             assert [one["standing"] for one in await _event(answer)] == ["approved"]
             await here.ask("POST", f"devices/{device.id}/notify", {"text": "x"})
             assert [one["waiting"] for one in await _event(answer)] == [1]

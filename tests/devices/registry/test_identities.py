@@ -7,9 +7,10 @@ from hashlib import sha256
 from typing import Any
 
 import pytest
-from sqlalchemy import inspect, select, text
+from sqlalchemy import inspect, select, text, update
 
-from devices.directory import Contact, Device
+from core.errors import RequestError
+from devices.directory import Contact, Device, Kind
 from devices.pairing import RegistrySettings
 from devices.registry.database import engine_of
 from devices.registry.migrate import migrate
@@ -64,8 +65,8 @@ def test_who_is_approved_instead_takes_the_place(url: str, how: str) -> None:
             device, token = await approved(here)
             await here.registry.edit(device.id, name="Küche")
             other = await here.registry.check_in(who(OTHERS))
-            said = other.pairing_code if how == "pair" else other.id
-            now = await getattr(here.registry, how)(said)
+            said = [other.pairing_code] if how == "pair" else [other.id, other.pairing_code]
+            now = await getattr(here.registry, how)(*said)
             assert (now.name, now.standing, now.identity) == ("Küche", "approved", OTHERS)
             assert (now.has_new_identity, now.pairing_code) == (False, "")
             assert (await here.registry.check_in(who(OTHERS))).standing == "approved"
@@ -81,13 +82,80 @@ def test_a_code_approves_who_showed_it_and_nobody_that_came_between(url: str) ->
         async with known(url) as here:
             new = await here.registry.check_in(who(OURS))
             between = await here.registry.check_in(who(OTHERS))
-            assert between.pairing_code != new.pairing_code
-            now = await here.registry.pair(between.pairing_code)
-            assert now.identity == OTHERS
-            first = await here.registry.check_in(who(OURS))
+            assert (between.standing, between.pairing_code) == ("new", "")
+            assert (await here.registry.pair(new.pairing_code)).identity == OURS
+            first = await here.registry.check_in(who(OTHERS))
             second = await here.registry.check_in(who(THIRD))
-            assert first.pairing_code != second.pairing_code
-            assert (await here.registry.pair(second.pairing_code)).identity == THIRD
+            assert (second.standing, second.pairing_code) == ("new", "")
+            found = await here.registry.find("xiaozhi", MAC, THIRD)
+            assert found is not None
+            assert (found.standing, found.pairing_code) == ("new", "")
+            here.clock.go_on(CODE_LIFE)
+            third = await here.registry.check_in(who(THIRD))
+            assert third.pairing_code not in ("", first.pairing_code)
+            assert (await here.registry.pair(third.pairing_code)).identity == THIRD
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+def test_identities_that_come_and_go_void_no_code_and_are_no_news(url: str, is_known: bool) -> None:
+    async def main() -> None:
+        async with known(url) as here:
+            if is_known:
+                await approved(here)
+            shown = await here.registry.check_in(who(OTHERS))
+            kept, changed = await row(here), here.registry.changed()
+            for number in range(50):
+                thief = await here.registry.check_in(who(sha256(b"%d" % number).digest()))
+                assert (thief.standing, thief.pairing_code) == ("new", "")
+            assert not changed.is_set()
+            assert await row(here) == kept
+            assert (await here.registry.pair(shown.pairing_code)).identity == OTHERS
+
+    asyncio.run(main())
+
+
+def test_who_approves_by_id_says_what_the_device_shows(url: str) -> None:
+    async def main() -> None:
+        async with known(url) as here:
+
+            async def refused(code: str) -> str:
+                with pytest.raises(RequestError) as error:
+                    await here.registry.approve(device.id, code)
+                assert (await row(here)).identity == OURS
+                return error.value.code
+
+            device, _ = await approved(here)
+            assert (await here.registry.approve(device.id)).standing == "approved"
+            assert await refused("123456") == "pairing_code_unknown"  # nobody waits
+            reset = await here.registry.check_in(who(OTHERS))
+            assert await refused("") == "pairing_code_needed"
+            assert await refused("12345") == "invalid_value"
+            here.clock.go_on(CODE_LIFE)
+            assert await refused(reset.pairing_code) == "pairing_code_expired"
+            thief = await here.registry.check_in(who(THIRD))
+            assert await refused(reset.pairing_code) == "pairing_code_unknown"
+            said = f"{thief.pairing_code[:3]} {thief.pairing_code[3:]}"
+            assert (await here.registry.approve(device.id, said)).identity == THIRD
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("kind", ["willow", "wyoming"])
+def test_kinds_that_show_no_code_are_approved_without_one(url: str, kind: Kind) -> None:
+    async def main() -> None:
+        async with known(url) as here:
+            device = await here.registry.check_in(contact(kind=kind))
+            assert (device.standing, device.pairing_code) == ("new", "")
+            changed = here.registry.changed()
+            await here.registry.check_in(contact(kind=kind))
+            assert not changed.is_set()
+            await here.database.run(  # as versions before made one
+                lambda one: one.execute(update(devices).values(pairing_code="123456"))
+            )
+            assert (await here.registry.by_id(device.id)).pairing_code == ""
+            assert (await here.registry.approve(device.id)).standing == "approved"
 
     asyncio.run(main())
 
@@ -125,7 +193,7 @@ def test_the_first_check_in_is_taken_for_the_device_once(url: str) -> None:
     async def main() -> None:
         async with known(url) as here:
             device = await here.registry.check_in(who(b""))
-            await here.registry.approve(device.id)
+            await here.registry.approve(device.id, device.pairing_code)
             assert (await here.registry.check_in(who(OURS))).standing == "approved"
             assert (await here.registry.check_in(who(OTHERS))).standing == "new"
             assert (await here.registry.check_in(who(b""))).standing == "approved"  # Willow's

@@ -48,7 +48,7 @@ def test_others_hear_of_every_change(server: Postgres) -> None:
             registry, device = other.registry, await other.registry.check_in(contact())
             changes: dict[str, Any] = {
                 "new": lambda: registry.check_in(contact("aa:02")),
-                "approved": lambda: registry.approve(device.id),
+                "approved": lambda: registry.approve(device.id, device.pairing_code),
                 "blocked": lambda: registry.block(device.id),
                 "named": lambda: registry.edit(device.id, name="x"),
                 "forgotten": lambda: registry.forget(device.id),

@@ -87,7 +87,7 @@ def test_keys_are_of_approved_devices_and_kept_as_digests(url: str) -> None:
             with pytest.raises(NotFound) as error:
                 await here.registry.issue_token(device.id)
             assert error.value.code == "device_not_approved"
-            device = await here.registry.approve(device.id)
+            device = await here.registry.approve(device.id, device.pairing_code)
             first, second = [await here.registry.issue_token(device.id) for _ in range(2)]
             assert first != second
             assert await here.registry.bearer(first) == await here.registry.bearer(second) == device

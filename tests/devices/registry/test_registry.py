@@ -155,7 +155,7 @@ def test_only_approved_devices_stand_in_an_area(url: str) -> None:
             device = await here.registry.check_in(contact())
             await here.registry.edit(device.id, area="kitchen")
             assert await here.registry.in_area("kitchen") == []
-            approved = await here.registry.approve(device.id)
+            approved = await here.registry.approve(device.id, device.pairing_code)
             assert (approved.standing, approved.pairing_code) == ("approved", "")
             assert await here.registry.in_area("kitchen") == [approved]
 
@@ -204,7 +204,7 @@ def test_devices_that_nobody_approves_are_limited(
     async def main() -> None:
         async with known(url, RegistrySettings(new_life=timedelta(days=1))) as here:
             (first, *_) = await come(here, 1, 2, 3)
-            await here.registry.approve(first.id)
+            await here.registry.approve(first.id, first.pairing_code)
             await come(here, 4, 2, 5)  # the second was seen again, so the third is the oldest
             left = {one.hardware_id for one in await here.registry.everyone()}
             assert left == {"aa:1", "aa:2", "aa:4", "aa:5"}

@@ -78,7 +78,7 @@ def test_a_conversation_ends_that_another_server_ends(database: Postgres, end: s
                         identity=b"2" * 32,
                     )
                     claim = await there.registry.check_in(other)
-                    await here.registry.approve(claim.id)
+                    await here.registry.approve(claim.id, claim.pairing_code)
             await board.closed.wait()
             assert board.close_code == 1008
             assert await stays.turn("two") == ("two", ["you said two."])
