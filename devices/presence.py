@@ -96,9 +96,10 @@ class Presence:
     def ids(self) -> Sequence[str]:
         return tuple(self._live)
 
-    def identities(self) -> Mapping[str, bytes]:
-        """Of the devices that are here, by the directory's id."""
-        return dict(self._identities)
+    def all_here(self) -> Mapping[str, tuple[Live, bytes]]:
+        """By the directory's id: the connections as they are now, each with the identity that was
+        let in."""
+        return {one: (live, self._identities[one]) for one, live in self._live.items()}
 
     def note_change(self) -> None:
         """A door calls it when a device does something else."""

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Container, Mapping
-from contextlib import suppress
 
 import msgspec
 from aiohttp import web as aioweb
@@ -42,6 +41,9 @@ logger = logging.getLogger(__name__)
 SETTLE_S = 0.1
 "Changes come in bursts (a device connects, listens): watchers get what they came to."
 
+AGAIN_S = 5.0
+"After a look that failed: a device that was blocked just then stays connected no longer."
+
 MAX_WATCHERS = 64
 
 MUTE: Container[Kind] = frozenset({"wyoming"})
@@ -77,10 +79,12 @@ class DevicesDoor:
         """End the connections of devices that may not be served any more, whoever decided it and
         on whichever server. Until cancelled."""
         while True:
-            changed = self._registry.changed()
-            with suppress(StorageFailed):  # looked at again with the next change
+            changed, again_s = self._registry.changed(), None
+            try:
                 await self._end_unwelcome()
-            await changed.wait()
+            except StorageFailed:  # which the database has logged
+                again_s = AGAIN_S
+            await any_of(changed, timeout_s=again_s)
 
     async def list_all(self, _: aioweb.Request) -> aioweb.Response:
         return _json(await self._everyone())
@@ -229,22 +233,23 @@ class DevicesDoor:
         return device, live
 
     async def _end_unwelcome(self) -> None:
-        here, waited_for = self._presence.identities(), self._announcements.counts()
+        here, waited_for = self._presence.all_here(), self._announcements.counts()
         if not here and not waited_for:
             return
         known = {one.id: one for one in await self._registry.everyone()}
         for device_id in {*here, *waited_for}:
             device = known.get(device_id)
-            if device is None or device.standing != "approved":
-                await self._end(device_id)
-            elif here.get(device_id, device.identity) != device.identity:
-                await self._hang_up(device_id)
+            live, identity = here.get(device_id, (None, b""))
+            is_approved = device is not None and device.standing == "approved"
+            if not is_approved:
+                self._announcements.forget(device_id)
+            is_same = device is not None and identity == device.identity
+            # Who came meanwhile was let in by what the directory says now.
+            if live and not (is_approved and is_same) and self._presence.find(device_id) is live:
+                await live.close()
 
     async def _end(self, device_id: str) -> None:
         self._announcements.forget(device_id)
-        await self._hang_up(device_id)
-
-    async def _hang_up(self, device_id: str) -> None:
         if live := self._presence.find(device_id):
             await live.close()
 

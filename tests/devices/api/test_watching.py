@@ -1,13 +1,93 @@
 """What the door does unasked while the server runs: it ends nothing but who is unwelcome."""
 
 import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 from sqlalchemy import text
 
-from tests.devices.api.fakes import FakeLive
+from core.errors import StorageFailed
+from devices.announcing import Announcements
+from devices.api.door import AGAIN_S, DevicesDoor
+from devices.api.journal import Journal
+from devices.directory import Device
+from devices.presence import Presence
+from devices.registry.registry import Registry
+from tests.devices.api.fakes import FakeLive, FakeRooms, FakeTalks, device
 from tests.devices.api.test_door import scene
+from tests.loop import run_virtual
+from tests.pipeline.fakes import LoopClock
+
+OURS, OTHERS = b"1" * 32, b"2" * 32
+
+
+class Kept:
+    """The registry, as far as the watch looks at it."""
+
+    def __init__(self, *known: Device) -> None:
+        self.known = known
+        self.fails = self.looks = 0
+        self.changes = asyncio.Event()
+        self.answers = asyncio.Event()
+        self.answers.set()
+
+    async def everyone(self) -> Sequence[Device]:
+        self.looks += 1
+        if self.looks <= self.fails:
+            raise StorageFailed("the database of devices does not answer")
+        found = self.known
+        await self.answers.wait()
+        return found
+
+    def changed(self) -> asyncio.Event:
+        return self.changes
+
+
+def door_of(kept: Kept, presence: Presence) -> DevicesDoor:
+    clock = LoopClock()
+    said = Announcements(FakeTalks(), FakeRooms(), presence, clock)
+    registry = cast("Registry", kept)
+    return DevicesDoor(registry, presence, Journal(clock), said, lambda profile: None)
+
+
+def test_a_look_that_failed_is_repeated_without_a_change() -> None:
+    async def main() -> None:
+        kept, presence, live = Kept(replace(device(), standing="blocked")), Presence(), FakeLive()
+        kept.fails = 2
+        running = asyncio.create_task(door_of(kept, presence).run())
+        with presence.here("dev_1", live):
+            await asyncio.sleep(2 * AGAIN_S - 0.1)
+            assert (kept.looks, live.told) == (2, [])
+            await asyncio.sleep(0.2)
+            assert (kept.looks, live.told) == (3, ["close"])
+            await asyncio.sleep(10 * AGAIN_S)
+            assert kept.looks == 3
+        running.cancel()
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize("who", [replace(device(), identity=OTHERS), None])
+def test_who_came_since_the_look_began_is_not_cut_off_for_who_was_there(
+    who: Device | None,
+) -> None:
+    async def main() -> None:
+        kept, presence = Kept(*([who] if who else [])), Presence()
+        kept.answers.clear()
+        former, newer = FakeLive(), FakeLive()
+        with presence.here("dev_1", former, OURS):
+            running = asyncio.create_task(door_of(kept, presence).run())
+            await asyncio.sleep(1)
+            with presence.here("dev_1", newer, OTHERS):
+                kept.answers.set()
+                await asyncio.sleep(1)
+                assert (kept.looks, newer.told) == (1, [])
+        running.cancel()
+
+    run_virtual(main())
 
 
 def test_a_profile_of_a_newer_version_ends_nothing(
@@ -18,26 +98,26 @@ def test_a_profile_of_a_newer_version_ends_nothing(
 
     async def main() -> None:
         async with scene(tmp_path) as here, asyncio.TaskGroup() as tasks:
-            device, live = await here.new("aa:01", "127.0.0.1"), FakeLive(hears=False)
-            await here.registry.edit(device.id, area="kitchen")
+            board, live = await here.new("aa:01", "127.0.0.1"), FakeLive(hears=False)
+            await here.registry.edit(board.id, area="kitchen")
             work = (here.door.run(), here.announcements.run())
             running = [tasks.create_task(one) for one in work]
             await here.registry._database.run(
                 lambda one: one.execute(text("UPDATE devices SET profile = :kept"), {"kept": kept})
             )
-            with here.presence.here(device.id, live):
+            with here.presence.here(board.id, live):
                 await here.ask("POST", "areas/kitchen/notify", {"text": "dinner"})
                 live.hears = True
                 here.presence.note_change()
                 while not live.heard:
                     await here.registry.everyone()
                 changed = here.registry.changed()
-                await here.registry.edit(device.id, name="Küche")
+                await here.registry.edit(board.id, name="Küche")
                 assert changed.is_set()
                 for _ in range(3):
                     await here.registry.everyone()
             assert [one.done() for one in running] == [False, False]
-            _, told = await here.ask("GET", f"devices/{device.id}")
+            _, told = await here.ask("GET", f"devices/{board.id}")
             assert (told["profile"]["echo"], told["profile"]["volume"]) == ("", 3)
             for one in running:
                 one.cancel()
