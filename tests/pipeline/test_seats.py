@@ -135,6 +135,18 @@ def test_a_draft_makes_room_and_its_turn_is_answered_anew() -> None:
     assert len(llm.asked) == 4
 
 
+def test_a_draft_whose_turn_is_over_makes_no_room() -> None:
+    """It is written from 0.4 s to 3.4 s, and confirmed at 0.8 s; two others come at 1.3 s."""
+    llm = SeatedLlm(2, word_s=1.0)
+    world = World(llm=llm)
+    drafted = saying((ONE, 300), (SILENCE, 8000))
+    asking = saying((SILENCE, 400), (TWO, 400), (SILENCE, 6000))
+    told = run_sessions(world, drafted, asking, asking)
+    assert statuses(told[0]) == ["completed"]
+    assert sorted(statuses(told[1]) + statuses(told[2])) == ["completed", "failed"]
+    assert (counted(world, "used"), counted(world, "load"), llm.refused) == (1, 0, 1)
+
+
 def test_a_flood_of_people_who_pause_fails_no_turn() -> None:
     llm = SeatedLlm(3, word_s=0.3)
     world = World(llm=llm)
