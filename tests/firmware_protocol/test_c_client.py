@@ -300,8 +300,9 @@ def _fuzz(tmp_path: Path, runs: int, timeout_s: float) -> None:
     program = link_with_library("clang", tmp_path / "fuzz", "-fsanitize=fuzzer", "tests/fuzz.c")
     _write_corpus(tmp_path / "seeds")
     (tmp_path / "found").mkdir()
+    limits = ["-max_len=3000", "-timeout=5", "-rss_limit_mb=1000"]  # 256 MB are held by ASan
     done = run(
-        [program, f"-runs={runs}", "-seed=7", "-max_len=3000", "-timeout=5", "found", "seeds"],
+        [program, f"-runs={runs}", "-seed=7", *limits, "found", "seeds"],
         cwd=tmp_path,
         capture_output=True,
         text=True,

@@ -133,7 +133,6 @@ TARGETS = (
     Target(
         name="forms",
         one_input=forms,
-        few=3000,
         seeds=tuple(bytes([cut]) + FORM for cut in (0, 60, 200)),
         words=("Content-Disposition: ", "form-data; name=", "\r\n--b", "\r\n\r\n", "filename*="),
     ),

@@ -219,7 +219,7 @@ TARGETS = (
         seeds=lines({"expires_after": {"seconds": 60}, "session": one} for one in SESSIONS),
         is_json=True,
     ),
-    Target(name="realtime_sound", one_input=sound, seeds=scripts(), few=5000),
+    Target(name="realtime_sound", one_input=sound, seeds=scripts()),
     Target(
         name="realtime_sessions",
         one_input=drawn(conversing),
