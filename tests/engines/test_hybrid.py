@@ -292,6 +292,14 @@ def test_two_commands_are_not_joined_into_a_third() -> None:
     assert call.name == "HassTurnOff"
 
 
+class SeatedModel(Model):
+    at_once = 3
+
+
+def test_it_has_the_seats_of_its_model() -> None:
+    assert [made(model).at_once for model in (Model(), SeatedModel())] == [None, 3]
+
+
 def test_what_is_to_be_seen_goes_to_a_model_that_sees() -> None:
     model = Model()
     engine = Hybrid(intents.create(intents.Settings()), model)

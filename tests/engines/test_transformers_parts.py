@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from core.errors import ConfigError, EngineCrashed, EngineMissing
-from engines.base import Message, ToolCall
+from engines.base import Message, Seated, ToolCall
 from engines.llm.chat import chat_messages
 from engines.llm.transformers.engine import TransformersLlm, with_short_ids
 from engines.llm.transformers.settings import Settings, read_context
@@ -96,6 +96,13 @@ def test_a_folder_without_a_model_is_told(tmp_path: Path, content: str | None) -
         (tmp_path / "config.json").write_text(content)
     with pytest.raises(EngineMissing, match=str(tmp_path)):
         read_context(Settings(path=str(tmp_path)))
+
+
+def test_it_says_how_many_answers_it_writes_at_once(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    llm = TransformersLlm(Settings(path=str(tmp_path), at_once=3))
+    assert isinstance(llm, Seated)
+    assert llm.at_once == 3
 
 
 @pytest.mark.parametrize(
