@@ -160,7 +160,7 @@ class Draft:
                     yield delta
         except EarshotError as exc:
             is_wanted = self._is_confirmed.is_set()
-            sentence = self._fillers.failed(self.plan.language) if is_wanted else None
+            sentence = self._fillers.regret(exc, self.plan.language) if is_wanted else None
             if sentence is None:
                 raise
             self.regret = exc

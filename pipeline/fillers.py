@@ -1,13 +1,23 @@
-"""What the user hears while tools are slow, and when one failed and the model has no words."""
+"""What the user hears while tools are slow, and when one failed or the model has no words."""
 
 import asyncio
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.resources import files
 from typing import Self
 
 import msgspec
+
+from core.errors import (
+    EarshotError,
+    EngineCrashed,
+    EngineMissing,
+    EngineTimeout,
+    EngineUnreachable,
+    Overloaded,
+)
 
 WAITING_AFTER_S = 1.5
 "Of silence. Longer makes people ask whether they were heard; most tools are done before."
@@ -28,6 +38,13 @@ class Sentences(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     waiting: tuple[str, ...]
     still_waiting: tuple[str, ...]
     failed: tuple[str, ...]
+    away: tuple[str, ...] = ()
+    "The model cannot be reached. Without one: as `failed`."
+    busy: tuple[str, ...] = ()
+    "There is more to do than can be done. Without one: as `failed`."
+
+
+AWAY = (EngineUnreachable, EngineTimeout, EngineCrashed, EngineMissing)
 
 
 class Fillers:
@@ -36,7 +53,7 @@ class Fillers:
 
     def __init__(self, sentences: Mapping[str, Sentences] | None = None) -> None:
         self._sentences = bundled() if sentences is None else sentences
-        self._turn = {"waiting": 0, "still_waiting": 0, "failed": 0}
+        self._turn: Counter[str] = Counter()
 
     def waiting(self, language: str) -> str | None:
         """The first in an answer."""
@@ -50,11 +67,17 @@ class Fillers:
         """A tool failed, and the model wrote nothing about it."""
         return self._next("failed", language)
 
+    def regret(self, error: EarshotError, language: str) -> str | None:
+        """The model failed, in an answer or in its place."""
+        if isinstance(error, Overloaded):
+            return self._next("busy", language)
+        return self._next("away" if isinstance(error, AWAY) else "failed", language)
+
     def _next(self, kind: str, language: str) -> str | None:
         sentences = self._sentences.get(language) or self._sentences.get(FALLBACK)
         if sentences is None:
             return None
-        choices: tuple[str, ...] = getattr(sentences, kind)
+        choices: tuple[str, ...] = getattr(sentences, kind) or sentences.failed
         turn = self._turn[kind]
         self._turn[kind] += 1
         return choices[turn % len(choices)]

@@ -69,6 +69,10 @@ class Model:
         self.closed = True
 
 
+AWAY = "I cannot reach my language model right now."
+BUSY = "I have too much to do right now. Please ask me again in a moment."
+
+
 def made(model: Model) -> Hybrid:
     return Hybrid(intents.create(intents.Settings()), model)
 
@@ -134,16 +138,20 @@ def test_a_language_without_sentences_is_the_models() -> None:
 
 
 @pytest.mark.parametrize(
-    ("failure", "code"),
+    ("failure", "code", "excuse"),
     [
-        (EngineUnreachable("llm", "scripted", "no connection"), "engine_unreachable"),
-        (EngineTimeout("llm", "scripted", "no first token"), "engine_timeout"),
-        (Overloaded("full", retry_after_s=1), "server_full"),
-        (EngineError("llm", "scripted", "refused"), "engine_failed"),
+        (EngineUnreachable("llm", "scripted", "no connection"), "engine_unreachable", AWAY),
+        (EngineTimeout("llm", "scripted", "no first token"), "engine_timeout", AWAY),
+        (
+            Overloaded("full", retry_after_s=1),
+            "server_full",
+            "I have too much to do right now. Please ask me again in a moment.",
+        ),
+        (EngineError("llm", "scripted", "refused"), "engine_failed", "Sorry, that did not work."),
     ],
 )
 def test_a_model_that_is_away_is_heard_and_its_response_fails(
-    failure: EarshotError, code: str
+    failure: EarshotError, code: str, excuse: str
 ) -> None:
     engine = made(Model((), failure))
     told: list[EarshotError] = []
@@ -155,7 +163,7 @@ def test_a_model_that_is_away_is_heard_and_its_response_fails(
     events = run_session(World(llm=engine), one_turn)  # type: ignore[arg-type]
     (done,) = of(ResponseDone, events)
     assert (done.status, done.error_code) == ("failed", code)
-    assert "".join(event.delta for event in of(OutputText, events)) == "Sorry, that did not work."
+    assert "".join(event.delta for event in of(OutputText, events)) == excuse
     assert len(of(PlayoutStarted, events)) == 1
     assert failure in told
 

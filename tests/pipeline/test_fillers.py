@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import pytest
 
+from core.errors import EarshotError, EngineUnreachable, Overloaded
 from pipeline.fillers import SPOKEN_CHARS_PER_S, Fillers, Sentences, Silence, bundled
 from tests.loop import run_virtual
 
@@ -137,3 +138,13 @@ def test_sentences_can_be_ones_own() -> None:
         "Hmm.",
         "Oh.",
     )
+
+
+@pytest.mark.parametrize("error", [EngineUnreachable("llm", "x"), Overloaded("full", retry_after_s=1)])
+@pytest.mark.parametrize("language", sorted({*LANGUAGES, *bundled(), "xx"}))
+def test_a_model_that_cannot_be_had_is_told_of_in_every_language(
+    error: EarshotError, language: str
+) -> None:
+    sentences = bundled().get(language, bundled()["en"])
+    own = sentences.busy if isinstance(error, Overloaded) else sentences.away
+    assert Fillers().regret(error, language) == (own or sentences.failed)[0]
