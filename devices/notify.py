@@ -1,10 +1,13 @@
 """Where a device may be sent for the sound of a notification: to this server, or to a host that
 the operator named. It fetches the URL itself, from inside the home network: see `core.fetching`."""
 
+import logging
 from collections.abc import Sequence
 
 from core.errors import RequestError
 from core.fetching import Hosts, Resolve, Unfetchable, target_of
+
+logger = logging.getLogger(__name__)
 
 
 class AudioUrls:
@@ -19,6 +22,7 @@ class AudioUrls:
         try:
             await self._check(url, own)
         except Unfetchable as why:
+            logger.warning("! a device is not sent to an audio_url: %s", why)
             raise RequestError(
                 f"audio_url: {why}", code="audio_url_refused", param="audio_url"
             ) from None

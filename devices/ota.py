@@ -4,6 +4,7 @@ Names come from requests, so they are held to a form that cannot leave the folde
 followed either.
 """
 
+import logging
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from stat import S_ISREG
 
 from core.errors import NotFound, RequestError
 from core.threads import in_thread
+
+logger = logging.getLogger(__name__)
 
 SUFFIX = ".bin"
 
@@ -148,6 +151,7 @@ async def image_for(
 def check_name(param: str, name: str) -> str:
     """A version's, a board's or a file's. Raises RequestError."""
     if len(name) > MAX_NAME_CHARS or not _NAME.fullmatch(name) or ".." in name:
+        logger.warning("! a %s that is no name was refused, of %d characters", param, len(name))
         raise RequestError(
             f"{param} must be 1 to {MAX_NAME_CHARS} letters, digits, . _ + -, without two dots in"
             " a row",

@@ -8,7 +8,7 @@ import msgspec
 from aiohttp import web as aioweb
 from msgspec import UNSET
 
-from core.errors import Conflict, NotFound, RequestError, StorageFailed
+from core.errors import Conflict, EarshotError, NotFound, RequestError, StorageFailed
 from core.http import JSON
 from core.threads import in_thread
 from core.watching import HEADERS, HEARTBEAT_S, Watchers
@@ -98,11 +98,11 @@ class DevicesDoor:
 
     async def pair(self, request: aioweb.Request) -> aioweb.Response:
         asked = read_body(await request.read(), PairRequest)
-        return self._decided(await self._registry.pair(asked.code), "approved")
+        return await self._approved(self._registry.pair(asked.code))
 
     async def approve(self, request: aioweb.Request) -> aioweb.Response:
         asked = read_body(await request.read(), ApproveRequest)
-        return self._decided(await self._registry.approve(_id_of(request), asked.code), "approved")
+        return await self._approved(self._registry.approve(_id_of(request), asked.code))
 
     async def block(self, request: aioweb.Request) -> aioweb.Response:
         device = await self._registry.block(_id_of(request))
@@ -216,6 +216,13 @@ class DevicesDoor:
         waiting = self._announcements.counts().get(device.id, 0)
         waiting += self._announcements.waiting_in(device.area) if device.area else 0
         return view_of(device, self._presence.find(device.id), waiting)
+
+    async def _approved(self, deciding: Awaitable[Device]) -> aioweb.Response:
+        try:
+            return self._decided(await deciding, "approved")
+        except EarshotError as error:  # never the code, which may be another device's
+            logger.warning("! devices: an approval was refused: %s", error.code)
+            raise
 
     def _decided(self, device: Device, how: str) -> aioweb.Response:
         logger.info("= device %s %s", device.id, how)

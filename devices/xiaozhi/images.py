@@ -25,6 +25,8 @@ class Images:
     def __init__(self, folder: FirmwareFolder, *, offers: bool) -> None:
         self.folder = folder
         self._offers = offers
+        self._told: set[tuple[Path, str]] = set()
+        "Images that are not what their folder says, and what they say: a line for each, once."
 
     async def url(self, base_url: str, board: str, wanted: str) -> str:
         """Of a version, or of the newest; empty: there is none for this board. Raises
@@ -52,13 +54,19 @@ class Images:
             own = version_in(one.path)
             if own in ("", one.version):
                 return one.version
-            logger.warning(
-                "! xiaozhi: %s is %s by itself; a board would take it at every start, so none is"
-                " told of it",
-                one.path,
-                own,
-            )
+            self._tell(one.path, own)
         return ""
+
+    def _tell(self, image: Path, own: str) -> None:
+        if (image, own) in self._told:
+            return
+        self._told.add((image, own))
+        logger.warning(
+            "! xiaozhi: %s is %s by itself; a board would take it at every start, so none is told"
+            " of it",
+            image,
+            own,
+        )
 
 
 def version_in(image: Path) -> str:

@@ -1,7 +1,6 @@
 """One connected device, as the rest of the server has it: what it is, and how it is told things."""
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from urllib.parse import quote
@@ -14,8 +13,6 @@ from devices.presence import Doing, Notice, Presence
 from devices.willow.was.notices import Notices
 from firmware_protocol.willow.encode import one_line
 from firmware_protocol.willow.messages import Notify, Restart, Scalar, ToDevice
-
-logger = logging.getLogger(__name__)
 
 MAX_UNSENT = 64
 "Messages. A device that takes none for so long is cut off; it comes back by itself."
@@ -129,7 +126,6 @@ class Connection:
             except RequestError as error:
                 if not notice.text:
                     raise
-                logger.warning("! willow: %s is told the text only: %s", self.device.id, error)
                 self.note_error(error.code)
                 notice = Notice(text=notice.text)
         return self._announce(notice)

@@ -1,9 +1,11 @@
 """The HTTP API of devices behind the real edge: JSON, events and what is refused."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
@@ -232,7 +234,9 @@ def test_an_unknown_device_is_404(tmp_path: Path, method: str, path: str) -> Non
     asyncio.run(main())
 
 
-def test_a_wrong_code_is_refused_and_guessing_is_slowed(tmp_path: Path) -> None:
+def test_a_wrong_code_is_refused_and_guessing_is_slowed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async def main() -> None:
         async with scene(tmp_path) as here:
             device = await here.new()
@@ -245,8 +249,31 @@ def test_a_wrong_code_is_refused_and_guessing_is_slowed(tmp_path: Path) -> None:
             here.clock.seconds += 61
             asked = {"code": device.pairing_code}
             assert (await here.ask("POST", "devices/pair", asked))[0] == 200
+            caplog.clear()
             status, error = await here.ask("POST", "devices/pair", asked)
             assert (status, error["code"]) == (409, "pairing_code_used")
+            (line,) = [one for one in caplog.records if one.levelno >= logging.WARNING]
+            assert line.getMessage() == "! devices: an approval was refused: pairing_code_used"
+            assert device.pairing_code not in caplog.text
+
+    asyncio.run(main())
+
+
+def test_an_approval_says_what_was_seen(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with scene(tmp_path) as here:
+            device = await here.new()
+            path, wrong = f"devices/{device.id}/approve", f"{int(device.pairing_code) ^ 1:06d}"
+            for body, code in (({}, "needed"), ({"code": wrong}, "unknown")):
+                status, error = await here.ask("POST", path, body)
+                assert (status, error["code"]) == (409, f"pairing_code_{code}")
+            here.clock.go_on(timedelta(minutes=10))
+            said = {"code": device.pairing_code}
+            status, error = await here.ask("POST", path, said)
+            assert (status, error["code"]) == (409, "pairing_code_expired")
+            said = {"code": (await here.new()).pairing_code}
+            status, told = await here.ask("POST", path, said)
+            assert (status, told["standing"]) == (200, "approved")
 
     asyncio.run(main())
 

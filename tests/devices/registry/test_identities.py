@@ -1,6 +1,7 @@
 """A MAC is known to everybody in the network: who comes with it is asked what else it is."""
 
 import asyncio
+import logging
 from dataclasses import replace
 from datetime import timedelta
 from hashlib import sha256
@@ -12,6 +13,7 @@ from sqlalchemy import inspect, select, text, update
 from core.errors import RequestError
 from devices.directory import Contact, Device, Kind
 from devices.pairing import RegistrySettings
+from devices.registry import tokens
 from devices.registry.database import engine_of
 from devices.registry.migrate import migrate
 from devices.registry.tables import devices
@@ -160,7 +162,11 @@ def test_kinds_that_show_no_code_are_approved_without_one(url: str, kind: Kind) 
     asyncio.run(main())
 
 
-def test_who_was_approved_before_identities_were_kept_need_not_be_again(url: str) -> None:
+def test_who_was_approved_before_identities_were_kept_need_not_be_again(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its key holds on, too."""
+    caplog.set_level(logging.INFO)
     engine = engine_of(url)
     with engine.begin() as connection:
         migrate(connection, "0002")
@@ -173,11 +179,13 @@ def test_who_was_approved_before_identities_were_kept_need_not_be_again(url: str
             ),
             {"mac": MAC, "at": Moment().at},
         )
+        tokens.keep(connection, "dev_old", "dev_1", Moment().at, timedelta(days=1))
     engine.dispose()
 
     async def main() -> None:
         async with known(url) as here:
-            key = await here.registry.issue_token("dev_1")
+            key = "dev_old"
+            assert await here.registry.bearer(key)
             assert await here.registry.find("xiaozhi", MAC, OTHERS)
             taken = await here.registry.bearer(key, OURS)
             assert taken is not None
@@ -187,9 +195,14 @@ def test_who_was_approved_before_identities_were_kept_need_not_be_again(url: str
             assert await here.registry.bearer(key, OTHERS) is None
 
     asyncio.run(main())
+    assert caplog.text.count("device dev_1: identity adopted") == 1
 
 
-def test_the_first_check_in_is_taken_for_the_device_once(url: str) -> None:
+def test_the_first_check_in_is_taken_for_the_device_once(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+
     async def main() -> None:
         async with known(url) as here:
             device = await here.registry.check_in(who(b""))
@@ -197,6 +210,7 @@ def test_the_first_check_in_is_taken_for_the_device_once(url: str) -> None:
             assert (await here.registry.check_in(who(OURS))).standing == "approved"
             assert (await here.registry.check_in(who(OTHERS))).standing == "new"
             assert (await here.registry.check_in(who(b""))).standing == "approved"  # Willow's
+            assert caplog.text.count(f"device {device.id}: identity adopted") == 1
 
     asyncio.run(main())
 

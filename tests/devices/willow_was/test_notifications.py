@@ -1,5 +1,7 @@
 """What devices are told unasked: shown, spoken, one after the other."""
 
+import logging
+
 import pytest
 
 from core.errors import RequestError
@@ -78,12 +80,16 @@ def test_more_notices_than_anybody_wants_are_refused() -> None:
     against(act)
 
 
-def test_a_sound_from_anywhere_is_not_fetched_and_the_text_is_spoken() -> None:
+def test_a_sound_from_anywhere_is_not_fetched_and_the_text_is_spoken(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def act(server: Server) -> None:
         device = await server.device()
         live = server.presence.find("dev_0")
         assert live is not None
-        assert await live.notify(Notice(text="Tea", audio_url="http://192.168.1.1/reboot"))
+        assert await live.notify(
+            Notice(text="Tea", audio_url="http://192.168.1.1/reboot?key=horse")
+        )
         own = f"{server.url}/api/tts?text=own"
         assert await live.notify(Notice(text="", audio_url=own))
         await device.until(lambda: len(device.notified) == 2)
@@ -94,3 +100,7 @@ def test_a_sound_from_anywhere_is_not_fetched_and_the_text_is_spoken() -> None:
         assert error.value.code == "audio_url_refused"
 
     against(act)
+    lines = [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
+    assert len(lines) == 2
+    assert all("not sent to an audio_url" in one for one in lines)
+    assert "horse" not in caplog.text
