@@ -140,7 +140,9 @@ def test_sentences_can_be_ones_own() -> None:
     )
 
 
-@pytest.mark.parametrize("error", [EngineUnreachable("llm", "x"), Overloaded("full", retry_after_s=1)])
+@pytest.mark.parametrize(
+    "error", [EngineUnreachable("llm", "x"), Overloaded("full", retry_after_s=1)]
+)
 @pytest.mark.parametrize("language", sorted({*LANGUAGES, *bundled(), "xx"}))
 def test_a_model_that_cannot_be_had_is_told_of_in_every_language(
     error: EarshotError, language: str
