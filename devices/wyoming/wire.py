@@ -21,6 +21,9 @@ MAX_DATA_BYTES = 1024 * 1024
 MAX_PAYLOAD_BYTES = 1024 * 1024
 "Half a minute of 16 kHz sound in one event; satellites send some milliseconds."
 
+MAX_WHY_CHARS = 200
+"Of what is wrong with JSON: where, in something deep, is said at length."
+
 SEND_TIMEOUT_S = 10.0
 "Who takes nothing for so long is gone."
 
@@ -129,7 +132,8 @@ def _decoded(decoder: msgspec.json.Decoder[_T], data: bytes, what: str) -> _T:
     try:
         return decoder.decode(data)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise RemoteProtocolError(f"{what} is not what Wyoming sends: {error}") from None
+        why = str(error)[:MAX_WHY_CHARS]
+        raise RemoteProtocolError(f"{what} is not what Wyoming sends: {why}") from None
 
 
 def _length(name: str, length: int | None, most: int) -> int:

@@ -95,7 +95,7 @@ def _object(text: str | bytes) -> tuple[dict[str, Any], str]:
     try:
         fields = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise BadMessage("bad_json", f"not JSON: {error}") from None
+        raise BadMessage("bad_json", f"not JSON: {_brief(str(error))}") from None
     if not isinstance(fields, dict):
         raise BadMessage("bad_message", "a message is a JSON object")
     if _is_deeper(fields, MAX_DEPTH):

@@ -86,6 +86,12 @@ def test_deep_json_is_refused(depth: int) -> None:
     assert caught.value.reason == "bad_json"
 
 
+def test_what_is_wrong_deep_within_is_told_in_short() -> None:
+    with pytest.raises(BadMessage) as refused:
+        decode_device_message('{"a":' + "[" * 600 + "1e999" + "]" * 600 + "}")
+    assert len(str(refused.value)) < 300
+
+
 def test_ten_megabytes_of_json_are_refused_unread() -> None:
     with pytest.raises(BadMessage, match="limit is 65535") as caught:
         decode_device_message('{"type":"' + "a" * 10_000_000 + '"}')
