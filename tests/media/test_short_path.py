@@ -285,7 +285,7 @@ def test_sound_goes_on_over_the_way_of_another_ice() -> None:
         ours = await one.begin(theirs.local_username, theirs.local_password, [])
         answer = await other.begin(ours.ufrag, ours.password, ours.candidates)
         await one.add_candidates(answer.candidates)
-        assert await asyncio.gather(one.run(), other.run()) == [True, True]
+        assert all(await asyncio.gather(one.run(), other.run()))
         await pair.hears(len(pair.heard) + 20)
         numbers = [number for number, _, _ in pair.heard[-20:]]
         assert {(b - a) & 0xFFFF for a, b in pairwise(numbers)} == {1}
