@@ -38,18 +38,27 @@ class Seats:
         self._taken: list[Claim] = []
         "The oldest first."
         self._waiting = 0
-        self._left = asyncio.Event()
+        "Of those that somebody waits for."
+        self._changed = asyncio.Event()
 
     @property
     def is_free_for_draft(self) -> bool:
-        """One would be left for who waits for his answer."""
-        return len(self._taken) + self._waiting < self._at_once - 1
+        """One would be left for who waits for his answer, when those that are over have gone."""
+        staying = sum(not claim.is_over for claim in self._taken)
+        return staying + self._waiting < self._at_once - 1
+
+    def adopt(self, claim: Claim) -> None:
+        """Somebody waits for this draft from here on."""
+        claim.give_up = None
+        self._wake()
 
     @asynccontextmanager
     async def take(self, claim: Claim) -> AsyncIterator[None]:
         """A seat while the body runs. A claim that somebody waits for ends a draft if it must, and
         has its seat once that is closed. With nothing but such claims it is the model's to refuse
-        one; drafts ask `is_free_for_draft` before."""
+        one. A draft waits until one more is free, or it is adopted."""
+        while claim.give_up is not None and not self._has_spare:
+            await self._changed.wait()
         if claim.give_up is None:
             await self._make_room()
         self._taken.append(claim)
@@ -57,14 +66,21 @@ class Seats:
             yield
         finally:
             self._taken.remove(claim)
-            self._left.set()
-            self._left = asyncio.Event()
+            self._wake()
+
+    @property
+    def _has_spare(self) -> bool:
+        return len(self._taken) + self._waiting < self._at_once - 1
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
 
     async def _make_room(self) -> None:
         self._waiting += 1
         try:
             while len(self._taken) >= self._at_once and self._gets_free():
-                await self._left.wait()
+                await self._changed.wait()
         finally:
             self._waiting -= 1
 

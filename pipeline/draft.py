@@ -6,7 +6,7 @@ leaves it, no tool changes anything, and no more than the first clause is spoken
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 
 from core.errors import EarshotError, first_error
 from core.events import Usage
@@ -198,11 +198,10 @@ class Draft:
 
     @asynccontextmanager
     async def _seat(self) -> AsyncIterator[None]:
-        """Unconfirmed, it leaves the last one to others."""
-        if self.claim.give_up is not None and not self.seats.is_free_for_draft:
+        """For one round; waiting for it is no work."""
+        async with AsyncExitStack() as stack:
             with self.work.held("text"):
-                await self._is_confirmed.wait()
-        async with self.seats.take(self.claim):
+                await stack.enter_async_context(self.seats.take(self.claim))
             yield
 
     def _spend(self, round_: Usage) -> None:

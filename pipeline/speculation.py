@@ -51,7 +51,7 @@ class Speculation:
         if draft.has_failed or not self._is_for(plan, prompt):
             self.drop("changed")
             return None
-        draft.claim.give_up = None
+        draft.seats.adopt(draft.claim)
         self._end("used")
         return draft
 

@@ -199,7 +199,9 @@ def test_a_draft_asks_again_after_its_tools_only_if_a_seat_stays_free() -> None:
     async def pausing(session: Session) -> None:
         await speak(session, (FOUR, 300), (SILENCE, 2000))
         assert (slow.calls, world.drafts.live, len(llm.asked)) == (1, 1, 2), "it waits"
-        await speak(session, (SILENCE, 9000))
+        await speak(session, (SILENCE, 2200))
+        assert (world.drafts.live, len(llm.asked)) == (1, 3), "the other's answer has been written"
+        await speak(session, (SILENCE, 7000))
 
     asking = saying((SILENCE, 100), (TWO, 400), (SILENCE, 6000))
     told = run_sessions(world, (5000, pausing), asking)
@@ -247,11 +249,11 @@ class Holder:
             await asyncio.sleep(CLOSING_S)
 
 
-def holders(scene: Callable[[Seats, Callable[..., Holder]], Awaitable[None]]) -> None:
-    """Two seats."""
-
+def holders(
+    scene: Callable[[Seats, Callable[..., Holder]], Awaitable[None]], at_once: int = 2
+) -> None:
     async def main() -> None:
-        seats, all_ = Seats(2), list[Holder]()
+        seats, all_ = Seats(at_once), list[Holder]()
         async with asyncio.TaskGroup() as tasks:
 
             def sit(*, is_draft: bool = False) -> Holder:
@@ -269,7 +271,7 @@ def holders(scene: Callable[[Seats, Callable[..., Holder]], Awaitable[None]]) ->
 
 def test_the_oldest_draft_goes_first_and_each_who_waits_ends_one() -> None:
     async def scene(seats: Seats, sit: Callable[..., Holder]) -> None:
-        old, new = sit(is_draft=True), sit(is_draft=True)
+        old, new, _ = sit(is_draft=True), sit(is_draft=True), sit()
         await asyncio.sleep(0)
         first = sit()
         await asyncio.sleep(CLOSING_S / 2)
@@ -281,14 +283,14 @@ def test_the_oldest_draft_goes_first_and_each_who_waits_ends_one() -> None:
         await asyncio.sleep(CLOSING_S)
         assert second.seated.is_set()
 
-    holders(scene)
+    holders(scene, 3)
 
 
 def test_who_is_waited_for_ends_nothing_but_drafts() -> None:
     async def scene(seats: Seats, sit: Callable[..., Holder]) -> None:
         adopted, answer = sit(is_draft=True), sit()
         await asyncio.sleep(0)
-        adopted.claim.give_up = None
+        seats.adopt(adopted.claim)
         third = sit()
         await asyncio.sleep(0)
         assert third.seated.is_set(), "it is the model's to refuse it"
@@ -299,7 +301,7 @@ def test_who_is_waited_for_ends_nothing_but_drafts() -> None:
 
 def test_a_seat_that_is_being_left_is_waited_for() -> None:
     async def scene(seats: Seats, sit: Callable[..., Holder]) -> None:
-        void, draft = sit(is_draft=True), sit(is_draft=True)
+        void, draft, _ = sit(is_draft=True), sit(is_draft=True), sit()
         await asyncio.sleep(0)
         void.end()
         answer = sit()
@@ -308,6 +310,37 @@ def test_a_seat_that_is_being_left_is_waited_for() -> None:
         await asyncio.sleep(CLOSING_S)
         assert answer.seated.is_set()
         assert not draft.claim.is_over
+
+    holders(scene, 3)
+
+
+def test_a_draft_in_place_of_another_begins_once_that_is_closed() -> None:
+    async def scene(seats: Seats, sit: Callable[..., Holder]) -> None:
+        former = sit(is_draft=True)
+        await asyncio.sleep(0)
+        former.end()
+        assert seats.is_free_for_draft
+        draft = sit(is_draft=True)
+        await asyncio.sleep(CLOSING_S / 2)
+        assert not draft.seated.is_set(), "it would have the last seat"
+        await asyncio.sleep(CLOSING_S)
+        assert draft.seated.is_set()
+
+    holders(scene)
+
+
+def test_a_draft_that_waits_goes_on_when_a_seat_is_left_or_its_turn_is_over() -> None:
+    async def scene(seats: Seats, sit: Callable[..., Holder]) -> None:
+        answer, first, second = sit(), sit(is_draft=True), sit(is_draft=True)
+        await asyncio.sleep(0)
+        assert not first.seated.is_set()
+        answer.end()
+        await asyncio.sleep(2 * CLOSING_S)
+        assert (first.seated.is_set(), second.seated.is_set()) == (True, False)
+        seats.adopt(second.claim)
+        await asyncio.sleep(CLOSING_S)
+        assert second.seated.is_set()
+        assert not first.claim.is_over
 
     holders(scene)
 
