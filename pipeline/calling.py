@@ -28,8 +28,8 @@ class Hands:
     record: Callable[[Item], None]
     "Takes calls and their results, for the history."
     fillers: Fillers = field(default_factory=Fillers)
-    say: Callable[[str], None] = lambda _: None
-    "Takes what is said while a tool is slow."
+    say: Callable[[str], bool] = lambda _: True
+    "Takes what is said while a tool is slow. False: not now, try again."
     tell: Callable[[Step], None] = lambda _: None
     "Takes what becomes of the calls of a client's MCP servers."
 

@@ -116,7 +116,7 @@ class Draft:
 
     async def _write(self) -> None:
         with self.work.busy("text"):
-            async with aclosing(self._texts(lambda _: None)) as deltas:
+            async with aclosing(self._texts(lambda _: True)) as deltas:
                 async for delta in deltas:
                     with self.work.held("text"):
                         await self.texts.put(delta)
@@ -136,11 +136,13 @@ class Draft:
             raise first_error(expected) from group
 
     async def _fill(self, reading: Reading) -> None:
-        def say(text: str) -> None:
+        def say(text: str) -> bool:
             """In between, if there is nothing else to listen to."""
-            if self._is_confirmed.is_set() and reading.has_caught_up and not self.texts.full():
-                self.texts.put_nowait(text + " ")
-                reading.interject(text)
+            if not self._is_confirmed.is_set() or not reading.has_caught_up or self.texts.full():
+                return False
+            self.texts.put_nowait(text + " ")
+            reading.interject(text)
+            return True
 
         with self.work.busy("text"):
             async with aclosing(self._apologising(say)) as deltas:
@@ -150,7 +152,7 @@ class Draft:
                         await reading.push(delta)
         await reading.finish()
 
-    async def _apologising(self, say: Callable[[str], None]) -> AsyncGenerator[str, None]:
+    async def _apologising(self, say: Callable[[str], bool]) -> AsyncGenerator[str, None]:
         """The text; after one that fails, or in its place, a sentence that says so."""
         has_begun = False
         try:
@@ -166,7 +168,7 @@ class Draft:
             self.regret = exc
             yield f"{BROKEN_OFF}{sentence}" if has_begun else sentence
 
-    async def _texts(self, say: Callable[[str], None]) -> AsyncGenerator[str, None]:
+    async def _texts(self, say: Callable[[str], bool]) -> AsyncGenerator[str, None]:
         """The answer's text as it is generated."""
         if self.plan.text is not None:
             self._mark(Mark.LLM_FIRST_TOKEN)

@@ -26,6 +26,9 @@ STILL_WAITING_AFTER_S = (4.5, 10.0)
 """After the sentence before, for each that follows. A tool may take 10 s, and an answer six rounds
 of them; who has been told three times knows it."""
 
+AGAIN_AFTER_S = 0.25
+"Where it cannot be said yet: the turn may not be over, or the voice has not caught up."
+
 SPOKEN_CHARS_PER_S = 18
 "200 words a minute: how long what the model wrote before its tools is taken to sound."
 
@@ -85,12 +88,15 @@ class Fillers:
 
 class Silence:
     """Of one answer: how long its user has heard nothing, over all its rounds of tools. `say` is
-    called from the event loop, once for each of the waits above; after leaving never."""
+    called from the event loop for each of the waits above until it was said; after leaving
+    never."""
 
-    def __init__(self, say: Callable[[str], None], fillers: Fillers, language: str) -> None:
+    def __init__(self, say: Callable[[str], bool], fillers: Fillers, language: str) -> None:
         self._say, self._fillers, self._language = say, fillers, language
         self._waits_s = [WAITING_AFTER_S, *STILL_WAITING_AFTER_S]
         "Those that are left."
+        self._text: str | None = None
+        "What could not be said yet."
         self._quiet_from = 0.0
         "Until then something sounds; the event loop's seconds."
         self._timer: asyncio.TimerHandle | None = None
@@ -122,12 +128,19 @@ class Silence:
             self._timer = loop.call_at(since + self._waits_s[0], self._speak)
 
     def _speak(self) -> None:
-        is_first = self._waits_s.pop(0) == WAITING_AFTER_S
-        fillers, language = self._fillers, self._language
-        text = fillers.waiting(language) if is_first else fillers.still_waiting(language)
-        if text is not None:
-            self._say(text)
-        self._wait(asyncio.get_running_loop().time())
+        loop = asyncio.get_running_loop()
+        if self._text is None:
+            self._text = self._next()
+        if self._text is not None and not self._say(self._text):
+            self._timer = loop.call_later(AGAIN_AFTER_S, self._speak)
+            return
+        self._text = None
+        self._waits_s.pop(0)
+        self._wait(loop.time())
+
+    def _next(self) -> str | None:
+        is_first = self._waits_s[0] == WAITING_AFTER_S
+        return (self._fillers.waiting if is_first else self._fillers.still_waiting)(self._language)
 
     def _stop(self) -> None:
         if self._timer is not None:

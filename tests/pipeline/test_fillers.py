@@ -18,13 +18,18 @@ class Conversation:
     def __init__(self) -> None:
         self.said: list[tuple[float, str]] = []
         self.fillers = Fillers()
+        self.deaf_until_s = 0.0
 
     @property
     def times(self) -> list[float]:
         return [at for at, _ in self.said]
 
-    def say(self, text: str) -> None:
-        self.said.append((asyncio.get_running_loop().time(), text))
+    def say(self, text: str) -> bool:
+        now = asyncio.get_running_loop().time()
+        is_heard = now >= self.deaf_until_s
+        if is_heard:
+            self.said.append((now, text))
+        return is_heard
 
     def silence(self, language: str = "en") -> Silence:
         return Silence(self.say, self.fillers, language)
@@ -83,6 +88,14 @@ def test_what_the_model_writes_between_its_tools_is_no_silence() -> None:
     run_virtual(main())
     quiet_from = 11 + len(preamble) / SPOKEN_CHARS_PER_S
     assert conversation.times == pytest.approx([quiet_from + 1.5, quiet_from + 6])
+
+
+def test_what_could_not_be_said_is_said_when_it_can_be() -> None:
+    conversation = Conversation()
+    conversation.deaf_until_s = 3.0
+    run_virtual(conversation.wait(8))
+    assert conversation.times == [3.0, 7.5]
+    assert conversation.said[0][1] == bundled()["en"].waiting[0]
 
 
 def test_sentences_take_turns() -> None:

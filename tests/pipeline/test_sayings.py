@@ -12,7 +12,7 @@ from core.items import MessageItem
 from core.ports import ToolContext, ToolOutcome, ToolSpec
 from engines.base import AS_CONFIGURED, LlmOptions, Message, TextDelta, ToolCall, WordMark
 from pipeline.session import Session
-from pipeline.settings import ResponseRequest, SessionSettings
+from pipeline.settings import ResponseRequest, SessionSettings, TurnDetection
 from tests.pipeline.fakes import EchoLlm, ToneTts, World, speak
 from tests.pipeline.test_interruption import talkative
 from tests.pipeline.test_session import of, run_session
@@ -61,11 +61,14 @@ class AsksAgain(AsksTool):
 
 
 class SlowTool:
-    def __init__(self, takes_s: float, error: str | None = None) -> None:
-        self.takes_s, self.error = takes_s, error
+    def __init__(
+        self, takes_s: float, error: str | None = None, *, is_read_only: bool = False
+    ) -> None:
+        self.takes_s, self.error, self.is_read_only = takes_s, error, is_read_only
 
     def tools(self, context: ToolContext) -> Sequence[ToolSpec]:
-        return [ToolSpec("slow", "Takes its time.", {"type": "object"})]
+        is_read_only = self.is_read_only
+        return [ToolSpec("slow", "Takes its time.", {"type": "object"}, is_read_only=is_read_only)]
 
     async def call(
         self, name: str, arguments: Mapping[str, Any], context: ToolContext
@@ -97,6 +100,15 @@ def test_a_slow_tool_is_not_met_with_silence(takes_s: float, expected: str) -> N
     assert said(events) == expected
     (done,) = of(ResponseDone, events)
     assert done.status == "completed"
+
+
+def test_a_tool_that_was_slow_before_the_turn_was_over_is_spoken_over_then() -> None:
+    """It runs from some 0.3 s to 4.8 s of a pause that is the end after 3 s."""
+    world = World(llm=AsksTool())
+    world.providers = [SlowTool(4.5, is_read_only=True)]
+    settings = SessionSettings(turn_detection=TurnDetection(silence_ms=3000))
+    events = run_session(world, one_turn, settings)
+    assert said(events) == "One moment, please. It is done."
 
 
 @pytest.mark.parametrize("takes_s", [1.4, 1.6])
