@@ -6,7 +6,7 @@ on the last free seat, and where all are taken the oldest draft gives up its own
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 from engines.base import Llm, Seated
@@ -18,6 +18,9 @@ are over need the engines."""
 MAX_GENERATIONS = 2 * MAX_LIVE
 """Answers that a language model writes at once, drafts among them, if it does not say how many it
 can: what comes on top would wait behind drafts in its own queue."""
+
+CLOSED_WITHIN_S = 2.0
+"A model that does not stop by then is left to refuse the next, which else would wait in silence."
 
 
 @dataclass(slots=True, eq=False)
@@ -79,8 +82,10 @@ class Seats:
     async def _make_room(self) -> None:
         self._waiting += 1
         try:
-            while len(self._taken) >= self._at_once and self._gets_free():
-                await self._changed.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(CLOSED_WITHIN_S):
+                    while len(self._taken) >= self._at_once and self._gets_free():
+                        await self._changed.wait()
         finally:
             self._waiting -= 1
 

@@ -10,7 +10,7 @@ from core.errors import Overloaded
 from core.events import OutputText, ResponseDone, SessionEvent, Transcribed
 from core.ports import ToolContext, ToolOutcome, ToolSpec
 from engines.base import AS_CONFIGURED, CallDelta, LlmOptions, Message, TextDelta, ToolCall
-from pipeline.budget import MAX_GENERATIONS, Budget, Claim, Seats
+from pipeline.budget import CLOSED_WITHIN_S, MAX_GENERATIONS, Budget, Claim, Seats
 from pipeline.exchange import Exchanges, Question
 from pipeline.session import Session
 from pipeline.sessions import Sessions
@@ -343,6 +343,17 @@ def test_a_draft_that_waits_goes_on_when_a_seat_is_left_or_its_turn_is_over() ->
         assert not first.claim.is_over
 
     holders(scene)
+
+
+def test_a_model_that_does_not_stop_is_not_waited_for_without_end() -> None:
+    async def main() -> None:
+        loop, seats = asyncio.get_running_loop(), Seats(1)
+        async with seats.take(Claim(is_over=True)):
+            began = loop.time()
+            async with seats.take(Claim()):
+                assert loop.time() - began == CLOSED_WITHIN_S
+
+    run_virtual(asyncio.wait_for(main(), 60))
 
 
 def test_who_waits_no_longer_keeps_no_seat() -> None:
