@@ -13,6 +13,9 @@ CONFIG, GENERATION, TOKENIZER = "config.json", "generation_config.json", "tokeni
 FIRST_TIMESTAMPS = 50
 "Where the first timestamp may be at most, in steps of 20 ms: a second."
 
+_ENGLISH_END = 50_256
+"The end token of OpenAI's English-only models."
+
 
 @dataclass(frozen=True, slots=True)
 class Shape:
@@ -95,13 +98,12 @@ def read_special(folder: Path, shape: Shape) -> Special:
         said |= {k: v for k, v in _read(folder / GENERATION).items() if v is not None}
     no_timestamps = said.get("no_timestamps_token_id")
     if no_timestamps is None:
-        no_timestamps = _listed(folder, "<|notimestamps|>")
+        no_timestamps = _table(folder).get("<|notimestamps|>")
     if no_timestamps is None:
         raise ConfigError(
             f"{folder}: no no_timestamps_token_id in {GENERATION}, and no <|notimestamps|> in "
             f"{TOKENIZER}"
         )
-    heads = said.get("alignment_heads") or _later_half(shape)
     languages: Mapping[str, int] = said.get("lang_to_id") or {}
     return Special(
         start=said.get("decoder_start_token_id", 50258),
@@ -111,9 +113,16 @@ def read_special(folder: Path, shape: Shape) -> Special:
         suppressed=tuple(said.get("suppress_tokens") or ()),
         suppressed_first=tuple(said.get("begin_suppress_tokens") or ()),
         first_timestamps=said.get("max_initial_timestamp_index"),
-        languages=tuple(languages.values()),
-        alignment_heads=tuple((int(layer), int(head)) for layer, head in heads),
+        languages=tuple(languages.values()) or _languages(folder),
+        alignment_heads=_heads(shape, said.get("alignment_heads") or ()),
     )
+
+
+def _heads(shape: Shape, listed: Sequence[Sequence[int]]) -> tuple[tuple[int, int], ...]:
+    """Those that there are: distilled checkpoints ship their teacher's, whose decoder is deeper."""
+    layers, heads = range(shape.decoder_layers), range(shape.decoder_heads)
+    found = [(layer, head) for layer, head in listed if layer in layers and head in heads]
+    return tuple(found or _later_half(shape))
 
 
 def _later_half(shape: Shape) -> Sequence[tuple[int, int]]:
@@ -122,14 +131,23 @@ def _later_half(shape: Shape) -> Sequence[tuple[int, int]]:
     return [(layer, head) for layer in layers for head in range(shape.decoder_heads)]
 
 
-def _listed(folder: Path, content: str) -> int | None:
-    """A special token's number in the tokenizer's own table."""
+def _languages(folder: Path) -> tuple[int, ...]:
+    """As `whisper.description.languages_of`, which needs msgspec: between the start of a transcript
+    and the tasks; English-only models list them too, and have none."""
+    table = _table(folder)
+    tasks = [table[name] for name in ("<|transcribe|>", "<|translate|>") if name in table]
+    start = table.get("<|startoftranscript|>")
+    if start is None or not tasks or table.get("<|endoftext|>") == _ENGLISH_END:
+        return ()
+    return tuple(sorted(number for number in table.values() if start < number < min(tasks)))
+
+
+def _table(folder: Path) -> Mapping[str, int]:
+    """The tokenizer's special tokens; without a tokenizer none."""
     if not (folder / TOKENIZER).is_file():
-        return None
-    for token in _read(folder / TOKENIZER).get("added_tokens", ()):
-        if token["content"] == content:
-            return int(token["id"])
-    return None
+        return {}
+    added = _read(folder / TOKENIZER).get("added_tokens", ())
+    return {token["content"]: int(token["id"]) for token in added}
 
 
 def _one(value: int | Sequence[int]) -> int:

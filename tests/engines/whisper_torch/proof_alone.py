@@ -20,6 +20,7 @@ from engines.asr.whisper_torch.load import read_tensors
 from engines.asr.whisper_torch.loop import Ask, Loop, Write
 from engines.asr.whisper_torch.shape import read_shape, read_special
 from engines.asr.whisper_torch.state import NewRow
+from engines.base import AsrItem, AsrOptions
 from engines.registry import load
 from tests.engines.whisper_torch import checkpoints
 from tests.engines.whisper_torch.driver import clips, heard, mel, opened
@@ -124,6 +125,43 @@ def test_what_an_old_checkpoint_lacks_is_found_or_named(folder: Path, tmp_path: 
     (copy / "vocab.json").touch()
     with pytest.raises(EngineMissing, match=r"no tokenizer\.json .*from vocab\.json and merges"):
         load("asr", "whisper_torch", {"model": str(copy)})
+
+
+def test_heads_that_the_decoder_has_not_are_left_out(folder: Path, tmp_path: Path) -> None:
+    """A distilled checkpoint may ship its teacher's: two layers, and heads up to layer 25."""
+    copy, shape = Path(shutil.copytree(folder, tmp_path / "distilled")), read_shape(folder)
+    last = shape.decoder_layers - 1
+    later_half = [(last, head) for head in range(shape.decoder_heads)]
+    for heads, kept in (
+        ([[7, 0], [25, 6]], later_half),
+        ([[last, shape.decoder_heads]], later_half),
+        ([[7, 0], [last, 1], [-1, 0]], [(last, 1)]),
+    ):
+        rewrite(copy, alignment_heads=heads)
+        assert list(read_special(copy, shape).alignment_heads) == kept
+    rewrite(copy, alignment_heads=[[7, 0], [25, 6]])
+    engine = load("asr", "whisper_torch", {"model": str(copy)})
+    (result,) = engine.decode([AsrItem("a", clips()[0], True, AsrOptions(timestamps="word"))])
+    engine.close()
+    words = [word.text.strip() for word in result.words]
+    assert words == ["turn", "on", "the", "kitchen", "lights"]
+
+
+def test_languages_are_found_in_the_tokenizer_where_nothing_else_lists_them(tmp_path: Path) -> None:
+    folder = checkpoints.random(tmp_path / "random", layers=2, width=192)
+    listed = read_special(folder, read_shape(folder)).languages
+    rewrite(folder, lang_to_id=None)
+    assert read_special(folder, read_shape(folder)).languages == tuple(sorted(listed)) != ()
+    engine = load("asr", "whisper_torch", {"model": str(folder)})
+    (result,) = engine.decode([AsrItem("a", clips()[0], True)])
+    engine.close()
+    assert result.language in engine.info.languages
+
+
+def rewrite(folder: Path, **said: Any) -> None:
+    """What the generation config says."""
+    file = folder / "generation_config.json"
+    file.write_text(json.dumps(json.loads(file.read_bytes()) | said))
 
 
 def test_the_cheapest_path_is_the_one_found_cell_by_cell() -> None:
