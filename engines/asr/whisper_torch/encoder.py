@@ -11,8 +11,11 @@ def encode(weights: EncoderWeights, mel: torch.Tensor) -> torch.Tensor:
     x = gelu(conv1d(mel, *weights.conv1, padding=1))
     x = gelu(conv1d(x, *weights.conv2, stride=2, padding=1)).transpose(1, 2)
     x = x + weights.positions[: x.shape[1]]
+    most = torch.finfo(x.dtype).max - 1000
     for attention, inner in weights.layers:
         x = inner(x + _attend(attention, attention.norm(x), weights.heads))
+        if x.dtype == torch.float16:  # as transformers: infinity would be all that follows
+            x = x.clamp(-most, most)
     return weights.norm(x)
 
 
