@@ -40,10 +40,8 @@ class WhisperTorch:
             done([])
             return _nothing
         call = _Call(self._loop, len(items), done)
-        call.jobs = [
-            self._loop.submit(self._courses.course(item), call.told(index))
-            for index, item in enumerate(items)
-        ]
+        for index, item in enumerate(items):
+            call.add(self._loop.submit(self._courses.course(item), call.told(index)))
         return call.cancel
 
     def forget(self, utterance: str) -> None:
@@ -62,7 +60,15 @@ class _Call:
         self._results: list[AsrResult | None] = [None] * count
         self._is_over = False
         self._lock = Lock()
-        self.jobs: list[Job] = []
+        self._jobs: list[Job] = []
+
+    def add(self, job: Job) -> None:
+        """Its job may have ended before, and with an error the whole call."""
+        with self._lock:
+            self._jobs.append(job)
+            is_over = self._is_over
+        if is_over:
+            self._loop.cancel(job)
 
     def told(self, index: int) -> Callable[[AsrResult | None, Exception | None], None]:
         """What the item's job calls when it ends."""
@@ -90,7 +96,7 @@ class _Call:
         self._drop()
 
     def _drop(self) -> None:
-        for job in self.jobs:
+        for job in self._jobs:
             self._loop.cancel(job)
 
 

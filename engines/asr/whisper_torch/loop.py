@@ -144,9 +144,19 @@ class Loop:
                 self._end(seat, written)
         except Exception as error:  # the device failed: nobody's rows can be trusted
             logger.exception("a step failed")
-            for job in list(self._jobs):
-                self._drop(job)
-                job.done(None, error)
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        """Everybody is told before a device is touched that may stay broken: then the next requests
+        fail as well, and the supervisor ends the process (`serving.pools.patience`)."""
+        jobs, self._jobs = self._jobs, []
+        for job in jobs:
+            if not job.is_cancelled:
+                _try(partial(job.done, None, error))
+        for job in jobs:
+            for seat in job.seats.values():
+                _try(partial(self._rows.leave, seat))
+            _try(job.course.close)
 
     def _admit(self) -> None:
         with self._changed:
@@ -227,6 +237,14 @@ class Loop:
             self._rows.leave(seat)
         job.course.close()
         self._jobs.remove(job)
+
+
+def _try(call: Callable[[], Any]) -> None:
+    """Part of cleaning up: the rest of it goes on."""
+    try:
+        call()
+    except Exception as error:  # the first one was logged whole
+        logger.error("after a failed step: %r", error)
 
 
 def _inferring(call: Callable[[], Any]) -> Any:

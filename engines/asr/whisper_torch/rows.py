@@ -90,9 +90,9 @@ class Rows:
         if seat not in self._seats:
             return
         self._seats.remove(seat)
-        self._state.free(seat.first, seat.new.beam_size)
         for row in range(seat.first, seat.first + seat.new.beam_size):
             self._is_taken[row] = False
+        self._state.free(seat.first, seat.new.beam_size)  # last: a broken device fails here
 
     def step(self) -> None:
         """One token for everybody. Returns when it is launched."""
