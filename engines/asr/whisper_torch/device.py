@@ -87,9 +87,9 @@ def open_device(
 
 
 def choose_kernels(device: torch.device) -> None:
-    """For the whole process. On an H200 torch attends by cuDNN where it may, which plans some 30 ms
-    for each shape that a thread meets: every new length of a prompt would stop all rows as long.
-    Flash and memory-efficient attention plan nothing."""
+    """For the whole process. torch may attend by cuDNN, which makes a plan for each shape that it
+    meets: every new length of a prompt would stop all rows meanwhile (for how long was not
+    measured). Flash and memory-efficient attention plan nothing."""
     if device.type == "cuda":
         torch.backends.cuda.enable_cudnn_sdp(False)
 

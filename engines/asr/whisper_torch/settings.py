@@ -40,8 +40,9 @@ class Settings(shared.Settings, frozen=True, forbid_unknown_fields=True):
     "Rows in all. A beam takes as many as it is wide, a try at a temperature five."
     graphs: bool = True
     "On a GPU: capture CUDA graphs at the start."
-    warm_up_s: Annotated[float, Meta(ge=0, le=600)] = 20.0
-    "What capturing may take; shapes that were not captured run kernel by kernel."
+    warm_up_s: Annotated[float, Meta(ge=0, le=60)] = 20.0
+    """What capturing may take; shapes that were not captured run kernel by kernel. A worker is killed
+    that has not loaded after 120 s: half of that is left for the weights."""
 
 
 def describe(settings: Settings) -> AsrInfo:

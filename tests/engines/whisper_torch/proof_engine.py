@@ -141,6 +141,7 @@ def test_what_is_wrong_is_its_caller_s_alone(engine: WhisperTorch) -> None:
         ({"compute_type": "int4"}, ConfigError, "compute_type"),
         ({"device": "cpu", "compute_type": "float16"}, ConfigError, "is for GPUs"),
         ({"beam_size": 9}, ConfigError, "beam_size"),
+        ({"warm_up_s": 61}, ConfigError, "warm_up_s"),
     ],
 )
 def test_what_cannot_be_is_said(
