@@ -41,8 +41,8 @@ class Settings(shared.Settings, frozen=True, forbid_unknown_fields=True):
     graphs: bool = True
     "On a GPU: capture CUDA graphs at the start."
     warm_up_s: Annotated[float, Meta(ge=0, le=60)] = 20.0
-    """What capturing may take; shapes that were not captured run kernel by kernel. A worker is killed
-    that has not loaded after 120 s: half of that is left for the weights."""
+    """What capturing may take; shapes that were not captured run kernel by kernel. A worker must be
+    loaded after 120 s: half of them are left for the weights."""
 
 
 def describe(settings: Settings) -> AsrInfo:
