@@ -133,6 +133,7 @@ NOT_UNIT = (
     "signaling/test_prompts.py",
     "signaling/test_quality.py",
     "signaling/test_secrets.py",
+    "signaling/test_silent_asides.py",
     "signaling/test_silent_clients.py",
     "signaling/test_stock_client.py",
     "signaling/test_whip.py",

@@ -15,13 +15,17 @@ from aiohttp import web as aioweb
 
 from core.errors import RequestError
 from core.queues import Outbox
-from signaling.realtime.connection import Connection
-from signaling.realtime.socket import EventSocket
+from signaling.realtime.connection import ClientGone, ClientLagging, Connection, End
+from signaling.realtime.socket import LAST_CHANCE_S, TOO_SLOW, EventSocket, let_go
 
 logger = logging.getLogger(__name__)
 
 MAX_UNTAKEN_EVENTS = 1024
 "Without audio: minutes of a lively call."
+
+MAX_UNTAKEN_CHARS = 4 * 1024 * 1024
+"""Of these events together, which is bytes or close to it: a `session.updated` may have 256 kB. One
+event alone is always kept."""
 
 MAX_ASIDES = 4
 "Of one call; each is told everything."
@@ -33,24 +37,62 @@ async def serve_aside(request: aioweb.Request, connection: Connection) -> aioweb
     if not ws.can_prepare(request).ok:
         raise RequestError("This path speaks WebSocket.", code="websocket_expected")
     async with _joined(connection) as told:
-        await ws.prepare(request)
+        await ws.open(request)
         ws.on_too_large = partial(connection.refuse_too_large, told)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(_read(ws, connection, told))
-            await _write(ws, told)
-            is_late = told.overflowed
-            code = WSCloseCode.POLICY_VIOLATION if is_late else WSCloseCode.OK
-            await ws.close(code=code, message=b"client too slow" if is_late else b"", drain=False)
+            end = await _tell(ws, told, tasks)
+            code, reason = TOO_SLOW if end is End.LAGGING else (WSCloseCode.OK, b"")
+            await ws.close(code=code, message=reason, drain=False)
+        logger.info("= aside ended: %s", end.value)
+    await let_go(request)
     return ws
 
 
+class Told(Outbox[str]):
+    """What an aside is to be told; whoever lags, by number or by size, is cut off."""
+
+    def __init__(self) -> None:
+        super().__init__(MAX_UNTAKEN_EVENTS)
+        self.closed = asyncio.Event()
+        self.has_left = False
+        self._chars = 0
+
+    def put(self, item: str) -> None:
+        if self._chars and self._chars + len(item) > MAX_UNTAKEN_CHARS:
+            self.cut()
+        if not self.closed.is_set():
+            self._chars += len(item)
+            super().put(item)
+
+    def cut(self) -> None:
+        """It lags."""
+        if not self.closed.is_set():
+            self.overflowed = True
+            self.close()
+
+    def leave(self) -> None:
+        """The client did."""
+        self.has_left |= not self.closed.is_set()
+        self.close()
+
+    def close(self) -> None:
+        super().close()
+        self.closed.set()
+
+    async def __aiter__(self) -> AsyncIterator[str]:
+        async for text in super().__aiter__():
+            self._chars -= len(text)
+            yield text
+
+
 @asynccontextmanager
-async def _joined(connection: Connection) -> AsyncIterator[Outbox[str]]:
+async def _joined(connection: Connection) -> AsyncIterator[Told]:
     if len(connection.asides) >= MAX_ASIDES:
         raise RequestError(
             f"{MAX_ASIDES} clients follow this call already.", code="too_many_asides"
         )
-    told: Outbox[str] = Outbox(MAX_UNTAKEN_EVENTS)
+    told = Told()
     connection.join(told)
     try:
         yield told
@@ -58,18 +100,34 @@ async def _joined(connection: Connection) -> AsyncIterator[Outbox[str]]:
         connection.asides.discard(told)
 
 
-async def _write(ws: aioweb.WebSocketResponse, told: Outbox[str]) -> None:
-    """Until the call ends, or the client is gone or lags."""
+async def _tell(ws: EventSocket, told: Told, tasks: asyncio.TaskGroup) -> End:
+    """Until the call ends, or the client is gone or lags. After a call there is a last chance to
+    take what is left; who lags had it."""
+    writing = tasks.create_task(_write(ws, told))
+    await told.closed.wait()
+    await asyncio.wait([writing], timeout=0 if told.overflowed else LAST_CHANCE_S)
+    if not writing.done():
+        writing.cancel()
+        await asyncio.wait([writing])
+        told.overflowed |= not told.has_left
+    if told.overflowed:
+        return End.LAGGING
+    return End.CLIENT if told.has_left else End.SERVER
+
+
+async def _write(ws: EventSocket, told: Told) -> None:
     try:
         async for text in told:
-            await ws.send_str(text)
-    except ConnectionResetError:
-        logger.debug("= aside left")
+            await ws.tell(text)
+    except ClientGone:
+        told.leave()
+    except ClientLagging:
+        told.cut()
 
 
-async def _read(ws: aioweb.WebSocketResponse, connection: Connection, told: Outbox[str]) -> None:
+async def _read(ws: EventSocket, connection: Connection, told: Told) -> None:
     async for message in ws:
         if message.type is not WSMsgType.TEXT:
             break
         await connection.receive(message.data, told)
-    told.close()
+    told.leave()

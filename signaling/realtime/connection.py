@@ -112,6 +112,16 @@ class Connection:
     async def run(self) -> End:
         """Send `session.created`, then everything that happens, until the session ends."""
         self._touch()
+        try:
+            await self._run()
+        finally:
+            self._tasks = None
+            self._release_asides()
+        if self._end is None:
+            self._end = End.LAGGING if self._session.events.overflowed else End.SERVER
+        return self._end
+
+    async def _run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             idle = tasks.create_task(self._end_when_idle(), name="idle")
@@ -126,11 +136,10 @@ class Connection:
             for task in (idle, self._watch):
                 if task is not None:
                     task.cancel()
+
+    def _release_asides(self) -> None:
         for aside in self.asides:
             aside.close()
-        if self._end is None:
-            self._end = End.LAGGING if self._session.events.overflowed else End.SERVER
-        return self._end
 
     def join(self, aside: Outbox[str]) -> None:
         """Somebody else is told everything from here on."""
@@ -191,6 +200,8 @@ class Connection:
         if self._end is None:
             self._end = end
         self._session.close()
+        if self._tasks is None:  # it does not run: `run` will not release them
+            self._release_asides()
 
     async def _apply(self, event: ClientEvent) -> None:
         if isinstance(event, InputAppend):

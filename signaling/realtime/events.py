@@ -36,10 +36,14 @@ MAX_PARTS = 64
 "Of one message."
 
 
+MAX_EVENT_ID_LENGTH = 512
+"As the hosted service: it is kept, and repeated in errors."
+
+
 class ClientEventBase(Struct, frozen=True, forbid_unknown_fields=True, tag_field="type"):
     """Every client event may carry an id, which an error repeats."""
 
-    event_id: str | None = None
+    event_id: Annotated[str, Meta(max_length=MAX_EVENT_ID_LENGTH)] | None = None
 
 
 class SessionUpdate(ClientEventBase, frozen=True, kw_only=True, tag="session.update"):

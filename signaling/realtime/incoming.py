@@ -7,7 +7,7 @@ from typing import Any, get_args
 import msgspec
 
 from core.errors import RequestError
-from signaling.realtime.events import ClientEvent, InputAppend
+from signaling.realtime.events import MAX_EVENT_ID_LENGTH, ClientEvent, InputAppend
 from signaling.realtime.fields import MAX_NAME_LENGTH, checked
 
 MAX_APPEND_BYTES = 15 * 1024 * 1024
@@ -50,8 +50,7 @@ def decode(
     raw = _decoded(text)
     if reshape is not None:
         raw = reshape(raw)
-    event_id = raw.get("event_id")
-    event_id = event_id if isinstance(event_id, str) else None
+    event_id = _event_id(raw)
     name = raw.get("type")
     kind = _KINDS.get(name) if isinstance(name, str) else None
     if kind is None:
@@ -79,6 +78,12 @@ def _decoded(text: str) -> dict[str, Any]:
     if not isinstance(raw, dict):
         raise BadEvent("The event is not a JSON object.", code="invalid_json")
     return raw
+
+
+def _event_id(raw: dict[str, Any]) -> str | None:
+    """What an error may repeat."""
+    sent = raw.get("event_id")
+    return sent if isinstance(sent, str) and len(sent) <= MAX_EVENT_ID_LENGTH else None
 
 
 def _media_size(raw: dict[str, Any]) -> int:

@@ -50,7 +50,7 @@ class RoundTrip:
         "None: the last one is answered."
 
     async def ask(self) -> None:
-        """Nothing while an answer is due. Raises ConnectionResetError."""
+        """Nothing while an answer is due. Raises ConnectionError."""
         if self._asked_at is not None:
             return
         self._asked += 1

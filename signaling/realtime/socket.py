@@ -1,4 +1,4 @@
-"""A WebSocket that tells its client what it sent too much of before it closes for it."""
+"""A WebSocket that says why before it closes, and lets go of clients that take nothing."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -7,6 +7,7 @@ from contextlib import suppress
 from aiohttp import WSCloseCode
 from aiohttp import web as aioweb
 
+from signaling.realtime.connection import ClientGone, ClientLagging
 from signaling.realtime.incoming import MAX_EVENT_BYTES
 
 SUBPROTOCOL = "realtime"
@@ -14,6 +15,14 @@ SUBPROTOCOL = "realtime"
 
 HEARTBEAT_S = 20
 "Proxies cut silent connections at 30 to 60 s; a vanished client is noticed within half of it more."
+
+SEND_TIMEOUT_S = 10
+"For one event of at most 32 kB; who needs longer cannot hear an answer in real time."
+
+LAST_CHANCE_S = 2
+"A client that did not read may still take what is queued, and the reason after it."
+
+TOO_SLOW = (WSCloseCode.POLICY_VIOLATION, b"client too slow")
 
 CLOSE_TIMEOUT_S = 2
 "For the client's part of closing."
@@ -41,11 +50,43 @@ class EventSocket(aioweb.WebSocketResponse):
         )
         self.on_too_large: Callable[[], Awaitable[None]] | None = None
 
+    async def open(self, request: aioweb.Request) -> None:
+        """Answer the upgrade. Raises ClientGone."""
+        try:
+            await self.prepare(request)
+        except ConnectionError as exc:
+            raise ClientGone("the client left while its WebSocket opened") from exc
+
+    async def tell(self, text: str) -> None:
+        """Raises ClientGone, and ClientLagging where it is not taken in time."""
+        try:
+            async with asyncio.timeout(SEND_TIMEOUT_S):
+                await self.send_str(text)
+        except ConnectionError as exc:  # aiohttp's own before it writes, a plain one while it waits
+            raise ClientGone("the WebSocket is closed") from exc
+        except TimeoutError as exc:
+            raise ClientLagging(f"an event was not taken within {SEND_TIMEOUT_S} s") from exc
+
+    async def pong(self, message: bytes = b"") -> None:
+        with suppress(ConnectionError):  # then it closes, which the next message says
+            await super().pong(message)
+
     async def close(
         self, *, code: int = WSCloseCode.OK, message: bytes = b"", drain: bool = True
     ) -> bool:
         if code == WSCloseCode.MESSAGE_TOO_BIG and self.on_too_large is not None:
-            with suppress(ConnectionResetError):
+            with suppress(ConnectionError):
                 await self.on_too_large()
             await asyncio.sleep(LINGER_S)
-        return await super().close(code=code, message=message, drain=drain)
+        with suppress(TimeoutError):  # its transport closes, and `let_go` sees to the rest
+            async with asyncio.timeout(SEND_TIMEOUT_S):
+                return await super().close(code=code, message=message, drain=drain)
+        return True
+
+
+async def let_go(request: aioweb.Request) -> None:
+    """After closing: a connection would wait for ever for what is queued to be taken."""
+    transport = request.transport
+    if transport is not None and transport.get_write_buffer_size():
+        await asyncio.sleep(LAST_CHANCE_S)
+        transport.abort()

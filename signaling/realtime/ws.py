@@ -14,26 +14,20 @@ from core.ports import Metrics
 from core.quality import ConnectionQuality
 from signaling.quality import EVERY_S, observe
 from signaling.realtime.beta import is_beta
-from signaling.realtime.connection import ClientGone, ClientLagging, Connection, End
+from signaling.realtime.connection import Connection, End
 from signaling.realtime.offer import Fresh, terms_of
 from signaling.realtime.ports import HomeSource, Session, Sessions
 from signaling.realtime.quality import RoundTrip
 from signaling.realtime.session import Terms
 from signaling.realtime.session_object import SessionObject
-from signaling.realtime.socket import EventSocket
+from signaling.realtime.socket import TOO_SLOW, EventSocket, let_go
 
 logger = logging.getLogger(__name__)
-
-SEND_TIMEOUT_S = 10
-"For one event of at most 32 kB; who needs longer cannot hear an answer in real time."
-
-LAST_CHANCE_S = 2
-"A client that did not read may still take what is queued, and the reason after it."
 
 _CLOSE: Mapping[End, tuple[int, bytes]] = {
     End.CLIENT: (WSCloseCode.OK, b""),
     End.IDLE: (WSCloseCode.OK, b"idle"),
-    End.LAGGING: (WSCloseCode.POLICY_VIOLATION, b"client too slow"),
+    End.LAGGING: TOO_SLOW,
     End.SERVER: (WSCloseCode.SERVICE_RESTART, b"going away"),
 }
 
@@ -59,13 +53,10 @@ async def serve(
     async with sessions.open(
         terms.settings, paced_by="client", conversation_id=terms.conversation_id
     ) as session:
-        await ws.prepare(request)
+        await ws.open(request)
         end = await _converse(ws, session, terms, metrics, home, idle_timeout_s)
         logger.info("= session %s ended: %s", session.id, end.value)
-    if end is End.LAGGING:
-        await asyncio.sleep(LAST_CHANCE_S)
-        if request.transport is not None:
-            request.transport.abort()  # else it would wait for ever for what is queued to be taken
+    await let_go(request)
     return ws
 
 
@@ -77,19 +68,10 @@ async def _converse(
     home: HomeSource | None,
     idle_timeout_s: float,
 ) -> End:
-    async def send(text: str) -> None:
-        try:
-            async with asyncio.timeout(SEND_TIMEOUT_S):
-                await ws.send_str(text)
-        except ConnectionResetError as exc:
-            raise ClientGone("the WebSocket is closed") from exc
-        except TimeoutError as exc:
-            raise ClientLagging(f"an event was not taken within {SEND_TIMEOUT_S} s") from exc
-
     connection = Connection(
         session,
         terms,
-        send,
+        ws.tell,
         metrics,
         transport="websocket",
         idle_timeout_s=idle_timeout_s,
@@ -109,7 +91,7 @@ async def _converse(
 
 async def _ask(trip: RoundTrip, connection: Connection) -> None:
     """For a round trip, as long as the client wants to know; `_read` gets the answer."""
-    with suppress(ConnectionResetError):
+    with suppress(ConnectionError):
         while True:
             await asyncio.sleep(EVERY_S)
             if connection.wants_quality:
@@ -127,8 +109,7 @@ async def _read(
             case WSMsgType.BINARY:
                 await connection.refuse_binary()
             case WSMsgType.PING:
-                with suppress(ConnectionResetError):  # then it closes, which the next message says
-                    await ws.pong(message.data)
+                await ws.pong(message.data)
             case WSMsgType.PONG:
                 if (round_trip_ms := trip.answered(message.data)) is not None:
                     quality = ConnectionQuality("websocket", round_trip_ms, protocol="tcp")

@@ -10,6 +10,7 @@ from aiohttp import ClientSession
 
 from pipeline.sessions import Sessions
 from server.auth import Gate
+from server.metrics import PrometheusMetrics
 from signaling.realtime.door import RealtimeDoor, RealtimeSettings
 from signaling.realtime.ports import HomeSource
 from signaling.realtime.secrets import Secrets
@@ -27,6 +28,7 @@ class Server:
     door: RealtimeDoor
     sessions: Sessions
     world: World
+    edge_metrics: PrometheusMetrics
 
     async def all_left(self) -> None:
         """Wait, within the test's deadline, until every session is freed."""
@@ -70,8 +72,9 @@ async def running(setup: Setup | None = None) -> AsyncIterator[Server]:
     )
     async with asyncio.TaskGroup() as tasks:
         calls = tasks.create_task(door.run())
-        async with serving(routes(door), gate=setup.gate) as client:
-            yield Server(client, door, sessions, world)
+        metrics = PrometheusMetrics()
+        async with serving(routes(door), gate=setup.gate, metrics=metrics) as client:
+            yield Server(client, door, sessions, world, metrics)
         calls.cancel()
     assert (sessions.count, door.calls.count) == (0, 0)
 

@@ -9,6 +9,7 @@ import pytest
 from msgspec import UNSET
 
 from signaling.realtime.events import (
+    MAX_EVENT_ID_LENGTH,
     ClientEvent,
     InputAppend,
     InputCommit,
@@ -194,6 +195,17 @@ def test_an_error_says_what_is_allowed() -> None:
         decode('{"type":"respond"}')
     with pytest.raises(BadEvent, match=r"'session\.voise'\. Allowed: .*\binstructions\b"):
         decode(update(type="realtime", voise=1))
+
+
+def test_an_event_id_is_bounded_and_a_longer_one_is_not_repeated() -> None:
+    assert decode(event("response.cancel", event_id="x" * MAX_EVENT_ID_LENGTH)).event_id
+    for kind in ("response.cancel", "nonsense"):
+        with pytest.raises(BadEvent) as caught:
+            decode(event(kind, event_id="x" * (MAX_EVENT_ID_LENGTH + 1)))
+        assert caught.value.event_id is None
+    with pytest.raises(BadEvent, match=r"'event_id'. .*512") as caught:
+        decode(event("response.cancel", event_id="x" * (MAX_EVENT_ID_LENGTH + 1)))
+    assert (caught.value.code, caught.value.param) == ("invalid_value", "event_id")
 
 
 WRITTEN = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]}

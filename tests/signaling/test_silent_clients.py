@@ -1,10 +1,8 @@
 """Clients that are there and not there: half-open connections, and readers that do not read."""
 
 import asyncio
-import contextlib
 import json
-from collections.abc import AsyncGenerator, AsyncIterator
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
@@ -15,66 +13,17 @@ from signaling.realtime.connection import Connection
 from signaling.realtime.door import RealtimeSettings
 from signaling.realtime.socket import EventSocket
 from tests.signaling.callers import talking
+from tests.signaling.raw_client import CLOSE, PING, PONG, TEXT, upgraded
 from tests.signaling.servers import Server, Setup, against
 
 HEARTBEAT_S = 0.5
 "Half of it is what an answer may take."
-TEXT, CLOSE, PING, PONG = 1, 8, 9, 10
-
-UPGRADE = (
-    "GET /v1/realtime{query} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\n"
-    "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
-    "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
-)
 
 SENT_BYTES = 200_000
 LONG = {
     "type": "session.update",
     "session": {"type": "realtime", "instructions": "x" * SENT_BYTES},
 }
-
-
-@dataclass
-class RawClient:
-    """A WebSocket by hand: it answers nothing by itself."""
-
-    reader: asyncio.StreamReader
-    writer: asyncio.StreamWriter
-
-    async def frame(self) -> tuple[int, bytes]:
-        """(opcode, payload) of the next one (RFC 6455 section 5.2)."""
-        head = await self.reader.readexactly(2)
-        size = head[1] & 0x7F
-        if size == 126:
-            size = int.from_bytes(await self.reader.readexactly(2))
-        elif size == 127:
-            size = int.from_bytes(await self.reader.readexactly(8))
-        return head[0] & 0x0F, await self.reader.readexactly(size)
-
-    async def until(self, wanted: int) -> bytes:
-        while True:
-            opcode, payload = await self.frame()
-            if opcode == wanted:
-                return payload
-
-    def send(self, opcode: int, payload: bytes) -> None:
-        """Of at most 125 bytes; masked with nothing, which is a mask."""
-        assert len(payload) < 126
-        self.writer.write(bytes([0x80 | opcode, 0x80 | len(payload)]) + bytes(4) + payload)
-
-
-@contextlib.asynccontextmanager
-async def upgraded(server: Server, query: str = "") -> AsyncIterator[RawClient]:
-    url = server.client._base_url
-    assert url is not None
-    reader, writer = await asyncio.open_connection(url.host, url.port)
-    writer.write(UPGRADE.format(query=query).encode())
-    head = await reader.readuntil(b"\r\n\r\n")
-    assert head.startswith(b"HTTP/1.1 101")
-    try:
-        yield RawClient(reader, writer)
-    finally:
-        writer.transport.abort()
 
 
 def test_a_half_open_connection_is_let_go_and_one_that_answers_stays(
@@ -143,8 +92,8 @@ WATCH = {
 def test_a_client_that_does_not_read_is_cut_off_and_costs_no_more_than_an_event(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("signaling.realtime.ws.SEND_TIMEOUT_S", 0.2)
-    monkeypatch.setattr("signaling.realtime.ws.LAST_CHANCE_S", 0)
+    monkeypatch.setattr("signaling.realtime.socket.SEND_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("signaling.realtime.socket.LAST_CHANCE_S", 0)
     queued, home = watch_buffers(monkeypatch), TalkativeHome()
 
     async def scene(server: Server) -> None:
@@ -162,7 +111,7 @@ def test_a_client_that_does_not_read_is_cut_off_and_costs_no_more_than_an_event(
 
 
 def test_a_reader_that_resumes_in_time_is_told_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("signaling.realtime.ws.SEND_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("signaling.realtime.socket.SEND_TIMEOUT_S", 0.2)
 
     async def scene(server: Server) -> None:
         async with upgraded(server) as client:
