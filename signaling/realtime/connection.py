@@ -27,7 +27,7 @@ from signaling.realtime.events import (
     ResponseCreate,
     SessionUpdate,
 )
-from signaling.realtime.fair import SAMPLES_PER_EVENT, Turns
+from signaling.realtime.fair import LARGE_EVENT_CHARS, SAMPLES_PER_EVENT, SAMPLES_PER_TURN, Turns
 from signaling.realtime.fields import missing_in, params_below
 from signaling.realtime.fitting import Fitting
 from signaling.realtime.incoming import MAX_EVENT_BYTES, BadEvent, decode, too_large
@@ -156,7 +156,8 @@ class Connection:
             return  # too late: the session takes nothing any more
         self._touch()
         self._turns.came(self._active_at)
-        await self._turns.before(SAMPLES_PER_EVENT)
+        is_large = len(text) >= LARGE_EVENT_CHARS
+        await self._turns.before(SAMPLES_PER_TURN if is_large else SAMPLES_PER_EVENT)
         event_id = None
         try:
             event = decode(text) if aside else self._translator.receive(text)

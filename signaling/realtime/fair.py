@@ -11,6 +11,9 @@ SAMPLES_PER_TURN = ms_to_samples(SLICE_MS, ASR_RATE_HZ)
 SAMPLES_PER_EVENT = SAMPLES_PER_TURN // 8
 "What any event counts for: it takes some 50 µs, and the transport hands over thousands at once."
 
+LARGE_EVENT_CHARS = 32 * 1024
+"From here on an event is a turn: an update with 128 tools takes some 6 ms."
+
 PAUSE_S = 0.005
 """From the end of one event to the next: then the others have had their turn. Who sends as fast as
 it speaks pays for no other, for a turn costs a round of the event loop; who floods pauses for some

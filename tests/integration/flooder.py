@@ -1,44 +1,82 @@
-"""A client that sends events as fast as the server takes them, up to a rate: URL RATE SECONDS.
+"""A client that sends events as fast as the server takes them, up to a rate: URL KIND RATE SECONDS.
 
-It prints when it begins, and at the end how many it sent and how many answers it read.
+It prints when it begins, and at the end how many it sent, how many answers it read, and how often
+it found the server idle though it was behind its rate: then it was no flood.
 """
 
 import asyncio
 import json
 import sys
+from dataclasses import asdict, dataclass
 
 from aiohttp import ClientSession, ClientWebSocketResponse
 
-EVENT = '{"type":"response.cancel"}'
-BURST = 100
+TOOLS = [
+    {
+        "type": "function",
+        "name": f"tool_{number}",
+        "description": "Does one of many things. " * 4,
+        "parameters": {
+            "type": "object",
+            "properties": {f"field_{one}": {"type": "string"} for one in range(8)},
+        },
+    }
+    for number in range(128)
+]
+
+EVENTS = {
+    "small": json.dumps({"type": "response.cancel"}),
+    "large": json.dumps(
+        {"type": "session.update", "session": {"type": "realtime", "tools": TOOLS}}
+    ),
+}
+"What costs the server least, and what it checks, keeps and sends back in full."
+
+BURSTS_PER_S = 100
 
 
-async def send(ws: ClientWebSocketResponse, rate: float, seconds: float) -> int:
+@dataclass
+class Count:
+    sent: int = 0
+    answers: int = 0
+    bursts: int = 0
+    idle: int = 0
+    "Bursts before which everything was answered and more should have been sent."
+
+
+async def send(
+    ws: ClientWebSocketResponse, event: str, rate: float, seconds: float, count: Count
+) -> None:
     loop = asyncio.get_running_loop()
-    begun, sent = loop.time(), 0
+    burst = max(1, round(rate / BURSTS_PER_S))
+    begun = loop.time()
     while (passed := loop.time() - begun) < seconds:
-        for _ in range(BURST):
-            await ws.send_str(EVENT)
-        sent += BURST
-        await asyncio.sleep(max(0, sent / rate - passed))
-    return sent
+        is_behind = count.sent + burst < rate * passed
+        count.idle += is_behind and count.answers >= count.sent
+        for _ in range(burst):
+            await ws.send_str(event)
+        count.sent += burst
+        count.bursts += 1
+        await asyncio.sleep(max(0, count.sent / rate - passed))
 
 
-async def read(ws: ClientWebSocketResponse, answers: list[int]) -> None:
+async def read(ws: ClientWebSocketResponse, count: Count) -> None:
     async for _ in ws:
-        answers[0] += 1
+        count.answers += 1
 
 
-async def main(url: str, rate: float, seconds: float) -> None:
-    answers = [0]
+async def main(url: str, kind: str, rate: float, seconds: float) -> None:
+    count = Count()
     async with ClientSession() as http, http.ws_connect(f"{url}/v1/realtime") as ws:
         async with asyncio.TaskGroup() as tasks:
+            for _ in range(2):  # what a session begins with
+                await ws.receive()
             print("begun", flush=True)
-            reading = tasks.create_task(read(ws, answers))
-            sent = await send(ws, rate, seconds)
+            reading = tasks.create_task(read(ws, count))
+            await send(ws, EVENTS[kind], rate, seconds, count)
             reading.cancel()
-        print(json.dumps({"sent": sent, "answers": answers[0]}), flush=True)
+        print(json.dumps(asdict(count)), flush=True)
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], float(sys.argv[2]), float(sys.argv[3])))
+    asyncio.run(main(sys.argv[1], sys.argv[2], float(sys.argv[3]), float(sys.argv[4])))

@@ -1,4 +1,4 @@
-"""10 000 events a second from one client, a process of its own, cost another one little."""
+"""Floods of one client, a process of its own, cost another one little: many events, large ones."""
 
 import asyncio
 import json
@@ -11,7 +11,8 @@ from aiohttp import ClientSession, ClientWebSocketResponse
 
 from tests.server.process import environment, serving
 
-RATE = 10_000
+RATES = {"small": 10_000, "large": 500}
+"Events a second: the large ones have 60 kB, and as much comes back."
 FLOOD_S = 6.0
 
 ASKED, TIMES = 40, 5
@@ -51,24 +52,36 @@ async def tried(ws: ClientWebSocketResponse) -> float:
     return sorted(took)[len(took) * 95 // 100]
 
 
-async def beside_a_flood(url: str, folder: Path) -> tuple[float, float, dict[str, int]]:
-    """p95 of another client's round trip before the flood and in it, in seconds."""
-    command = ["-m", "tests.integration.flooder", url, str(RATE), str(FLOOD_S)]
+async def beside_floods(url: str, folder: Path) -> None:
+    """p95 of another client's round trip before the floods and in each."""
     async with ClientSession() as http, http.ws_connect(f"{url}/v1/realtime") as ws:
         quiet = await round_trip_s(ws)
-        flood = await asyncio.create_subprocess_exec(
-            sys.executable, *command, env=environment(folder), stdout=subprocess.PIPE
-        )
-        assert flood.stdout is not None
-        assert await flood.stdout.readline() == b"begun\n"
-        loud = await round_trip_s(ws, lambda: flood.returncode is None)
-        told, _ = await flood.communicate()
-    return quiet, loud, json.loads(told)
+        for kind, rate in RATES.items():
+            loud, flood = await in_a_flood(ws, url, folder, kind, rate)
+            print(f"p95 {1000 * quiet:.1f} ms, {kind} flood {1000 * loud:.1f} ms; {flood}")
+            # However fast the machine is: the server had all it could do, or all that was planned.
+            assert flood["idle"] < flood["bursts"] / 10
+            assert flood["answers"] > flood["sent"] / 2
+            assert loud < quiet + MAX_MORE_S, kind
+
+
+async def in_a_flood(
+    ws: ClientWebSocketResponse, url: str, folder: Path, kind: str, rate: int
+) -> tuple[float, dict[str, int]]:
+    """p95 of the round trip, in seconds, and what the flooder counted."""
+    flood = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-m", "tests.integration.flooder", url, kind, str(rate), str(FLOOD_S)),
+        env=environment(folder),
+        stdout=subprocess.PIPE,
+    )
+    assert flood.stdout is not None
+    assert await flood.stdout.readline() == b"begun\n"
+    loud = await round_trip_s(ws, lambda: flood.returncode is None)
+    told, _ = await flood.communicate()
+    return loud, json.loads(told)
 
 
 def test_a_flood_of_one_client_is_not_felt_by_another(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
-        quiet, loud, flood = asyncio.run(beside_a_flood(server.url.rstrip("/"), tmp_path))
-    print(f"p95 {1000 * quiet:.1f} ms, in the flood {1000 * loud:.1f} ms; {flood}")
-    assert flood["answers"] > 10 * ASKED * TIMES  # a busy machine takes no more
-    assert loud < quiet + MAX_MORE_S
+        asyncio.run(beside_floods(server.url.rstrip("/"), tmp_path))
