@@ -11,6 +11,7 @@ const TIMEOUT_MS = 30_000;
 const called = [];
 const kinds = [];
 const errors = [];
+const codes = [];
 let audioBytes = 0;
 
 const setLight = tool({
@@ -24,7 +25,10 @@ const setLight = tool({
 });
 const agent = new RealtimeAgent({ name: 'Test', instructions: 'Be brief.', tools: [setLight] });
 const session = new RealtimeSession(agent, { transport: 'websocket', model: 'gpt-realtime' });
-session.transport.on('*', (event) => kinds.push(event.type));
+session.transport.on('*', (event) => {
+  kinds.push(event.type);
+  if (event.type === 'error') codes.push(event.error.code);
+});
 session.on('error', (error) => errors.push(error));
 session.on('audio', (event) => (audioBytes += event.data.byteLength));
 
@@ -71,5 +75,5 @@ const before = errors.length;
 session.transport.sendEvent({ type: 'nonsense' });
 await until(() => errors.length > before, 'error');
 session.close();
-console.log(JSON.stringify({ called, calledBySpeech, written, audioBytes, cut, before }));
+console.log(JSON.stringify({ called, calledBySpeech, written, audioBytes, cut, before, codes }));
 process.exit(0);
