@@ -70,6 +70,7 @@ VOICE_PEERS: Mapping[VoiceKind, Requirements] = {
             "nltk==3.10.3",
             "numpy",
             "onnxruntime",
+            "pillow",
             "openai==2.28.0",
             "packaging",
             "pydantic",
