@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -15,10 +15,8 @@ class Outbox(Generic[T]):
     owner ends the connection.
     """
 
-    def __init__(self, limit: int, join: Callable[[T, T], T | None] | None = None) -> None:
-        """`join`: the last item that waits and the next one, as one; None where they stay two."""
+    def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._join = join
         self._items: deque[T] = deque()
         self._ready = asyncio.Event()
         self._taken = asyncio.Event()
@@ -28,11 +26,6 @@ class Outbox(Generic[T]):
     def put(self, item: T) -> None:
         if self._closed:
             return
-        if self._join is not None and self._items:
-            joined = self._join(self._items[-1], item)
-            if joined is not None:
-                self._items[-1] = joined
-                return
         if len(self._items) >= self._limit:
             self.overflowed = True
             self.close()

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import aclosing
 from dataclasses import replace
 
 from core.errors import EarshotError, first_error
@@ -27,7 +28,7 @@ from pipeline.handing_out import HandingOut
 from pipeline.history import History
 from pipeline.joining import HARDLY_HEARD_MS
 from pipeline.playout import Playout, PlayoutWriter
-from pipeline.read_aloud import Clause
+from pipeline.read_aloud import Clause, gathered
 from pipeline.spoken import SpokenText
 from pipeline.turn import Mark, Turn, TurnStatus
 
@@ -235,22 +236,23 @@ class Answer:
             self._handing_out.push(delta)
 
     async def _deliver_sounds(self) -> None:
-        if (sound := await self._draft.sounds.get()) is None:
-            return
-        await self._playout.drained()
-        writer = self._playout.open(self.response_id, self._plan.tts.info.rate_hz)
-        self._writer = writer
-        while sound is not None:
-            match sound:
-                case Clause(text=text):
-                    self.spoken.begin(text, writer.total_ms)
-                case WordMark():
-                    self.spoken.word(sound)
-                case _:
-                    await writer.write(sound)
-            sound = await self._draft.sounds.get()
-        self.spoken.end(writer.total_ms)
-        await writer.finish()
+        writer: PlayoutWriter | None = None
+        rate_hz = self._plan.tts.info.rate_hz
+        async with aclosing(gathered(self._draft.sounds, rate_hz)) as sounds:
+            async for sound in sounds:
+                if writer is None:
+                    await self._playout.drained()
+                    writer = self._writer = self._playout.open(self.response_id, rate_hz)
+                match sound:
+                    case Clause(text=text):
+                        self.spoken.begin(text, writer.total_ms)
+                    case WordMark():
+                        self.spoken.word(sound)
+                    case _:
+                        await writer.write(sound)
+        if writer is not None:
+            self.spoken.end(writer.total_ms)
+            await writer.finish()
 
     def _add_text(self, text: str) -> None:
         if self._item is None:

@@ -23,9 +23,9 @@ CLIENT_RATE_HZ = 24_000
 MAX_QUEUED_MS = 4000
 "Synthesis runs ahead by this much, no more: an interruption throws it away."
 
-MAX_PIECE_SAMPLES = ms_to_samples(200, CLIENT_RATE_HZ)
-"""Of sound, handed to a client that paces itself at once, or joined while it waits: a tenth of the
-work of 20 ms each, for us and for the client, and nobody hears a sample later."""
+MAX_PIECE_SAMPLES = ms_to_samples(400, CLIENT_RATE_HZ)
+"""Of sound, handed to a client that paces itself at once: more than voices are gathered to, so that
+no crumb is left where the rate is another."""
 
 REFILL_MS = 200
 "So much is played before a voice that waits goes on: to wake it for each frame costs more."

@@ -5,7 +5,9 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
-from core.audio import Pcm
+import numpy as np
+
+from core.audio import Pcm, ms_to_samples
 from engines.base import WordMark
 from pipeline.chunker import Chunker
 from pipeline.plan import AnswerPlan
@@ -17,6 +19,9 @@ from pipeline.work_time import WorkTime
 MAX_WAITING_CLAUSES = 32
 "A model writes faster than a voice speaks; beyond this it waits."
 
+GATHERED_MS = 200
+"A tenth of the work of 20 ms each, for us and for the client, and nobody hears a sample later."
+
 
 @dataclass(frozen=True, slots=True)
 class Clause:
@@ -27,6 +32,36 @@ class Clause:
 
 Sound = Clause | WordMark | Pcm
 "A `WordMark` counts characters of its clause as it was written, too."
+
+
+async def gathered(
+    sounds: asyncio.Queue[Sound | None], rate_hz: int
+) -> AsyncGenerator[Sound, None]:
+    """What a voice makes, until None. Pieces that wait already come as one, of at most GATHERED_MS:
+    each costs the same on its way, whatever its length. None is waited for."""
+    most = ms_to_samples(GATHERED_MS, rate_hz)
+    parts: list[Pcm] = []
+    while True:
+        if parts and sounds.empty():
+            yield _whole(parts)
+        sound = await sounds.get()
+        if isinstance(sound, np.ndarray):
+            if parts and sum(map(len, parts)) + len(sound) > most:
+                yield _whole(parts)
+            parts.append(sound)
+            continue
+        if parts:
+            yield _whole(parts)
+        if sound is None:
+            return
+        yield sound
+
+
+def _whole(parts: list[Pcm]) -> Pcm:
+    """As one; `parts` is empty afterwards."""
+    pcm = parts[0] if len(parts) == 1 else np.concatenate(parts)
+    parts.clear()
+    return pcm
 
 
 class Reading:
@@ -86,8 +121,7 @@ class Reading:
             async for frame in frames:
                 self._mark(Mark.TTS_FIRST_AUDIO)
                 await self._tell_words()
-                with self._work.held("voice"):
-                    await self._sounds.put(frame.pcm)
+                await self._give(frame.pcm)
         await self._tell_words()
 
     async def _speakable(self) -> AsyncGenerator[str, None]:
@@ -104,7 +138,16 @@ class Reading:
             with self._work.busy("voice"):
                 yield spoken.text
 
+    async def _give(self, pcm: Pcm) -> None:
+        if self._sounds.full():
+            with self._work.held("voice"):
+                await self._sounds.put(pcm)
+        else:
+            self._sounds.put_nowait(pcm)
+
     async def _tell_words(self) -> None:
+        if not self._words:
+            return
         words, self._words[:] = tuple(self._words), ()
         for word in words:
             origin = self._given[word.chunk].origin

@@ -3,14 +3,12 @@
 import logging
 from collections.abc import Callable
 
-import numpy as np
-
 from core.audio import AudioFrame
-from core.events import OutputAudio, OutputItemDone, SessionEvent, Transcribed
+from core.events import OutputItemDone, SessionEvent, Transcribed
 from core.items import Item, MessageItem
 from core.ports import Place
 from core.queues import Outbox
-from pipeline.playout import MAX_PIECE_SAMPLES, PacedBy
+from pipeline.playout import PacedBy
 from pipeline.settings import SessionSettings
 from pipeline.surroundings import Surroundings
 from pipeline.trace import Trace
@@ -34,7 +32,7 @@ class Reporting:
         surroundings: Surroundings,
         on_change: Callable[[], None],
     ) -> None:
-        self.events: Outbox[SessionEvent] = Outbox(MAX_EVENTS, joined)
+        self.events: Outbox[SessionEvent] = Outbox(MAX_EVENTS)
         self._metrics, self._on_change = surroundings.metrics, on_change
         self._logs_words = surroundings.logs_words
         self.watch: Callable[[SessionEvent], None] = lambda _: None
@@ -94,17 +92,6 @@ class Reporting:
             self._metrics.observe("earshot_gate_hold_seconds", hold_s)
         self._metrics.count("earshot_turns", status=turn.status)
         self.emit(traced)
-
-
-def joined(before: SessionEvent, after: SessionEvent) -> OutputAudio | None:
-    """Both as one event, if they are neighbouring sound of one item, and little of it."""
-    if not (isinstance(before, OutputAudio) and isinstance(after, OutputAudio)):
-        return None
-    is_one_item = (before.response_id, before.item_id) == (after.response_id, after.item_id)
-    if not is_one_item or len(before.pcm) + len(after.pcm) > MAX_PIECE_SAMPLES:
-        return None
-    both = np.concatenate([before.pcm, after.pcm])
-    return OutputAudio(before.response_id, before.item_id, before.output_index, both)
 
 
 def _log_words(event: SessionEvent) -> None:

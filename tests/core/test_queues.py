@@ -42,23 +42,3 @@ def test_an_outbox_loses_nothing_and_cuts_off_who_lags() -> None:
         assert not fine.overflowed
 
     run_virtual(main())
-
-
-def test_what_waits_in_an_outbox_may_be_joined_and_what_is_taken_may_not() -> None:
-    def join(before: str, after: str) -> str | None:
-        return before + after if len(before) < 3 else None
-
-    async def main() -> None:
-        outbox: Outbox[str] = Outbox(3, join)
-        reader = aiter(outbox)
-        outbox.put("a")
-        assert await anext(reader) == "a"
-        for item in "bcdefghi":
-            outbox.put(item)
-        is_full_at_nine = outbox.overflowed
-        outbox.put("j")
-        outbox.put("k")
-        assert (is_full_at_nine, outbox.overflowed) == (False, True)
-        assert [item async for item in reader] == ["bcd", "efg", "hij"]
-
-    run_virtual(main())

@@ -33,7 +33,6 @@ from pipeline.answering import MAX_WAITING
 from pipeline.endpointer import MAX_UTTERANCE_MS, Edge, Endpointer
 from pipeline.hearing import Hearing
 from pipeline.listening import MAX_HELD_MS
-from pipeline.playout import MAX_PIECE_SAMPLES
 from pipeline.reporting import MAX_AHEAD
 from pipeline.session import Session
 from pipeline.sessions import Sessions
@@ -479,7 +478,7 @@ def test_a_long_answer_does_not_cut_a_slow_line_off() -> None:
             assert not session.events.overflowed
 
     run_virtual(main())
-    assert sum(len(event.pcm) for event in of(OutputAudio, read)) / MAX_PIECE_SAMPLES > MAX_AHEAD
+    assert len(of(OutputAudio, read)) > MAX_AHEAD
     assert of(ResponseDone, read)[0].status == "completed"
 
 

@@ -1,0 +1,73 @@
+"""A voice's small pieces on their way to the speaker. Virtual time."""
+
+import asyncio
+
+import numpy as np
+
+from core.audio import Pcm
+from engines.base import WordMark
+from pipeline.read_aloud import Clause, Sound, gathered
+from tests.loop import run_virtual
+
+RATE_HZ = 8000
+MOST = 1600
+"Samples of 200 ms."
+
+
+def sound(first: int, samples: int) -> Pcm:
+    return np.arange(first, first + samples, dtype=np.int16)
+
+
+def taken(given: list[Sound | None]) -> list[Sound]:
+    """What comes of all that waits."""
+    got: list[Sound] = []
+
+    async def main() -> None:
+        sounds: asyncio.Queue[Sound | None] = asyncio.Queue()
+        for one in given:
+            sounds.put_nowait(one)
+        got.extend([one async for one in gathered(sounds, RATE_HZ)])
+
+    run_virtual(main())
+    return got
+
+
+def lengths(got: list[Sound]) -> list[int]:
+    return [len(one) for one in got if isinstance(one, np.ndarray)]
+
+
+def test_what_waits_is_one_piece_and_no_sample_is_lost_or_moved() -> None:
+    pieces = [sound(first, 160) for first in range(0, 4000, 160)]
+    got = taken([*pieces, None])
+    assert lengths(got) == [1600, 1600, 800]
+    whole = np.concatenate([one for one in got if isinstance(one, np.ndarray)])
+    assert np.array_equal(whole, sound(0, 4000))
+
+
+def test_pieces_that_do_not_fit_stay_whole() -> None:
+    sizes = [900, 800, 5000, 10, MOST - 10, 1]
+    assert lengths(taken([*(sound(0, size) for size in sizes), None])) == [900, 800, 5000, 1600, 1]
+
+
+def test_words_and_clauses_keep_their_places() -> None:
+    word, one, two = WordMark(0, 3, 0, 20), Clause("one"), Clause("two")
+    got = taken([one, sound(0, 10), sound(10, 10), word, sound(20, 10), two, sound(30, 10), None])
+    assert [kept for kept in got if not isinstance(kept, np.ndarray)] == [one, word, two]
+    kinds = [type(kept) for kept in got]
+    assert kinds == [Clause, np.ndarray, WordMark, np.ndarray, Clause, np.ndarray]
+    assert lengths(got) == [20, 10, 10]
+
+
+def test_what_does_not_wait_yet_is_not_waited_for() -> None:
+    async def main() -> None:
+        sounds: asyncio.Queue[Sound | None] = asyncio.Queue()
+        got = gathered(sounds, RATE_HZ)
+        for first in range(3):
+            sounds.put_nowait(sound(first, 10))
+            piece = await anext(got)
+            assert isinstance(piece, np.ndarray)
+            assert np.array_equal(piece, sound(first, 10))
+        sounds.put_nowait(None)
+        assert [left async for left in got] == []
+
+    run_virtual(main())
