@@ -12,6 +12,7 @@ from core.audio import AudioFrame
 from core.errors import Conflict, EngineMissing, RequestError
 from core.events import InputCleared, ResponseCreated
 from core.items import FunctionOutputItem, MessageItem, TextPart
+from core.queues import Outbox
 from pipeline.settings import ResponseRequest, SessionSettings, TurnDetection
 from signaling.realtime.connection import (
     ClientGone,
@@ -330,8 +331,10 @@ def test_a_long_append_leaves_others_their_turn_and_comes_before_what_follows() 
     assert len(set(turns_of_frames)) >= 10, "each 100 ms in another turn of the loop"
 
 
-def test_who_sends_much_at_once_leaves_others_their_turn() -> None:
+@pytest.mark.parametrize("is_aside", [False, True])
+def test_who_sends_much_at_once_leaves_others_their_turn(is_aside: bool) -> None:
     client, turns = Client(), 0
+    aside: Outbox[str] | None = Outbox(99) if is_aside else None
 
     async def others() -> None:
         nonlocal turns
@@ -342,12 +345,13 @@ def test_who_sends_much_at_once_leaves_others_their_turn() -> None:
     async def flood(connection: Connection) -> None:
         beside = asyncio.get_running_loop().create_task(others())
         for _ in range(100):
-            await connection.receive('{"type":"nonsense"}')
+            await connection.receive('{"type":"nonsense"}', aside)
         beside.cancel()
         connection.close()
 
     play(client, flood)
-    assert client.types.count("error") == 100
+    assert client.types.count("error") == (0 if is_aside else 100)
+    assert aside is None or aside.overflowed, "it got all 100"
     assert turns >= 100 * SAMPLES_PER_EVENT // SAMPLES_PER_TURN
 
 
