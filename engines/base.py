@@ -240,6 +240,10 @@ class LlmOptions:
     left out where the engine's server is not known to have it."""
     usual_temperature: float | None = None
     "Where neither `temperature` nor the engine's settings say one."
+    parallel_tool_calls: bool | None = None
+    "False: one tool call at a time, from servers that can be told so."
+    reasoning_effort: str | None = None
+    "In the words of the engine's server (`low`, `high`); for models that think."
 
     def temperature_beside(self, configured: float | None) -> float | None:
         """Which one counts, given that of the engine's settings."""

@@ -9,6 +9,8 @@ from engines.llm.openai.refusals import Refused
 LIMIT, NEW_LIMIT = "max_tokens", "max_completion_tokens"
 COUNTS = "stream_options"
 SAMPLING = ("temperature", "top_p")
+WISHES = ("parallel_tool_calls", "reasoning_effort")
+"An answer without them is better than none."
 UNSUPPORTED = "nsupported"
 "In OpenAI's codes (`unsupported_value`) and sentences, not in those about a value out of range."
 
@@ -23,6 +25,8 @@ class Dialect:
     "OpenAI's newer models refuse the old name."
     is_sampled: bool = True
     "OpenAI's reasoning models refuse to be told how."
+    refused: frozenset[tuple[str, str | bool]] = frozenset()
+    "Of `WISHES`, with the value: a model may know some of them."
 
     def of(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """A request in this dialect."""
@@ -33,13 +37,21 @@ class Dialect:
             said[NEW_LIMIT] = said.pop(LIMIT)
         if not self.is_sampled:
             said = {name: value for name, value in said.items() if name not in SAMPLING}
+        for name, value in self.refused:
+            if name in said and said[name] == value:
+                del said[name]
         return said
 
-    def after(self, refusal: Refused) -> "Dialect | None":
-        """What to try next; None: it will not have been that."""
+    def after(self, refusal: Refused, body: Mapping[str, Any]) -> "Dialect | None":
+        """What to try next; None: it will not have been that. `body`: what was to be asked."""
         if not self.has_new_limit and refusal.mentions(NEW_LIMIT):
             return replace(self, has_new_limit=True)
         is_about_sampling = refusal.mentions(UNSUPPORTED) and any(map(refusal.mentions, SAMPLING))
         if self.is_sampled and is_about_sampling:
             return replace(self, is_sampled=False)
+        sent = self.of(body)
+        blamed = {wish: sent.get(wish) for wish in WISHES if refusal.mentions(wish)}
+        known = {(wish, said) for wish, said in blamed.items() if isinstance(said, str | bool)}
+        if known:
+            return replace(self, refused=self.refused | known)
         return replace(self, counts_usage=False) if self.counts_usage else None

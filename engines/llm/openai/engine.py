@@ -117,7 +117,7 @@ class OpenAiLlm:
                 return
             except Refused as exc:
                 first = first or exc
-                other = dialect.after(exc) if exc.status in (400, 422) else None
+                other = dialect.after(exc, body) if exc.status in (400, 422) else None
             if other is None:
                 raise first from None
             dialect = other
@@ -131,10 +131,13 @@ class OpenAiLlm:
     ) -> dict[str, Any]:
         settings = self._settings
         most = options.max_output_tokens or settings.max_output_tokens
+        is_armed = bool(tools) and settings.tools
         body: dict[str, Any] = {
             "model": served.model,
             "temperature": options.temperature_beside(settings.temperature),
             "top_p": options.top_p,
+            "reasoning_effort": options.reasoning_effort,
+            "parallel_tool_calls": options.parallel_tool_calls if is_armed else None,
             "max_tokens": max(1, min(most, served.context_tokens // ANSWERS_SHARE)),
             **served.penalized(options.repetition_penalty),
             **settings.extra_body,
@@ -142,7 +145,7 @@ class OpenAiLlm:
             "stream": True,
         }
         body.setdefault("stream_options", {"include_usage": True})
-        if tools and settings.tools:
+        if is_armed:
             body["tools"] = chat_tools(tools)
             if options.must_call:
                 body["tool_choice"] = "required"
