@@ -161,6 +161,7 @@ class Listening:
         if edge is Edge.RESUMED:  # in push-to-talk too: it may have been set in the pause
             open_.end = None
             open_.guessed.clear()
+            open_.guess = None
             self._evidence.end()
             open_.utterance.resume()
             self._reactions.speech_resumed(open_.turn)
@@ -199,9 +200,10 @@ class Listening:
 
     def _guess(self, open_: OpenUtterance, tasks: asyncio.TaskGroup) -> Callable[[AsrResult], None]:
         def report(result: AsrResult) -> None:
-            open_.guessed[Mark.ASR_FINAL] = self._clock.now()
+            now, supposed = self._clock.now(), open_.supposed(result)
+            open_.guess = supposed.text, now
             self._evidence.heard(result.text, result.language, tasks)
-            self._reactions.supposed(open_.turn, open_.supposed(result))
+            self._reactions.supposed(open_.turn, supposed)
 
         return report
 
@@ -302,7 +304,7 @@ class Listening:
             raise
         self._transcribing -= 1
         open_.said.tell(result.text)
-        turn.mark(Mark.ASR_FINAL, self._clock.now())
+        turn.mark(Mark.ASR_FINAL, open_.known_at(result.text, self._clock.now()))
         self._history.replace(MessageItem(item_id, "user", (AudioPart(result.text),)))
         audio_s = round(samples_to_ms(open_.said.samples, ASR_RATE_HZ) / 1000, 3)
         logprobs = tuple((token.data, token.logprob) for token in result.tokens) or None

@@ -24,7 +24,9 @@ class OpenUtterance:
     end: int | None = None
     "Where the speech ended, while it looks so."
     guessed: dict[Mark, float] = field(default_factory=dict[Mark, float])
-    "When the pause began that may be its end, and when its words were known."
+    "When the pause began that may be its end."
+    guess: tuple[str, float] | None = None
+    "The words it then has, should it be over, and when they were known."
     is_full: bool = False
 
     @property
@@ -77,6 +79,10 @@ class OpenUtterance:
     def supposed(self, result: AsrResult) -> AsrResult:
         """What it says, should it be over."""
         return self.judged(result) if self.join is None else self.together(result, self.join)
+
+    def known_at(self, words: str, now: float) -> float:
+        """When its final words were known: in the pause, if they are those of the guess."""
+        return self.guess[1] if self.guess is not None and self.guess[0] == words else now
 
     def give_up(self) -> None:
         """Its words will never be known."""

@@ -1,0 +1,64 @@
+"""The moments of a spoken turn: all of them, in their order, and the words' own."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from core.events import Transcribed, TurnTraced
+from engines.base import AsrItem, AsrResult
+from pipeline.budget import Budget
+from pipeline.turn import Mark
+from serving.scheduler import Priority
+from tests.pipeline.fakes import LevelAsr, World
+from tests.pipeline.test_session import of, one_turn, run_session
+
+HEARD = (Mark.SPEECH_START, Mark.SPEECH_END, Mark.CANDIDATE, Mark.ASR_FINAL)
+MADE = (Mark.LLM_FIRST_TOKEN, Mark.FIRST_CLAUSE, Mark.TTS_FIRST_AUDIO)
+PLAYED = (Mark.PLAYOUT_START, Mark.PLAYOUT_END)
+
+
+@pytest.mark.parametrize(
+    ("max_drafts", "order"),
+    [
+        (8, (*HEARD, *MADE, Mark.ENDPOINT, Mark.GATE_OPEN, *PLAYED)),
+        (0, (*HEARD, Mark.ENDPOINT, Mark.GATE_OPEN, *MADE, *PLAYED)),
+    ],
+    ids=["begun in the pause", "begun at its end"],
+)
+def test_a_spoken_turn_has_every_moment_in_order(max_drafts: int, order: tuple[Mark, ...]) -> None:
+    (turn,) = of(TurnTraced, run_session(World(drafts=Budget(max_drafts)), one_turn))
+    assert set(turn.marks) == set(Mark) == set(order)
+    times = [turn.marks[mark] for mark in order]
+    assert times == sorted(times)
+    assert turn.marks[Mark.SPEECH_END] == 0
+
+
+class Hesitant(LevelAsr):
+    """Final words take 400 ms, and may be others than those of the partials."""
+
+    def __init__(self, final: str) -> None:
+        super().__init__(0.02, is_incremental=True)
+        self.final = final
+
+    async def decode(self, item: AsrItem, priority: Priority) -> AsrResult:
+        if item.is_final:
+            await asyncio.sleep(0.4)
+        result = await super().decode(item, priority)
+        return replace(result, text=self.final) if item.is_final else result
+
+
+def test_other_words_than_were_guessed_are_known_when_they_come() -> None:
+    events = run_session(World(asr=Hesitant("one three")), one_turn)
+    (turn,) = of(TurnTraced, events)
+    assert [event.transcript for event in of(Transcribed, events)] == ["one three"]
+    assert turn.marks[Mark.ASR_FINAL] == pytest.approx(500 + 420, abs=20)
+    assert turn.marks[Mark.ASR_FINAL] <= turn.marks[Mark.LLM_FIRST_TOKEN]
+    spans = {span.stage: span for span in turn.stages}
+    assert spans["asr"].end_ms == spans["llm"].start_ms == turn.marks[Mark.ASR_FINAL]
+    assert not spans["llm"].is_speculative
+
+
+def test_words_that_were_guessed_are_known_in_the_pause() -> None:
+    (turn,) = of(TurnTraced, run_session(World(asr=Hesitant("one two")), one_turn))
+    assert turn.marks[Mark.ASR_FINAL] < turn.marks[Mark.ENDPOINT]
