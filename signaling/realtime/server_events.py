@@ -10,6 +10,7 @@ from core.events import (
     ResponseDone,
     Transcribed,
     TurnTraced,
+    Usage,
     WakeChanged,
 )
 from core.items import (
@@ -33,6 +34,8 @@ from signaling.realtime.session import Terms, output_json
 Json = dict[str, Any]
 
 TRANSCRIPTION = "conversation.item.input_audio_transcription"
+
+NOT_COUNTED = Usage()
 
 
 def event(kind: str, /, **fields: Any) -> Json:
@@ -176,10 +179,12 @@ def _status_details(done: ResponseDone) -> Json | None:
     return details
 
 
-def _usage(done: ResponseDone) -> Json:
-    """Token counts. Our engines take text, so none are audio; images count as text, since servers
-    do not tell them apart."""
+def _usage(done: ResponseDone) -> Json | None:
+    """Token counts; None where nothing was counted: no model reads nothing. Our engines take text,
+    so none are audio; images count as text, since servers do not tell them apart."""
     usage = done.usage
+    if usage == NOT_COUNTED:
+        return None
     return {
         "total_tokens": usage.input_tokens + usage.output_tokens,
         "input_tokens": usage.input_tokens,

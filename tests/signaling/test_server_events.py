@@ -189,6 +189,22 @@ def test_what_is_never_sent_is_listed() -> None:
     assert set(re.findall(r"(?m)^\| `([a-z_.]+)`", listed)) == known - sent
 
 
+@pytest.mark.parametrize(
+    ("counted", "shown"),
+    [(Usage(), None), (Usage(3, 0), (3, 3, 0)), (Usage(0, 4), (4, 0, 4)), (Usage(3, 4), (7, 3, 4))],
+)
+def test_what_nobody_counted_is_not_told_as_nothing(
+    counted: Usage, shown: tuple[int, int, int] | None
+) -> None:
+    done = ResponseDone("resp_1", "completed", "text", (TYPED,), usage=counted)
+    [sent] = translator().to_json(done)
+    usage = SERVER_EVENT.validate_python(sent, strict=True).response.usage
+    if shown is None:
+        assert usage is None
+    else:
+        assert (usage.total_tokens, usage.input_tokens, usage.output_tokens) == shown
+
+
 def test_the_order_of_a_spoken_answer() -> None:
     speaker = translator(transport="websocket")
     story: list[SessionEvent] = [
