@@ -10,6 +10,7 @@ from aiohttp.typedefs import Handler, Middleware
 from core.errors import Forbidden
 from core.http import FORWARDED
 from server.auth import Access, Caller, Gate, password_of, token_of
+from signaling.token import TOKEN
 
 ACCESS = aioweb.RequestKey("access", Access)
 
@@ -38,9 +39,9 @@ def guard(gate: Gate) -> Middleware:
             return asks
         admits = getattr(request.match_info.handler, ADMITS, None)
         is_known = _is_known(request, caller)
-        request[ACCESS] = gate.admit(
-            caller, is_public=_is_public(request), admits=admits, is_known=is_known
-        )
+        access = gate.admit(caller, is_public=_is_public(request), admits=admits, is_known=is_known)
+        request[ACCESS] = access
+        request[TOKEN] = access.token
         return await handler(request)
 
     return run

@@ -48,6 +48,8 @@ class Access:
     "Holds the key, or needs none."
     cors_origin: str | None = None
     "A foreign Origin that may read the answer."
+    token: str | None = field(default=None, repr=False)
+    "What it came with, unless that is the server's own key."
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +82,12 @@ class Gate:
             or caller.is_forwarded
             or not (name is None or is_loopback(name))
         )
-        is_key = self._is_key(caller.token) or _is_admitted(caller.token, admits)
-        has_key = is_known or (is_key and not (is_foreign and caller.is_basic))
+        is_key = self._is_key(caller.token)
+        token = None if is_key else caller.token
+        opens = is_key or _is_admitted(token, admits)
+        has_key = is_known or (opens and not (is_foreign and caller.is_basic))
         if is_public and not has_key:
-            return Access(is_trusted=not needs_key)
+            return Access(is_trusted=not needs_key, token=token)
         if is_foreign and not self.allows_origin(caller.origin or ""):
             raise Forbidden(
                 f"this site ({caller.origin}) is not in server.allowed_origins",
@@ -91,7 +95,8 @@ class Gate:
             )
         if needs_key and not has_key:
             raise Unauthorized(self._why(caller, takes_others=admits is not None))
-        return Access(is_trusted=True, cors_origin=caller.origin if is_foreign else None)
+        cors_origin = caller.origin if is_foreign else None
+        return Access(is_trusted=True, cors_origin=cors_origin, token=token)
 
     def allows_origin(self, origin: str) -> bool:
         """Whether a site may come with the key."""

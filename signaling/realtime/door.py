@@ -21,6 +21,7 @@ from signaling.realtime.secrets import SecretAnswer, SecretRequest, Secrets
 from signaling.realtime.session import session_json
 from signaling.realtime.session_object import SessionObject
 from signaling.realtime.ws import serve
+from signaling.token import TOKEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +131,7 @@ class RealtimeDoor:
 
     def _minted(self, request: aioweb.Request) -> SessionObject | None:
         """Raises Unauthorized."""
-        return None if self.secrets is None else self.secrets.session_of(request.headers)
+        return None if self.secrets is None else self.secrets.session_of(request[TOKEN])
 
     def _fresh(self, conversation_id: str | None) -> SessionSettings:
         return self._sessions.remembered(self._settings.fresh, conversation_id)

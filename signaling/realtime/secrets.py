@@ -5,7 +5,6 @@ whoever reads the server's memory, a log or a repr finds no key.
 """
 
 import secrets
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from hashlib import sha256
@@ -19,8 +18,6 @@ from signaling.realtime.session_object import RealtimeSession, SessionObject
 from signaling.realtime.wire import WireStruct
 
 PREFIX = "ek_"
-SUBPROTOCOL_PREFIX = "openai-insecure-api-key."
-"How a browser's WebSocket carries a key: it cannot set headers."
 
 DEFAULT_TTL_S = 600
 MAX_LIVE = 10_000
@@ -88,29 +85,19 @@ class Secrets:
         minted = self._live.get(_hash(token))
         return minted is not None and self._clock.now() < minted.ends_at
 
-    def session_of(self, headers: Mapping[str, str]) -> SessionObject | None:
-        """What the request's key was minted for; None: it has none of ours. Raises Unauthorized
+    def session_of(self, token: str | None) -> SessionObject | None:
+        """What the request's token was minted for; None: it is none of ours. Raises Unauthorized
         for one that expired."""
-        token = token_of(headers)
-        if token is None:
-            return None
-        if not self.knows(token):
+        if token is not None and self.knows(token):
+            return self._live[_hash(token)].session
+        if token is not None and token.startswith(PREFIX):
             raise Unauthorized("the client secret is unknown or has expired: mint a new one")
-        return self._live[_hash(token)].session
+        return None
 
     def _forget_expired(self) -> None:
         now = self._clock.now()
         for key in [key for key, minted in self._live.items() if now >= minted.ends_at]:
             del self._live[key]
-
-
-def token_of(headers: Mapping[str, str]) -> str | None:
-    """The ephemeral key that a request carries."""
-    scheme, _, token = headers.get("Authorization", "").strip().partition(" ")
-    offered = [token.strip()] if scheme.lower() == "bearer" else []
-    protocols = headers.get("Sec-WebSocket-Protocol", "").split(",")
-    offered += [part.strip().removeprefix(SUBPROTOCOL_PREFIX) for part in protocols]
-    return next((one for one in offered if one.startswith(PREFIX)), None)
 
 
 def check_conversation(asked: str | None, minted: str | None) -> None:

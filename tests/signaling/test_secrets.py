@@ -1,19 +1,21 @@
 """Ephemeral keys: minted with the server's key, they open what they were minted for and no more."""
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from aiohttp import ClientResponse, WSServerHandshakeError
+from aiohttp import ClientResponse, WSServerHandshakeError, encode_basic_auth
+from multidict import CIMultiDict
 from openai.types.realtime import ClientSecretCreateResponse
 
 from core.errors import Overloaded, RequestError, Unauthorized
 from pipeline.settings import SessionSettings
 from server.auth import Gate
 from signaling.realtime.offer import terms_of
-from signaling.realtime.secrets import SecretRequest, Secrets, token_of
+from signaling.realtime.secrets import SecretRequest, Secrets
 from signaling.realtime.session_object import Extension, RealtimeSession
 from tests.server.http import KEY, error_of
 from tests.signaling.callers import CALLS, Caller
@@ -180,21 +182,50 @@ def test_only_so_many_live_and_the_dead_are_forgotten() -> None:
     secrets.mint(SecretRequest())
     assert len(secrets._live) == 1
     with pytest.raises(Unauthorized):
-        secrets.session_of({"Authorization": f"Bearer {first}"})
+        secrets.session_of(first)
 
 
-@pytest.mark.parametrize(
-    ("headers", "token"),
-    [
-        ({}, None),
-        ({"Authorization": "Bearer sk-1"}, None),
-        ({"Authorization": "bearer ek_1"}, "ek_1"),
-        ({"Sec-WebSocket-Protocol": "realtime, openai-insecure-api-key.ek_2"}, "ek_2"),
-        ({"Sec-WebSocket-Protocol": "realtime, openai-insecure-api-key.sk"}, None),
-    ],
-)
-def test_where_the_key_is(headers: dict[str, str], token: str | None) -> None:
-    assert token_of(headers) == token
+@pytest.mark.parametrize("token", [None, "sk-dummy"])
+def test_what_is_no_secret_was_minted_for_nothing(token: str | None) -> None:
+    """On this machine no key is needed, and stock clients send any."""
+    assert Secrets(HandClock()).session_of(token) is None
+
+
+def bearer(key: str) -> list[tuple[str, str]]:
+    return [("Authorization", f"Bearer {key}")]
+
+
+def basic(key: str) -> list[tuple[str, str]]:
+    return [("Authorization", encode_basic_auth("anybody", key))]
+
+
+def two_lines(key: str) -> list[tuple[str, str]]:
+    name = "Sec-WebSocket-Protocol"
+    return [(name, "realtime"), (name, f"openai-insecure-api-key.{key}")]
+
+
+@pytest.mark.parametrize("carried", [bearer, basic, two_lines])
+def test_however_a_secret_is_carried_it_opens_only_its_session(
+    carried: Callable[[str], list[tuple[str, str]]],
+) -> None:
+    async def scene(server: Server) -> None:
+        headers = CIMultiDict(carried((await mint(server, session=SESSION))["value"]))
+        async with server.client.ws_connect("/v1/realtime?model=x", headers=headers) as ws:
+            session = (await ws.receive_json())["session"]
+            assert (session["model"], session["instructions"]) == ("echo", "Be brief.")
+            assert session["earshot"]["conversation_id"] == "conv_mine"
+        for query, status in (("conversation_id=conv_other", 400), ("call_id=rtc_1", 403)):
+            with pytest.raises(WSServerHandshakeError) as caught:
+                await server.client.ws_connect(f"/v1/realtime?{query}", headers=headers)
+            assert caught.value.status == status
+        headers["Content-Type"] = "application/sdp"
+        for path in (CALLS, "/v1/realtime"):
+            other = f"{path}?conversation_id=conv_other"
+            async with server.client.post(other, data="v=0", headers=headers) as response:
+                assert response.status == 400
+                assert (await error_of(response))["code"] == "cannot_update_conversation"
+
+    against(scene, remote(HandClock()))
 
 
 def test_what_was_minted_stays() -> None:
