@@ -1,12 +1,16 @@
 """What a session asks of a model beside its words, and servers that know nothing of it."""
 
 import asyncio
+from contextlib import aclosing
 from typing import Any
 
 import pytest
 
 from core.ports import ToolSpec
 from engines.base import LlmOptions
+from engines.llm import openai
+from engines.llm.vllm.launch import asked_with
+from engines.llm.vllm.settings import Settings as VllmSettings
 from tests.engines.completions import Server, collected, refuses, sends, sse, talking, text
 
 LIGHT = ToolSpec("light", "Turns a light on.", {"type": "object", "properties": {}})
@@ -69,3 +73,70 @@ def test_another_effort_is_another_wish() -> None:
     minimal, high = LlmOptions(reasoning_effort="minimal"), LlmOptions(reasoning_effort="high")
     efforts = [effort for _, effort in sent(server, minimal, high, minimal)]
     assert efforts == ["minimal", None, "high", None]
+
+
+VLLM = {"data": [{"id": "tiny", "owned_by": "vllm"}, {"id": "other", "owned_by": "them"}]}
+LLAMA = {"data": [{"id": "tiny.gguf", "owned_by": "llamacpp"}]}
+PENALIZED = LlmOptions(repetition_penalty=1.15)
+
+OWNERS: dict[str, tuple[Any, str, dict[str, float]]] = {
+    "vLLM": (VLLM, "tiny", {"repetition_penalty": 1.15}),
+    "beside others": (VLLM, "other", {}),
+    "llama.cpp under any name": (LLAMA, "mine", {"repeat_penalty": 1.15}),
+    "an alias among many": (VLLM, "alias", {}),
+    "no list": (404, "tiny", {}),
+}
+
+
+def penalties(server: Server, *wishes: LlmOptions, **settings: Any) -> list[dict[str, float]]:
+    async def scenario() -> None:
+        async with talking(server, **settings) as llm:
+            for options in wishes:
+                await collected(llm, options=options)
+
+    asyncio.run(scenario())
+    names = ("repetition_penalty", "repeat_penalty")
+    return [{name: body[name] for name in names if name in body} for body in server.bodies]
+
+
+@pytest.mark.parametrize("case", OWNERS)
+def test_a_penalty_is_sent_where_all_else_is_configured(case: str) -> None:
+    """And who serves the model is asked once, by the first who wants one."""
+    models, model, penalty = OWNERS[case]
+    server = Server(models=models)
+    wishes = (LlmOptions(), PENALIZED, PENALIZED)
+    assert penalties(server, *wishes, model=model, context_tokens=512) == [{}, penalty, penalty]
+    assert server.listings == 1
+
+
+def test_a_server_that_cannot_say_who_it_is_answers_all_the_same() -> None:
+    server = Server(models=503)
+
+    async def scenario() -> None:
+        async with talking(server, model="tiny", context_tokens=512) as llm:
+            await collected(llm, options=PENALIZED)
+            server.models = VLLM
+            await collected(llm, options=PENALIZED)
+
+    asyncio.run(scenario())
+    assert ["repetition_penalty" in body for body in server.bodies] == [False, True]
+
+
+def test_nobody_is_asked_for_what_nobody_wants() -> None:
+    server = Server(models=VLLM)
+    assert penalties(server, LlmOptions(), model="tiny", context_tokens=512) == [{}]
+    assert server.listings == 0
+
+
+def test_our_own_vllm_is_known_with_its_context_configured() -> None:
+    server = Server(models={"data": [{"id": "tiny", "owned_by": "vllm"}]})
+    ours = VllmSettings(model="org/tiny", request={"context_tokens": 512})
+
+    async def scenario() -> None:
+        async with server.running():
+            llm = openai.create(asked_with(ours, server.url.removesuffix("/v1"), "key"), "vllm")
+            async with aclosing(llm):
+                await collected(llm, options=PENALIZED)
+
+    asyncio.run(scenario())
+    assert server.bodies[0]["repetition_penalty"] == 1.15

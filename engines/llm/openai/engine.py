@@ -15,7 +15,7 @@ from engines.llm.openai.chunks import Chunk
 from engines.llm.openai.client import Client
 from engines.llm.openai.dialect import Dialect
 from engines.llm.openai.refusals import Refused, quoted
-from engines.llm.openai.served import Served, look
+from engines.llm.openai.served import Served, look, with_owner
 from engines.llm.openai.settings import Settings
 from engines.llm.thoughts import Thoughts
 
@@ -63,7 +63,7 @@ class OpenAiLlm:
         """See `Llm.reply`. Whole tool calls come at the end of the text. Nothing is retried once
         anything has been answered."""
         try:
-            body = self._body(await self._look(), messages, tools, options)
+            body = self._body(await self._known(options), messages, tools, options)
             async with aclosing(self._answer(body, messages)) as deltas:
                 async for delta in deltas:
                     yield delta
@@ -79,6 +79,14 @@ class OpenAiLlm:
         self.context_tokens = found.context_tokens
         self._served = found if found.is_sure else None
         return found
+
+    async def _known(self, options: LlmOptions) -> Served:
+        """What a request with these options needs to know."""
+        served = await self._look()
+        if options.repetition_penalty is None or served.is_owner_known:
+            return served
+        self._served = await with_owner(self._client, served)
+        return self._served
 
     async def _answer(
         self, body: Mapping[str, Any], messages: Sequence[Message]

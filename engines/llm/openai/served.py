@@ -1,8 +1,8 @@
 """What a server says of itself: its model, and how much fits into it."""
 
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from core.errors import EngineError
@@ -33,6 +33,8 @@ class Served:
     "False: the server is not ready to say; to be asked again."
     penalty: str | None = None
     "Its field for a repetition penalty; None: none that is known."
+    is_owner_known: bool = True
+    "False: nothing had to be asked, so nobody knows who serves it."
 
     def penalized(self, penalty: float | None) -> dict[str, float]:
         """Fields of a request."""
@@ -42,7 +44,7 @@ class Served:
 async def look(client: Client, settings: Settings, name: str) -> Served:
     """Ask for what is not configured. Raises EngineError."""
     if settings.model != AUTO and settings.context_tokens:
-        return Served(settings.model, settings.context_tokens)
+        return Served(settings.model, settings.context_tokens, is_owner_known=False)
     doubts: list[EngineError] = []
     entries = await _models(client, doubts, must_know=settings.model == AUTO)
     if settings.model != AUTO:
@@ -54,11 +56,24 @@ async def look(client: Client, settings: Settings, name: str) -> Served:
     context_tokens = settings.context_tokens
     if context_tokens is None:
         context_tokens = await _context(client, doubts, entries.get(model, {}))
-    is_sure = not any(isinstance(one, Refused) and one.status in RETRIED for one in doubts)
-    penalty = _penalty(entries.get(model, {}))
+    is_sure = not _may_change(doubts)
+    penalty = _penalty(entries, model)
     found = Served(model, context_tokens or CONTEXT_TOKENS, is_sure, penalty)
     logger.info("llm engine %r: model %s, %d tokens", name, found.model, found.context_tokens)
     return found
+
+
+async def with_owner(client: Client, served: Served) -> Served:
+    """Asked for when a penalty is wanted, and only then: an answer without it is better than none,
+    so a server that does not say now is asked again next time."""
+    doubts: list[EngineError] = []
+    try:
+        entries = await _models(client, doubts, must_know=False)
+    except EngineError:
+        return served
+    if _may_change(doubts):
+        return served
+    return replace(served, penalty=_penalty(entries, served.model), is_owner_known=True)
 
 
 async def _models(
@@ -95,9 +110,16 @@ async def _context(
     return listed if _is_count(listed) else None
 
 
-def _penalty(entry: Mapping[str, Any]) -> str | None:
-    owner = entry.get("owned_by")
+def _penalty(entries: Mapping[str, Mapping[str, Any]], model: str) -> str | None:
+    """A server of one model, as llama.cpp is, answers to any name."""
+    only = next(iter(entries.values())) if len(entries) == 1 else {}
+    owner = entries.get(model, only).get("owned_by")
     return PENALTY.get(owner) if isinstance(owner, str) else None
+
+
+def _may_change(doubts: Sequence[EngineError]) -> bool:
+    """The server was busy or not ready: it may say more later."""
+    return any(isinstance(one, Refused) and one.status in RETRIED for one in doubts)
 
 
 def _is_count(value: Any) -> bool:
