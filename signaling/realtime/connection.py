@@ -30,6 +30,7 @@ from signaling.realtime.events import (
 from signaling.realtime.fair import LARGE_EVENT_CHARS, SAMPLES_PER_EVENT, SAMPLES_PER_TURN, Turns
 from signaling.realtime.fields import missing_in, params_below
 from signaling.realtime.fitting import Fitting
+from signaling.realtime.fixed import check_type
 from signaling.realtime.incoming import MAX_EVENT_BYTES, BadEvent, decode, too_large
 from signaling.realtime.input_events import of_conversation
 from signaling.realtime.items import new_item
@@ -242,6 +243,7 @@ class Connection:
     async def _update(self, event: SessionUpdate) -> None:
         terms = merged(self._translator.terms, event.session)
         check_unchanged(self._translator.terms, terms)
+        check_type(self._translator.terms, terms)
         self._fitting.check(self._translator.shown(terms), "session")
         with params_below("session"):
             self._session.configure(terms.settings)

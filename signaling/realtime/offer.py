@@ -11,8 +11,9 @@ from core.errors import RequestError, TooLarge
 from pipeline.engines import own_model
 from pipeline.settings import DEFAULT, SessionSettings
 from signaling.realtime.fields import checked
+from signaling.realtime.fixed import as_minted, check_conversation, check_type
 from signaling.realtime.incoming import MAX_CONTROL_EVENT_BYTES
-from signaling.realtime.secrets import SecretRequest, check_conversation
+from signaling.realtime.secrets import SecretRequest
 from signaling.realtime.session import Terms, conversation_of, merged
 from signaling.realtime.session_object import SessionObject
 from signaling.realtime.wire import WireStruct
@@ -52,18 +53,18 @@ def terms_of(
     minted: SessionObject | None = None,
 ) -> Terms:
     """`fresh` with `model`, `intent=transcription`, `conversation_id` of the query, and with the
-    session object that was sent. `minted`: what the request's ephemeral key was made for; its model
-    and conversation stay. Raises RequestError."""
-    if minted is not None:
-        check_conversation(query.get("conversation_id"), conversation_of(minted))
-        fixed = terms_of({**query, **_named(minted)}, fresh, minted)
-        return _within(fixed, merged(fixed, sent)) if sent else fixed
+    session object that was sent. `minted`: what the request's ephemeral key was made for; its type,
+    model and conversation stay, whatever the query says. Raises RequestError."""
     if "call_id" in query:
         raise RequestError(
             "An offer begins a call of its own; a WebSocket may follow one by its id.",
             code="unsupported_parameter",
             param="call_id",
         )
+    if minted is not None:
+        check_conversation(query.get("conversation_id"), conversation_of(minted))
+        fixed = as_minted(terms_of(_named(minted), fresh, minted))
+        return _within(fixed, merged(fixed, sent)) if sent else fixed
     conversation_id = query.get("conversation_id")
     if conversation_id is not None and not 0 < len(conversation_id) <= MAX_ID_LENGTH:
         raise RequestError(
@@ -85,12 +86,13 @@ def terms_of(
 
 
 def _named(minted: SessionObject) -> dict[str, str]:
-    """What a query would say of it."""
+    """A query that says no more than what it was made for."""
     conversation_id = conversation_of(minted)
     return {} if conversation_id is None else {"conversation_id": conversation_id}
 
 
 def _within(fixed: Terms, wished: Terms) -> Terms:
+    check_type(fixed, wished)
     settings = replace(wished.settings, llm=fixed.settings.llm)
     check_conversation(wished.conversation_id, fixed.conversation_id)
     return replace(wished, settings=settings)

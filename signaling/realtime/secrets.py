@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from core.errors import Overloaded, RequestError, Unauthorized
+from core.errors import Overloaded, Unauthorized
 from core.ports import Clock
 from signaling.realtime.session_object import RealtimeSession, SessionObject
 from signaling.realtime.wire import WireStruct
@@ -98,16 +98,6 @@ class Secrets:
         now = self._clock.now()
         for key in [key for key, minted in self._live.items() if now >= minted.ends_at]:
             del self._live[key]
-
-
-def check_conversation(asked: str | None, minted: str | None) -> None:
-    """A browser's key must not open somebody else's conversation. Raises RequestError."""
-    if asked is not None and asked != minted:
-        raise RequestError(
-            "The conversation is fixed by the client secret: leave it out.",
-            code="cannot_update_conversation",
-            param="conversation_id",
-        )
 
 
 def _hash(token: str) -> bytes:

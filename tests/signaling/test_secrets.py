@@ -12,13 +12,18 @@ from multidict import CIMultiDict
 from openai.types.realtime import ClientSecretCreateResponse
 
 from core.errors import Overloaded, RequestError, Unauthorized
-from pipeline.settings import SessionSettings
+from pipeline.settings import DEFAULT, SessionSettings
 from server.auth import Gate
 from signaling.realtime.offer import terms_of
 from signaling.realtime.secrets import SecretRequest, Secrets
-from signaling.realtime.session_object import Extension, RealtimeSession
+from signaling.realtime.session_object import (
+    Extension,
+    RealtimeSession,
+    SessionObject,
+    TranscriptionSession,
+)
 from tests.server.http import KEY, error_of
-from tests.signaling.callers import CALLS, Caller
+from tests.signaling.callers import CALLS, Caller, form
 from tests.signaling.servers import Server, Setup, against
 
 PATH = "/v1/realtime/client_secrets"
@@ -237,3 +242,49 @@ def test_what_was_minted_stays() -> None:
     other = RealtimeSession(earshot=Extension(conversation_id="d"))
     with pytest.raises(RequestError):
         terms_of({}, lambda _: SessionSettings(), other, minted)
+
+
+@pytest.mark.parametrize("minted", [RealtimeSession(), TranscriptionSession()])
+def test_a_secret_without_a_model_is_for_the_default(minted: SessionObject) -> None:
+    query = {"model": "other", "intent": "transcription"}
+    terms = terms_of(query, lambda _: SessionSettings(), minted=minted)
+    assert terms.settings.llm == DEFAULT
+    assert terms.settings.answers == isinstance(minted, RealtimeSession)
+
+
+@pytest.mark.parametrize(
+    ("minted", "wish", "fixed"),
+    [
+        (TranscriptionSession(), RealtimeSession(), "transcription"),
+        (RealtimeSession(), TranscriptionSession(), "realtime"),
+    ],
+)
+def test_the_type_that_was_minted_stays(
+    minted: SessionObject, wish: SessionObject, fixed: str
+) -> None:
+    with pytest.raises(RequestError, match=f"minted for '{fixed}'") as caught:
+        terms_of({}, lambda _: SessionSettings(), wish, minted)
+    assert (caught.value.code, caught.value.param) == ("cannot_update_type", "session.type")
+    terms_of({}, lambda _: SessionSettings(), minted, minted)
+
+
+def test_an_update_cannot_make_a_transcription_answer() -> None:
+    async def scene(server: Server) -> None:
+        key = (await mint(server, session={"type": "transcription"}))["value"]
+        headers = CIMultiDict(bearer(key))
+        async with server.client.ws_connect("/v1/realtime?model=x", headers=headers) as ws:
+            assert (await ws.receive_json())["session"]["type"] == "transcription"
+            for session, answer in (
+                ({"type": "realtime"}, "error"),
+                ({"type": "transcription", "include": ["earshot.turn"]}, "session.updated"),
+            ):
+                await ws.send_json({"type": "session.update", "session": session})
+                told = await ws.receive_json()
+                assert told["type"] == answer
+                code = "cannot_update_type" if answer == "error" else None
+                assert told.get("error", {}).get("code") == code
+        offer = form("v=0", {"type": "realtime"})
+        async with server.client.post(CALLS, data=offer, headers=headers) as response:
+            assert (await error_of(response))["code"] == "cannot_update_type"
+
+    against(scene, remote(HandClock()))

@@ -1,0 +1,37 @@
+"""What the ephemeral key that opened a session has fixed of it."""
+
+from dataclasses import dataclass, fields
+
+from core.errors import RequestError
+from signaling.realtime.session import Terms
+
+
+@dataclass(frozen=True, slots=True)
+class MintedTerms(Terms):
+    """Of a session that an ephemeral key opened; what is changed of them stays of this kind."""
+
+
+def as_minted(terms: Terms) -> MintedTerms:
+    return MintedTerms(**{one.name: getattr(terms, one.name) for one in fields(terms)})
+
+
+def check_conversation(asked: str | None, minted: str | None) -> None:
+    """A browser's key must not open somebody else's conversation. Raises RequestError."""
+    if asked is not None and asked != minted:
+        raise RequestError(
+            "The conversation is fixed by the client secret: leave it out.",
+            code="cannot_update_conversation",
+            param="conversation_id",
+        )
+
+
+def check_type(old: Terms, new: Terms) -> None:
+    """A key that was made for writing down must not open a session that answers, nor the other way
+    round. Raises RequestError."""
+    if isinstance(old, MintedTerms) and new.settings.answers != old.settings.answers:
+        was = "realtime" if old.settings.answers else "transcription"
+        raise RequestError(
+            f"The type is fixed by the client secret: it was minted for '{was}'.",
+            code="cannot_update_type",
+            param="session.type",
+        )
