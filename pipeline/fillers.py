@@ -41,6 +41,8 @@ class Sentences(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     waiting: tuple[str, ...]
     still_waiting: tuple[str, ...]
     failed: tuple[str, ...]
+    nothing: tuple[str, ...] = ()
+    "The model wrote nothing at all. Without one: as `failed`."
     away: tuple[str, ...] = ()
     "The model cannot be reached. Without one: as `failed`."
     busy: tuple[str, ...] = ()
@@ -69,6 +71,10 @@ class Fillers:
     def failed(self, language: str) -> str | None:
         """A tool failed, and the model wrote nothing about it."""
         return self._next("failed", language)
+
+    def nothing(self, language: str) -> str | None:
+        """The model wrote nothing, and called nothing."""
+        return self._next("nothing", language)
 
     def regret(self, error: EarshotError, language: str) -> str | None:
         """The model failed, in an answer or in its place."""

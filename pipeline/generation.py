@@ -1,10 +1,11 @@
 """An answer's text as the language model writes it, its tools run in between."""
 
+import logging
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
-from core.errors import EngineError
+from core.errors import ContextExceeded, EngineError
 from core.events import Usage
 from core.ids import new_id
 from core.ports import ToolSpec
@@ -12,10 +13,12 @@ from engines.base import CallDelta, Message, TextDelta, ToolCall
 from pipeline.arguments import MAX_DEPTH, is_too_deep
 from pipeline.calling import Hands, Round, decided, exchanged, record, run
 from pipeline.client_tools import Offer, offer
-from pipeline.context import fit, reserve_tokens
+from pipeline.context import fit, halved, reserve_tokens
 from pipeline.fillers import Silence
 from pipeline.plan import AnswerPlan
 from pipeline.tool_results import is_error
+
+logger = logging.getLogger(__name__)
 
 MAX_TOOL_ROUNDS = 6
 "A model that calls tools forever is stopped here."
@@ -44,7 +47,7 @@ async def _rounds(
     plan: AnswerPlan, prompt: Sequence[Message], hands: Hands, silence: Silence
 ) -> AsyncGenerator[str | Usage | CallDelta | ToolCall, None]:
     """Of tools, and what the model writes in between."""
-    messages, has_text, has_failed = list(prompt), False, False
+    messages, has_text, has_called, owes = list(prompt), False, False, False
     if plan.remote is not None:
         await plan.remote.ready()
         messages += await decided(plan.remote.approved, hands, silence)
@@ -57,7 +60,8 @@ async def _rounds(
             async for delta in deltas:
                 match delta:
                     case TextDelta(text=text):
-                        has_text = has_text or bool(text.strip())
+                        if text.strip():
+                            has_text, owes = True, False
                         yield text
                     case CallDelta(name=name):
                         if name in tools.client:
@@ -71,7 +75,8 @@ async def _rounds(
         written, of_client, to_allow = tools.parted(calls)
         calls = _told_apart(written, messages)
         results = await run(remote.batch(written, calls), hands, silence) if calls else []
-        has_failed = has_failed or any(map(is_error, results))
+        owes = owes or any(map(is_error, results))  # what was written before does not tell it
+        has_called = has_called or bool(calls)
         for call, result in zip(calls, results, strict=True):
             if call.name not in tools.remote:
                 record(call, result, hands.record)
@@ -86,15 +91,44 @@ async def _rounds(
     else:
         reason = f"{MAX_TOOL_ROUNDS} rounds of tools without an answer"
         raise EngineError("llm", plan.llm.name, reason)
-    if has_failed and not has_text and (regret := hands.fillers.failed(plan.language)):
-        yield regret
+    if owes and (regret := hands.fillers.failed(plan.language)):
+        yield f" {regret}" if has_text else regret
+    is_empty = is_new and not (has_text or has_called)
+    if is_empty and _is_awaited(plan) and (nothing := hands.fillers.nothing(plan.language)):
+        yield nothing
 
 
-def _reply(
+def _is_awaited(plan: AnswerPlan) -> bool:
+    """Somebody listens: to him silence is no answer, where to a program an empty text is one."""
+    return plan.modality == "audio" and plan.terms.in_conversation
+
+
+async def _reply(
     plan: AnswerPlan, messages: Sequence[Message], tools: Offer
 ) -> AsyncGenerator[TextDelta | CallDelta | ToolCall | Usage, None]:
-    fitting = _fitting(plan, messages, tools.specs)
-    return plan.llm.reply(fitting, tools.specs, language=plan.language, options=tools.options)
+    """Asked again with half as much where the model's server counts more tokens than we do, or has
+    room for fewer than it said."""
+    fitting, has_begun = _fitting(plan, messages, tools.specs), False
+    try:
+        async with aclosing(_asked(plan, fitting, tools)) as deltas:
+            async for delta in deltas:
+                has_begun = True
+                yield delta
+        return
+    except ContextExceeded as exc:
+        less = halved(fitting)
+        if has_begun or not plan.truncation.is_allowed or less == list(fitting):
+            raise
+        logger.info("%s; asking with less of the conversation", exc)
+    async with aclosing(_asked(plan, less, tools)) as deltas:
+        async for delta in deltas:
+            yield delta
+
+
+def _asked(
+    plan: AnswerPlan, messages: Sequence[Message], tools: Offer
+) -> AsyncGenerator[TextDelta | CallDelta | ToolCall | Usage, None]:
+    return plan.llm.reply(messages, tools.specs, language=plan.language, options=tools.options)
 
 
 def _fitting(

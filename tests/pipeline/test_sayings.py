@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 
 from core.audio import AudioFrame
-from core.events import OutputItemDone, OutputText, PlayoutStarted, ResponseDone, SessionEvent
+from core.events import (
+    OutputItemDone,
+    OutputText,
+    PlayoutStarted,
+    ResponseDone,
+    SessionEvent,
+    TurnTraced,
+)
 from core.items import MessageItem
 from core.ports import ToolContext, ToolOutcome, ToolSpec
 from engines.base import AS_CONFIGURED, LlmOptions, Message, TextDelta, ToolCall, WordMark
@@ -131,6 +138,74 @@ def test_a_tool_that_fails_is_told_by_the_model_or_by_us(afterwards: str, expect
     world = World(llm=AsksTool(afterwards))
     world.providers = [SlowTool(0.1, error="no_such_lamp")]
     assert said(run_session(world, one_turn)) == expected
+
+
+class Prefaces(AsksTool):
+    """Says what it will do, and does it; says `then` about it, and does it once more if that is
+    something."""
+
+    def __init__(self, then: str) -> None:
+        super().__init__()
+        self.then = then
+
+    async def reply(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[ToolSpec],
+        *,
+        language: str,
+        options: LlmOptions = AS_CONFIGURED,
+    ) -> AsyncGenerator[TextDelta | ToolCall, None]:
+        calls = [one for one in messages if one.role == "tool"]
+        if text := ("Let me do that.", self.then, "")[len(calls)]:
+            yield TextDelta(text)
+            yield ToolCall("call_1", "slow", {})
+
+
+@pytest.mark.parametrize(
+    ("then", "expected"),
+    [
+        ("", "Let me do that. Sorry, that did not work."),
+        (" Once more.", "Let me do that. Once more. Sorry, that did not work."),
+    ],
+)
+def test_what_was_promised_before_a_tool_failed_does_not_tell_it(then: str, expected: str) -> None:
+    world = World(llm=Prefaces(then))
+    world.providers = [SlowTool(0.1, error="no_such_lamp")]
+    assert said(run_session(world, one_turn)) == expected
+
+
+def test_a_tool_that_worked_needs_no_words() -> None:
+    world = World(llm=AsksTool(""))
+    world.providers = [SlowTool(0.1)]
+    assert said(run_session(world, one_turn)) == ""
+
+
+def test_a_model_without_words_is_not_silence() -> None:
+    events = run_session(World(llm=Says("")), one_turn)
+    assert said(events) == "I have no answer to that."
+    assert len(of(PlayoutStarted, events)) == 1
+    assert [turn.status for turn in of(TurnTraced, events)] == ["answered"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "request_"),
+    [
+        (SessionSettings(modality="text"), ResponseRequest()),
+        (SessionSettings(), ResponseRequest(in_conversation=False)),
+    ],
+    ids=["written", "out of band"],
+)
+def test_to_a_program_no_words_are_an_answer(
+    settings: SessionSettings, request_: ResponseRequest
+) -> None:
+    async def scenario(session: Session) -> None:
+        session.create_response(request_)
+        await asyncio.sleep(2)
+
+    events = run_session(World(llm=Says("")), scenario, settings)
+    assert said(events) == ""
+    assert [done.status for done in of(ResponseDone, events)] == ["completed"]
 
 
 def test_a_model_that_fails_is_heard_to_fail() -> None:
