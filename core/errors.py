@@ -15,6 +15,7 @@ EarshotError
 └── EngineError            an engine failed; the turn is lost, the session lives
     ├── EngineMissing      not installed, or its weights are not there
     ├── EngineCrashed      its worker process died or hung; it is being restarted
+    ├── ContextExceeded    the prompt is longer than the model takes; a shorter one may do
     ├── EngineUnreachable  nobody answers where it is served, or the connection broke
     └── EngineTimeout      no answer within its deadline
 """
@@ -111,6 +112,10 @@ class EngineMissing(EngineError):
 class EngineCrashed(EngineError):
     code = "engine_crashed"
     retryable = True
+
+
+class ContextExceeded(EngineError):
+    code = "context_length_exceeded"
 
 
 class EngineUnreachable(EngineError):

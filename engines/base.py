@@ -273,7 +273,8 @@ class Llm(Protocol):
     ) -> AsyncGenerator[TextDelta | CallDelta | ToolCall | Usage, None]:
         """Stream the answer to `messages`; `Usage` at its end, from those that count. After tool
         calls the caller appends their results and asks again. `language` is what the session speaks
-        (ISO 639-1). Raises EngineError; Overloaded; RequestError for what it cannot take."""
+        (ISO 639-1). Raises EngineError (ContextExceeded for a prompt that is too long); Overloaded;
+        RequestError for what it cannot take."""
         ...
 
 

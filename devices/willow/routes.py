@@ -41,6 +41,7 @@ _QUESTION = {
     "repetition_penalty": "0.5 to 2: above 1, what was said before is less likely.",
 }
 _ASKED = (
+    "context_length_exceeded",
     "conversation_already_has_active_response",
     "engine_failed",
     "engine_timeout",

@@ -15,7 +15,7 @@ import psutil
 import pytest
 import uvloop
 
-from core.errors import EngineCrashed, EngineError, EngineTimeout, Overloaded
+from core.errors import ContextExceeded, EngineCrashed, EngineError, EngineTimeout, Overloaded
 from core.events import Usage
 from core.ports import ToolSpec
 from engines.base import LlmOptions, Message, TextDelta
@@ -189,7 +189,9 @@ def test_a_prompt_that_is_too_long_is_refused_and_the_room_is_kept_to(tiny: Path
     async def scenario() -> None:
         async with running(tiny, context_tokens=128) as llm:
             assert llm.context_tokens == 128
-            with pytest.raises(EngineError, match=r"a prompt of \d+ tokens; the model takes 128"):
+            with pytest.raises(
+                ContextExceeded, match=r"a prompt of \d+ tokens; the model takes 128"
+            ):
                 await collected(llm, [Message("user", "x" * 200)])
             *_, usage = await collected(llm, [Message("user", "x" * 100)])
             assert isinstance(usage, Usage)

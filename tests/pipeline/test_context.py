@@ -12,6 +12,7 @@ from pipeline.context import (
     MESSAGE_TOKENS,
     Truncation,
     fit,
+    halved,
     message_tokens,
     reserve_tokens,
     text_tokens,
@@ -57,6 +58,22 @@ def test_a_conversation_keeps_as_much_as_was_asked() -> None:
     limited = fit(GROWN, needed, 0, how=Truncation(max_tokens=room))
     assert total(limited[1:]) <= room
     assert limited[-1] == GROWN[-1]
+
+
+def test_half_is_half_of_what_follows_the_instructions() -> None:
+    long = [Message("system", "rule " * 500), *GROWN[1:]]
+    for messages in (GROWN, long):
+        half = halved(messages)
+        assert half[0] == messages[0]
+        assert half[1:] == messages[-len(half) + 1 :]
+        assert 0.4 * total(messages[1:]) <= total(half[1:]) <= 0.5 * total(messages[1:])
+
+
+def test_half_of_one_exchange_is_a_shorter_one() -> None:
+    alone = [SYSTEM, user("word " * 400)]
+    half = halved(alone)
+    assert LEFT_OUT in half[1].text
+    assert total(half[1:]) <= total(alone[1:]) / 2
 
 
 WORDS = st.text(alphabet="abc 你é1{", max_size=60)

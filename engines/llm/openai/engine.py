@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
-from core.errors import EngineError, Overloaded, RemoteProtocolError
+from core.errors import ContextExceeded, EngineError, Overloaded, RemoteProtocolError
 from core.events import Usage
 from core.ports import ToolSpec
 from engines.base import AS_CONFIGURED, CallDelta, LlmOptions, Message, TextDelta, ToolCall
@@ -14,7 +14,7 @@ from engines.llm.openai.calls import CallAssembler
 from engines.llm.openai.chunks import Chunk
 from engines.llm.openai.client import Client
 from engines.llm.openai.dialect import Dialect
-from engines.llm.openai.refusals import Refused, quoted
+from engines.llm.openai.refusals import BAD, Refused, is_about_length, quoted
 from engines.llm.openai.served import Served, look, with_owner
 from engines.llm.openai.settings import Settings
 from engines.llm.thoughts import Thoughts
@@ -97,7 +97,7 @@ class OpenAiLlm:
             async with aclosing(self._chunks(body)) as chunks:
                 async for chunk in chunks:
                     if chunk.problem:
-                        raise self._failed(quoted(chunk.problem, messages))
+                        raise self._broken(chunk.problem, messages)
                     usage = _usage(chunk) or usage
                     for choice in chunk.choices or ():
                         for delta in calls.push(choice.written.tool_calls or ()):
@@ -124,8 +124,10 @@ class OpenAiLlm:
                         yield chunk
                 return
             except Refused as exc:
+                if exc.is_about_length:
+                    raise
                 first = first or exc
-                other = dialect.after(exc, body) if exc.status in (400, 422) else None
+                other = dialect.after(exc, body) if exc.status in BAD else None
             if other is None:
                 raise first from None
             dialect = other
@@ -166,7 +168,13 @@ class OpenAiLlm:
             return Overloaded(
                 f"llm engine {self.name!r}: {detail}", retry_after_s=wait_s, code="engine_busy"
             )
-        return EngineError("llm", self.name, detail)
+        kind = ContextExceeded if exc.is_about_length else EngineError
+        return kind("llm", self.name, detail)
+
+    def _broken(self, problem: str, messages: Sequence[Message]) -> EngineError:
+        """What a server says in its stream: some accept a prompt before they count it."""
+        kind = ContextExceeded if is_about_length(problem) else EngineError
+        return kind("llm", self.name, f"{self._client.url}: {quoted(problem, messages)}")
 
     def _failed(self, why: str) -> EngineError:
         return EngineError("llm", self.name, f"{self._client.url}: {why}")

@@ -1,5 +1,6 @@
 """Why a server did not answer, in words that its operator can act on."""
 
+import re
 from collections.abc import Sequence
 
 import msgspec
@@ -23,6 +24,24 @@ HINTS = {
     503: "is not ready",
 }
 
+TOO_LARGE = 413
+BAD = (400, 422)
+_LENGTH = re.compile(
+    r"context[ _](length|size|window)|n_ctx|maximum (model|sequence) length"
+    r"|(maximum|too large).{0,60}(input|number of) tokens|(prompt|input) (is )?too long"
+    r"|tokens.{0,3} \+ .?max_new_tokens",
+    re.IGNORECASE,
+)
+"""OpenAI: code `context_length_exceeded`, "maximum context length", "exceeds the context window".
+vLLM: "maximum context length", earlier "maximum model length". llama.cpp: "exceeds the available
+context size", with `n_ctx`. Ollama: "prompt too long", "input length exceeds the context length".
+SGLang: "model's context length". TGI: "`inputs` tokens + `max_new_tokens`"."""
+
+
+def is_about_length(text: str) -> bool:
+    """A server says that the prompt, or it and the answer, are longer than the context."""
+    return _LENGTH.search(text) is not None
+
 
 class Refused(EngineError):
     """An answer with another status than 200."""
@@ -37,6 +56,12 @@ class Refused(EngineError):
 
     def mentions(self, field: str) -> bool:
         return field in self._body
+
+    @property
+    def is_about_length(self) -> bool:
+        if self.status == TOO_LARGE:
+            return True
+        return self.status in BAD and is_about_length(self._body)
 
     def told(self, messages: Sequence[Message]) -> str:
         """With what the server says about it."""

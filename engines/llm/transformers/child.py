@@ -11,6 +11,7 @@ from typing import cast
 from msgspec.structs import replace
 
 from core.errors import (
+    ContextExceeded,
     EngineCrashed,
     EngineError,
     EngineTimeout,
@@ -187,7 +188,8 @@ class Child:
         if isinstance(told, EngineError):
             raise told
         if isinstance(told, Failed):
-            raise EngineError("llm", NAME, told.message)
+            kind = ContextExceeded if told.is_about_length else EngineError
+            raise kind("llm", NAME, told.message)
         return told
 
     async def _connected(self) -> Connection:

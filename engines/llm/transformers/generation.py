@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from core.errors import EngineError
+from core.errors import ContextExceeded, EngineError
 from engines.llm.transformers.sampling import Sampling
 from engines.llm.transformers.settings import NAME
 from engines.llm.transformers.wire import Generate, LoadModel
@@ -129,14 +129,14 @@ class Generation:
     """`step` until it is over."""
 
     def __init__(self, model: Model, request: Generate) -> None:
-        """Raises EngineError when the prompt does not fit; whatever the template raises."""
+        """Raises ContextExceeded when the prompt does not fit; whatever the template raises."""
         self.request_id = request.request_id
         tokens = model.prompt(request.messages, request.tools)
         self.input_tokens = len(tokens)
         room = request.context_tokens - len(tokens)
         if room < 1:
             why = f"a prompt of {len(tokens)} tokens; the model takes {request.context_tokens}"
-            raise EngineError("llm", NAME, why)
+            raise ContextExceeded("llm", NAME, why)
         self._most = min(request.max_tokens, room)
         self._model, self._text = model, Text(model.tokenizer)
         self._sampling = Sampling.of(model.network.generation_config, request)

@@ -61,6 +61,8 @@ class Failed(Struct, frozen=True, tag_field="type", tag="failed"):
     message: str
     request_id: int | None = None
     "None: the model does not load."
+    is_about_length: bool = False
+    "The prompt is longer than the model takes."
 
 
 Request = LoadModel | Generate | Abort

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from core.errors import EngineError, RemoteProtocolError
+from core.errors import ContextExceeded, EngineError, RemoteProtocolError
 from engines.llm.transformers.generation import Generation, Model
 from engines.llm.transformers.wire import (
     Abort,
@@ -125,7 +125,7 @@ class Worker:
         else:
             logger.error("the model failed", exc_info=exc)
             message = f"{type(exc).__name__}: {' '.join(str(exc).split())[:240]}"
-        self._send(Failed(message, request_id))
+        self._send(Failed(message, request_id, isinstance(exc, ContextExceeded)))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
