@@ -171,7 +171,7 @@ class Joining:
             said.settings.answers
             and detection is not None
             and detection.create_response
-            and detection.interrupt_response
+            and said.settings.may_interrupt
         ):
             self._last = said
 

@@ -130,13 +130,13 @@ class Responding:
     def speech_started(self, turn: Turn, join: Join | None, tasks: asyncio.TaskGroup) -> None:
         """The user speaks over the answer, if the session lets them."""
         settings = self._settings()
-        detection = settings.turn_detection
-        if detection is None or not detection.interrupt_response:
+        policy = settings.interruption
+        if policy is None:
             return
         if self._playout.paced_by == "client" and self._playout.is_audible:
             self._give_way()  # such a client falls silent by itself when it hears of speech
         elif self._is_answering:
-            how, asked = (settings.barge_in, self.planning.language()), self._has_asked()
+            how, asked = (policy, self.planning.language()), self._has_asked()
             self._barge_in.begin(turn, *how, is_question=asked, join=join, tasks=tasks)
 
     def goes_on(self, turn: Turn, words: str) -> bool:
@@ -236,7 +236,7 @@ class Responding:
             self.put_aside()
         elif detection is None or self._unanswered is None:
             return  # push-to-talk: the client's response.create is still to come
-        elif not (self._ear.is_speaking and detection.interrupt_response):
+        elif not (self._ear.is_speaking and settings.may_interrupt):
             self._answer(self._unanswered, BY_ITSELF)
 
     def reconsider(self) -> None:

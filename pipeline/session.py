@@ -273,10 +273,9 @@ class Session:
         return self._responding.goes_on(turn, words)
 
     def speech_started(self, turn: Turn, join: Join | None) -> None:
-        detection = self.settings.turn_detection
         if join is not None:
             self._responding.taking_back.begin(turn, join)
-        if detection is not None and detection.interrupt_response:
+        if self.settings.may_interrupt:
             self._sounding.silenced()
         self._responding.speech_started(turn, join, self._group)
 

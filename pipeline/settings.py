@@ -43,6 +43,11 @@ class TurnDetection:
     "Silence after an answer that makes the assistant go on (server_vad)."
 
 
+BargeInPolicy = Literal["on", "off", "patient"]
+"""What stops an answer: speech over it; nothing, as with `interrupt_response` false; or only words
+that mean something."""
+
+
 class NamedTool(msgspec.Struct, frozen=True, tag=True):
     """The model has to call this one. (Tagged: traces tell it from the next.)"""
 
@@ -90,8 +95,7 @@ class SessionSettings:
     "Of the transcript's tokens, from recognisers that know them."
     turn_detection: TurnDetection | None = field(default_factory=TurnDetection)
     "None: the client commits and asks for responses itself."
-    barge_in: Literal["on", "patient"] = "on"
-    "Whether speech over the answer is enough to stop it, or only words that mean something."
+    barge_in: BargeInPolicy = "on"
     echo: EchoMode = "off"
     "What is done about the answer in the microphone."
     noise_reduction: NoiseMode = "off"
@@ -112,6 +116,18 @@ class SessionSettings:
     speed: float = 1.0
     prompts: Prompts = NO_PROMPTS
     "Stored ones that its client may name in place of instructions."
+
+    @property
+    def interruption(self) -> Literal["on", "patient"] | None:
+        """What stops an answer; None: nothing that is said."""
+        detection = self.turn_detection
+        if detection is None or not detection.interrupt_response or self.barge_in == "off":
+            return None
+        return self.barge_in
+
+    @property
+    def may_interrupt(self) -> bool:
+        return self.interruption is not None
 
     def recognition(self, info: AsrInfo, expected: Sequence[str] = ()) -> AsrOptions:
         """How this recogniser is to decode what is said. `expected`: names beside the keywords, for
@@ -143,7 +159,7 @@ class Profile:
     speed: float
     answer_temperature: float | None
     tools: tuple[str, ...] | None
-    barge_in: Literal["on", "patient"]
+    barge_in: BargeInPolicy
     echo: EchoMode
 
     @classmethod

@@ -1,12 +1,12 @@
 """Settings of the assistant, `[assistant]`: what sessions and questions begin with."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from msgspec import Meta, Struct
 
 from media.echo_mode import EchoMode
 from media.noise_mode import NoiseMode
-from pipeline.settings import DEFAULT, SessionSettings, TurnDetection
+from pipeline.settings import DEFAULT, BargeInPolicy, SessionSettings, TurnDetection
 
 
 class AssistantConfig(Struct, frozen=True, forbid_unknown_fields=True):
@@ -33,10 +33,11 @@ class AssistantConfig(Struct, frozen=True, forbid_unknown_fields=True):
         Meta(title="list of text", description="Names of the tools it may use; not set: all."),
     ] = None
     barge_in: Annotated[
-        Literal["on", "patient"],
+        BargeInPolicy,
         Meta(
             description=(
-                "What stops an answer: speech over it, or only words that mean something (patient)."
+                "What stops an answer: speech over it, only words that mean something (patient), or"
+                " nothing (off)."
             )
         ),
     ] = "on"

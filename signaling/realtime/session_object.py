@@ -10,6 +10,7 @@ from msgspec import UNSET, Meta
 
 from engines.base import Padding, Task
 from media.echo_mode import EchoMode
+from pipeline.settings import BargeInPolicy
 from pipeline.wishes import MAX_BEAM_SIZE, MAX_PROMPT_CHARS
 from signaling.realtime.prompt import PromptReference
 from signaling.realtime.sound import AudioFormat
@@ -138,7 +139,7 @@ class Decoding(WireStruct, frozen=True):
 class Extension(WireStruct, frozen=True):
     conversation_id: Sent[Annotated[str, Meta(min_length=1, max_length=64)]] = UNSET
     transcription: Sent[Decoding] = UNSET
-    barge_in: Sent[Literal["on", "patient"]] = UNSET
+    barge_in: Sent[BargeInPolicy] = UNSET
     echo: Sent[EchoMode] = UNSET
     wake_word: Sent[Annotated[str, Meta(max_length=64)]] = UNSET
     temperature: Sent[Temperature] = UNSET

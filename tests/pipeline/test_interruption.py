@@ -235,9 +235,14 @@ def test_one_word_does_not_interrupt_who_is_patient() -> None:
     assert [done.status for done in of(ResponseDone, events)] == ["completed"]
 
 
-def test_a_session_may_not_be_interrupted() -> None:
-    settings = SessionSettings(turn_detection=TurnDetection(interrupt_response=False))
+UNINTERRUPTED = (
+    SessionSettings(turn_detection=TurnDetection(interrupt_response=False)),
+    SessionSettings(barge_in="off"),
+)
 
+
+@pytest.mark.parametrize("settings", UNINTERRUPTED, ids=["interrupt_response", "barge_in"])
+def test_a_session_may_not_be_interrupted(settings: SessionSettings) -> None:
     async def scenario(session: Session) -> None:
         await speak(session, (ONE, 600), (SILENCE, 1200), (TWO, 600), (SILENCE, 30_000))
 
@@ -338,9 +343,11 @@ def test_a_short_word_beside_a_response_out_of_band_is_no_backchannel_to_it() ->
     assert [done.status for done in of(ResponseDone, events)] == ["completed", "completed"]
 
 
-def test_what_was_said_over_an_answer_that_goes_on_gets_one_answer() -> None:
+@pytest.mark.parametrize("settings", UNINTERRUPTED, ids=["interrupt_response", "barge_in"])
+def test_what_was_said_over_an_answer_that_goes_on_gets_one_answer(
+    settings: SessionSettings,
+) -> None:
     world = talkative()
-    settings = SessionSettings(turn_detection=TurnDetection(interrupt_response=False))
 
     async def scenario(session: Session) -> None:
         await speak(session, (ONE, 600), (SILENCE, 1200))

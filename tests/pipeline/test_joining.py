@@ -307,6 +307,12 @@ def test_who_does_not_ask_for_it_gets_pieces(detection: TurnDetection) -> None:
     assert not of(ItemDeleted, events)
 
 
+def test_who_lets_nothing_stop_an_answer_gets_pieces() -> None:
+    events, _ = talk((ONE, 600), (SILENCE, 600), (TWO, 600), barge_in="off")
+    assert transcripts(events) == ["one", "two"]
+    assert not of(ItemDeleted, events)
+
+
 def test_a_transcription_session_gets_pieces() -> None:
     events, _ = talk((ONE, 600), PAUSE, (TWO, 600), answers=False)
     assert transcripts(events) == ["one", "two"]

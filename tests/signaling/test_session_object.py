@@ -179,6 +179,11 @@ MERGES: list[tuple[str, tuple[dict[str, Any], ...], SessionSettings]] = [
         ),
     ),
     (
+        "an answer that nothing stops",
+        (realtime(earshot={"barge_in": "off"}),),
+        replace(FRESH, barge_in="off"),
+    ),
+    (
         "wishes taken back",
         (
             realtime(earshot={"tools": []}, max_output_tokens=5),
