@@ -1,4 +1,4 @@
-"""A second client of a call (`?call_id=`): it is told the same events and may send its own.
+"""A second client of a call (`?call_id=`): it is told what the call's is, and may send events, too.
 
 That is how a server of somebody's runs the tools of a call that a browser holds. The call is the
 browser's: the aside may lag or leave, and nothing of it is lost.
@@ -14,18 +14,12 @@ from aiohttp import WSCloseCode, WSMsgType
 from aiohttp import web as aioweb
 
 from core.errors import RequestError
-from core.queues import Outbox
+from signaling.realtime.beta import is_beta
 from signaling.realtime.connection import ClientGone, ClientLagging, Connection, End
 from signaling.realtime.socket import LAST_CHANCE_S, TOO_SLOW, EventSocket, let_go
+from signaling.realtime.told import Told
 
 logger = logging.getLogger(__name__)
-
-MAX_UNTAKEN_EVENTS = 1024
-"Without audio: minutes of a lively call."
-
-MAX_UNTAKEN_CHARS = 4 * 1024 * 1024
-"""Of these events together, which is bytes or close to it: a `session.updated` may have 256 kB. One
-event alone is always kept."""
 
 MAX_ASIDES = 4
 "Of one call; each is told everything."
@@ -36,7 +30,7 @@ async def serve_aside(request: aioweb.Request, connection: Connection) -> aioweb
     ws = EventSocket()
     if not ws.can_prepare(request).ok:
         raise RequestError("This path speaks WebSocket.", code="websocket_expected")
-    async with _joined(connection) as told:
+    async with _joined(connection, Told(is_beta=is_beta(request.headers))) as told:
         await ws.open(request)
         ws.on_too_large = partial(connection.refuse_too_large, told)
         async with asyncio.TaskGroup() as tasks:
@@ -49,50 +43,12 @@ async def serve_aside(request: aioweb.Request, connection: Connection) -> aioweb
     return ws
 
 
-class Told(Outbox[str]):
-    """What an aside is to be told; whoever lags, by number or by size, is cut off."""
-
-    def __init__(self) -> None:
-        super().__init__(MAX_UNTAKEN_EVENTS)
-        self.closed = asyncio.Event()
-        self.has_left = False
-        self._chars = 0
-
-    def put(self, item: str) -> None:
-        if self._chars and self._chars + len(item) > MAX_UNTAKEN_CHARS:
-            self.cut()
-        if not self.closed.is_set():
-            self._chars += len(item)
-            super().put(item)
-
-    def cut(self) -> None:
-        """It lags."""
-        if not self.closed.is_set():
-            self.overflowed = True
-            self.close()
-
-    def leave(self) -> None:
-        """The client did."""
-        self.has_left |= not self.closed.is_set()
-        self.close()
-
-    def close(self) -> None:
-        super().close()
-        self.closed.set()
-
-    async def __aiter__(self) -> AsyncIterator[str]:
-        async for text in super().__aiter__():
-            self._chars -= len(text)
-            yield text
-
-
 @asynccontextmanager
-async def _joined(connection: Connection) -> AsyncIterator[Told]:
+async def _joined(connection: Connection, told: Told) -> AsyncIterator[Told]:
     if len(connection.asides) >= MAX_ASIDES:
         raise RequestError(
             f"{MAX_ASIDES} clients follow this call already.", code="too_many_asides"
         )
-    told = Told()
     connection.join(told)
     try:
         yield told
@@ -127,7 +83,11 @@ async def _write(ws: EventSocket, told: Told) -> None:
 
 async def _read(ws: EventSocket, connection: Connection, told: Told) -> None:
     async for message in ws:
-        if message.type is not WSMsgType.TEXT:
-            break
-        await connection.receive(message.data, told)
+        match message.type:
+            case WSMsgType.TEXT:
+                await connection.receive(message.data, told)
+            case WSMsgType.BINARY:
+                await connection.refuse_binary(told)
+            case _:
+                break
     told.leave()

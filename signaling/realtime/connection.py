@@ -12,7 +12,6 @@ from core.errors import EarshotError, RequestError
 from core.events import ItemAdded
 from core.ports import Metrics
 from core.quality import ConnectionQuality
-from core.queues import Outbox
 from signaling.realtime.events import (
     ClientEvent,
     InputAppend,
@@ -31,14 +30,15 @@ from signaling.realtime.fair import LARGE_EVENT_CHARS, SAMPLES_PER_EVENT, SAMPLE
 from signaling.realtime.fields import missing_in, params_below
 from signaling.realtime.fitting import Fitting
 from signaling.realtime.fixed import check_type
-from signaling.realtime.incoming import MAX_EVENT_BYTES, BadEvent, decode, too_large
+from signaling.realtime.incoming import MAX_EVENT_BYTES, BadEvent, too_large
 from signaling.realtime.input_events import of_conversation
 from signaling.realtime.items import new_item
 from signaling.realtime.ports import HomeSource, Session
 from signaling.realtime.quality import QUALITY_EVENT
 from signaling.realtime.response import response_request
-from signaling.realtime.server_events import Json, to_text
+from signaling.realtime.server_events import Json
 from signaling.realtime.session import Terms, check_unchanged, merged
+from signaling.realtime.told import Told
 from signaling.realtime.translate import Translator, Transport
 from signaling.realtime.upload import Upload, heard_in
 
@@ -107,8 +107,8 @@ class Connection:
         self._active_at = self._now()
         self._turns = Turns()
         "Of the client and of those beside it."
-        self.asides: set[Outbox[str]] = set()
-        "Who is told everything, too: see `aside`."
+        self.asides: set[Told] = set()
+        "Who is told what happens, too: see `aside`."
 
     async def run(self) -> End:
         """Send `session.created`, then everything that happens, until the session ends."""
@@ -142,15 +142,15 @@ class Connection:
         for aside in self.asides:
             aside.close()
 
-    def join(self, aside: Outbox[str]) -> None:
-        """Somebody else is told everything from here on."""
+    def join(self, aside: Told) -> None:
+        """Somebody else is told what happens from here on."""
         for begun in self._translator.created():
-            aside.put(to_text(begun))
+            aside.tell(begun)
         if self._end is not None:
             aside.close()
         self.asides.add(aside)
 
-    async def receive(self, text: str, aside: Outbox[str] | None = None) -> None:
+    async def receive(self, text: str, aside: Told | None = None) -> None:
         """Apply one event of the client, or of this aside; what is wrong with it is answered, not
         raised."""
         if self._end is not None:
@@ -161,7 +161,7 @@ class Connection:
         await self._turns.before(SAMPLES_PER_TURN if is_large else SAMPLES_PER_EVENT)
         event_id = None
         try:
-            event = decode(text) if aside else self._translator.receive(text)
+            event = aside.read(text) if aside else self._translator.receive(text)
             event_id = event.event_id
             await self._apply(event)
         except EarshotError as error:
@@ -178,14 +178,13 @@ class Connection:
         if self.wants_quality:
             await self._send(self._translator.connection(quality))
 
-    async def refuse_binary(self) -> None:
+    async def refuse_binary(self, aside: Told | None = None) -> None:
         """The answer to a frame that is no text."""
         self._touch()
-        await self._refuse(
-            BadEvent("Binary frames are not allowed: audio goes as base64.", code="invalid_json")
-        )
+        message = "Binary frames are not allowed: audio goes as base64."
+        await self._refuse(BadEvent(message, code="invalid_json"), aside=aside)
 
-    async def refuse_too_large(self, aside: Outbox[str] | None = None) -> None:
+    async def refuse_too_large(self, aside: Told | None = None) -> None:
         """The answer to a text that the transport could not take."""
         await self._refuse(too_large(MAX_EVENT_BYTES), aside=aside)
 
@@ -286,7 +285,7 @@ class Connection:
             )
 
     async def _refuse(
-        self, error: EarshotError, event_id: str | None = None, aside: Outbox[str] | None = None
+        self, error: EarshotError, event_id: str | None = None, aside: Told | None = None
     ) -> None:
         if isinstance(error, BadEvent):
             event_id = error.event_id
@@ -303,12 +302,12 @@ class Connection:
         if aside is None:
             await self._send(out, is_for_all=False)
         else:
-            aside.put(to_text(out))
+            aside.tell(out)
 
     async def _send(self, out: Json, *, is_for_all: bool = True) -> None:
         """A client that cannot be reached ends the session; nothing more is sent to it then."""
         for aside in self.asides if is_for_all else ():
-            aside.put(to_text(out))
+            aside.tell(out)
         if self._end in (End.CLIENT, End.LAGGING):
             return
         text = self._fitting.text(out)

@@ -1,16 +1,20 @@
 """A second client of a call: it hears all, may act, and its leaving costs the call nothing."""
 
+import asyncio
 import json
 from typing import Any
 
 import pytest
 from aiohttp import ClientWebSocketResponse, WSMsgType, WSServerHandshakeError
 
-from core.queues import Outbox
+from core.events import HypothesisChanged, TurnTraced, WakeChanged
+from core.quality import ConnectionQuality
 from signaling.realtime.aside import MAX_ASIDES
 from signaling.realtime.connection import Connection
+from signaling.realtime.session import Terms
+from signaling.realtime.told import Told
 from tests.signaling.callers import talking
-from tests.signaling.fakes import BEGUN, Client, play
+from tests.signaling.fakes import BEGUN, Client, CountingHome, play
 from tests.signaling.servers import Server, against
 
 ITEM = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]}
@@ -74,7 +78,7 @@ def test_only_a_call_can_be_followed_and_by_a_few() -> None:
 
 def test_an_aside_that_lags_is_cut_off_and_nobody_else() -> None:
     client = Client()
-    slow: Outbox[str] = Outbox(2)
+    slow = Told(2)
 
     async def scene(connection: Connection) -> None:
         connection.join(slow)
@@ -87,3 +91,70 @@ def test_an_aside_that_lags_is_cut_off_and_nobody_else() -> None:
     play(client, scene)
     assert slow.overflowed
     assert client.types == [*BEGUN, *["session.updated"] * 3]
+
+
+def told_by(aside: Told) -> list[dict[str, Any]]:
+    """Everything, once it is closed."""
+
+    async def take() -> list[dict[str, Any]]:
+        return [json.loads(text) async for text in aside]
+
+    return asyncio.run(take())
+
+
+def test_an_aside_is_not_told_our_own_events_for_which_the_calls_client_asked() -> None:
+    client, aside = Client(), Told()
+
+    async def scene(connection: Connection) -> None:
+        connection.join(aside)
+        client.session.events.put(WakeChanged("okay_nabu", "Okay Nabu", is_awake=True))
+        client.session.events.put(HypothesisChanged("item_1", "turn", "on", audio_ms=100))
+        client.session.events.put(TurnTraced("turn_1", None, None, "rejected", (), None))
+        await connection.tell_quality(ConnectionQuality("webrtc", 12.3))
+        await asyncio.sleep(1)
+        connection.close()
+
+    own = ("hypothesis", "turn", "home", "connection", "wake")
+    terms = Terms(include=frozenset(f"earshot.{name}" for name in own))
+    play(client, scene, terms=terms, home=CountingHome())
+    assert {f"earshot.{name}" for name in own} <= set(client.types)
+    assert [event["type"] for event in told_by(aside)] == BEGUN
+
+
+def test_an_aside_may_speak_the_beta_beside_a_client_that_does_not() -> None:
+    async def scene(server: Server) -> None:
+        async with talking(server) as caller:
+            path = f"/v1/realtime?call_id={caller.call_id}"
+            headers = {"OpenAI-Beta": "realtime=v1"}
+            async with server.client.ws_connect(path, headers=headers) as ws:
+                begun = await until(ws, "conversation.created")
+                assert begun[0]["session"]["modalities"] == ["audio", "text"]
+                await ws.send_json({"type": "session.update", "session": {"modalities": ["text"]}})
+                (updated,) = await until(ws, "session.updated")
+                assert updated["session"]["modalities"] == ["text"]
+                own = (await caller.expect("session.updated"))[-1]["session"]
+                assert own["output_modalities"] == ["text"]
+                caller.send(type="conversation.item.create", item=ITEM)
+                caller.send(type="response.create")
+                kinds = {event["type"] for event in await until(ws, "response.done")}
+                assert {"conversation.item.created", "response.text.delta"} <= kinds
+                assert not {"conversation.item.added", "conversation.item.done"} & kinds
+                wrong = {"type": "session.update", "session": {"voice": 1}}
+                await ws.send_json(wrong)
+                assert (await until(ws, "error"))[-1]["error"]["param"] == "session.voice"
+
+    against(scene)
+
+
+def test_a_binary_frame_of_an_aside_is_answered_and_it_stays() -> None:
+    async def scene(server: Server) -> None:
+        async with talking(server) as caller:
+            path = f"/v1/realtime?call_id={caller.call_id}"
+            async with server.client.ws_connect(path) as ws:
+                await ws.send_bytes(b"\0\0")
+                assert (await until(ws, "error"))[-1]["error"]["code"] == "invalid_json"
+                update = {"type": "session.update", "session": {"type": "realtime"}}
+                await ws.send_json(update)
+                await until(ws, "session.updated")
+
+    against(scene)

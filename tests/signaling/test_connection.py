@@ -12,7 +12,6 @@ from core.audio import AudioFrame
 from core.errors import Conflict, EngineMissing, RequestError
 from core.events import InputCleared, ResponseCreated
 from core.items import FunctionOutputItem, MessageItem, TextPart
-from core.queues import Outbox
 from pipeline.settings import ResponseRequest, SessionSettings, TurnDetection
 from signaling.realtime.connection import (
     ClientGone,
@@ -22,6 +21,7 @@ from signaling.realtime.connection import (
 )
 from signaling.realtime.fair import SAMPLES_PER_EVENT, SAMPLES_PER_TURN
 from signaling.realtime.session import Terms
+from signaling.realtime.told import Told
 from signaling.realtime.translate import Transport
 from tests.loop import VirtualClockLoop
 from tests.signaling.fakes import BEGUN, Client, NotedSession, Scene, play
@@ -334,7 +334,7 @@ def test_a_long_append_leaves_others_their_turn_and_comes_before_what_follows() 
 @pytest.mark.parametrize("is_aside", [False, True])
 def test_who_sends_much_at_once_leaves_others_their_turn(is_aside: bool) -> None:
     client, turns = Client(), 0
-    aside: Outbox[str] | None = Outbox(99) if is_aside else None
+    aside = Told(99) if is_aside else None
 
     async def others() -> None:
         nonlocal turns

@@ -12,8 +12,8 @@ import pytest
 from aiohttp import WSCloseCode
 
 from signaling.realtime import aside, socket
-from signaling.realtime.aside import MAX_UNTAKEN_CHARS, Told
 from signaling.realtime.connection import Connection
+from signaling.realtime.told import MAX_UNTAKEN_CHARS, Told
 from tests.signaling.callers import Caller, form, talking
 from tests.signaling.raw_client import BUFFER_BYTES, CLOSE, PONG, TEXT, RawClient, upgraded
 from tests.signaling.servers import Server, Setup, against
