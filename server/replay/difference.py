@@ -129,11 +129,20 @@ def _session(difference: Difference) -> Iterator[str]:
 
 def _pair(number: int, pair: Pair) -> Iterator[str]:
     if pair.is_same and pair.new is not None:
-        yield f"  {number:3} = {_turn(pair.new)}"
+        yield f"  {number:3} = {_turn(pair.new)}{_took(pair)}"
         return
     for sign, turn in (("-", pair.old), ("+", pair.new)):
         if turn is not None:
-            yield f"  {number:3} {sign} {_turn(turn)}"
+            yield f"  {number:3} {sign} {_turn(turn)}{_took(Pair(turn, None))}"
+
+
+def _took(pair: Pair) -> str:
+    """Response latency then and now, of those that there are; nothing where nothing was heard."""
+    found = [turn.latency_ms for turn in (pair.old, pair.new) if turn is not None]
+    if all(latency_ms is None for latency_ms in found):
+        return ""
+    told = ["none" if latency_ms is None else f"{latency_ms:.0f}" for latency_ms in found]
+    return f" ({' -> '.join(told)} ms)"
 
 
 def _turn(turn: Turn) -> str:

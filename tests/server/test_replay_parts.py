@@ -182,10 +182,21 @@ def test_the_difference_is_told_with_its_times() -> None:
     before = session(turn("one"), turn("two", asr_ms=30))
     now = [turn("one", asr_ms=12), turn("too", asr_ms=20)]
     text = told([Difference(before, pairs(before.turns, now))])
-    assert "    1 = one -> yes" in text
-    assert "    2 - two -> yes\n    2 + too -> yes" in text
+    assert "    1 = one -> yes (210 -> 212 ms)\n" in text
+    assert "    2 - two -> yes (230 ms)\n    2 + too -> yes (220 ms)\n" in text
     assert "| asr | 20 | 16 | -4 |" in text
     assert "1 of 2 turns have the same words." in text
+
+
+def test_a_turn_that_nobody_heard_has_no_latency() -> None:
+    silent = replace(turn("one"), latency_ms=None)
+    for old, new, took in (
+        (turn("one"), silent, " (210 -> none ms)"),
+        (silent, turn("one"), " (none -> 210 ms)"),
+        (silent, silent, ""),
+    ):
+        text = told([Difference(session(old), pairs([old], [new]))])
+        assert f"    1 = one -> yes{took}\n" in text
 
 
 def test_a_missing_turn_is_a_difference() -> None:
