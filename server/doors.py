@@ -99,7 +99,8 @@ def open_doors(core: Core) -> Doors:
     ice = config.ice.as_settings()
     peer = PeerSettings(ice=ice)
     spools = Spools(SpoolLimits(max_bytes=config.server.max_upload_bytes))
-    realtime, whip = _realtime(core, peer), _whip(core, peer)
+    secrets = Secrets(core.surroundings.clock)
+    realtime, whip = _realtime(core, peer, secrets), _whip(core, peer)
     was, xiaozhi = _was(core), _xiaozhi(core)
     images: Mapping[Kind, FirmwareFolder] = {
         "willow": was.firmware,
@@ -111,7 +112,7 @@ def open_doors(core: Core) -> Doors:
         routes=(
             *page_routes(PageDoor(core.home, lambda: engines.report(config.language))),
             *realtime_routes(realtime),
-            *ice_routes(IceDoor(ice)),
+            *ice_routes(IceDoor(ice), secrets.knows),
             *whip_routes(whip),
             *device_routes(devices),
             *xiaozhi_routes(xiaozhi),
@@ -131,14 +132,14 @@ def open_doors(core: Core) -> Doors:
     )
 
 
-def _realtime(core: Core, peer: PeerSettings) -> RealtimeDoor:
+def _realtime(core: Core, peer: PeerSettings, secrets: Secrets) -> RealtimeDoor:
     metrics = core.surroundings.metrics
     return RealtimeDoor(
         core.sessions,
         metrics,
         Contained(metrics),
         home=core.home,
-        secrets=Secrets(core.surroundings.clock),
+        secrets=secrets,
         settings=RealtimeSettings(
             idle_timeout_s=core.config.server.idle_timeout_s, fresh=core.fresh, peer=peer
         ),

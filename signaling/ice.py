@@ -1,6 +1,6 @@
 """`GET /earshot/ice`: the STUN and TURN servers, as a browser's `RTCPeerConnection` takes them."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 from aiohttp import web as aioweb
@@ -44,7 +44,8 @@ class IceDoor:
         )
 
 
-def ice_routes(door: IceDoor) -> tuple[Route, ...]:
+def ice_routes(door: IceDoor, admits: Callable[[str], bool] | None = None) -> tuple[Route, ...]:
+    """`admits`: the ephemeral keys that open calls, which may need these servers."""
     return (
         Route(
             "GET",
@@ -53,6 +54,7 @@ def ice_routes(door: IceDoor) -> tuple[Route, ...]:
             "STUN and TURN servers for a call, with credentials of its own: an RTCConfiguration.",
             "realtime",
             responses={200: IceConfiguration},
+            admits=admits,
         ),
     )
 

@@ -1,5 +1,6 @@
 """Ephemeral keys: minted with the server's key, they open what they were minted for and no more."""
 
+import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,8 +13,10 @@ from multidict import CIMultiDict
 from openai.types.realtime import ClientSecretCreateResponse
 
 from core.errors import Overloaded, RequestError, Unauthorized
+from media.ice import IceServer, IceSettings
 from pipeline.settings import DEFAULT, SessionSettings
 from server.auth import Gate
+from signaling.ice import IceDoor, ice_routes
 from signaling.realtime.offer import terms_of
 from signaling.realtime.secrets import SecretRequest, Secrets
 from signaling.realtime.session_object import (
@@ -22,7 +25,7 @@ from signaling.realtime.session_object import (
     SessionObject,
     TranscriptionSession,
 )
-from tests.server.http import KEY, error_of
+from tests.server.http import KEY, error_of, serving
 from tests.signaling.callers import CALLS, Caller, form
 from tests.signaling.servers import Server, Setup, against
 
@@ -288,3 +291,22 @@ def test_an_update_cannot_make_a_transcription_answer() -> None:
             assert (await error_of(response))["code"] == "cannot_update_type"
 
     against(scene, remote(HandClock()))
+
+
+def test_a_secret_opens_the_list_of_turn_servers() -> None:
+    """A browser needs the servers before its call; behind a NAT there is none without them."""
+    secrets = Secrets(HandClock())
+    key, _ = secrets.mint(SecretRequest())
+
+    async def main() -> None:
+        routes = ice_routes(IceDoor(IceSettings((IceServer(("stun:a.example",)),))), secrets.knows)
+        async with serving(routes, gate=Gate(is_local=False, key=KEY)) as client:
+            for token, status in ((key, 200), (KEY, 200), ("ek_guessed", 401)):
+                headers = {"Authorization": f"Bearer {token}", **ORIGIN}
+                async with client.get("/earshot/ice", headers=headers) as response:
+                    assert response.status == status
+                    assert "Access-Control-Allow-Origin" in response.headers
+            async with client.get("/earshot/ice") as response:
+                assert response.status == 401
+
+    asyncio.run(main())
