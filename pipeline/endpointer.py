@@ -41,7 +41,7 @@ class SpeechEdge:
     """Sample of the stream: of the first speech for STARTED and RESUMED, else one past the last
     that could be heard, from which silence counts."""
     until: int
-    "One past the last sample that the VAD called speech: decode no less."
+    "One past the last sample of speech, the VAD's or a consonant after it: decode no less."
 
 
 class Endpointer:
@@ -64,6 +64,8 @@ class Endpointer:
         "Samples of unbroken speech while idle."
         self._candidate: int | None = None
         "Where the pause began when it was told."
+        self._told_at = 0
+        "Where the stream was then."
         self._pause_ms: float | None = None
         "What this pause waits for, in place of `silence_ms`."
         self._held = 0
@@ -108,7 +110,8 @@ class Endpointer:
         frame belongs to what comes next."""
         if self.missing is None or self._silent_from is None:
             return None
-        ended = SpeechEdge(Edge.ENDED, self._silent_from, self.speech_end)
+        until = max(self.speech_end, self._silent_from)
+        ended = SpeechEdge(Edge.ENDED, self._silent_from, until)
         self.reset()
         return ended
 
@@ -151,16 +154,20 @@ class Endpointer:
 
     def _silent(self, samples: int, sound: Sound | None) -> SpeechEdge | None:
         end = self._sound_end(sound)
+        if self._candidate is not None and end > self._told_at:
+            self._leave_pause()  # what was prepared has not heard all of it
+            return SpeechEdge(Edge.RESUMED, self._position - samples, self._position)
+        until = max(self.speech_end, end)
         silence = self._position - end
         self._silent_from = None if sound is not None and sound.is_now else end
         if silence >= ms_to_samples(self._wait_ms, ASR_RATE_HZ):
             if self._waits_for_vad(samples, sound):
                 return None
             self.reset()
-            return SpeechEdge(Edge.ENDED, end, self.speech_end)
+            return SpeechEdge(Edge.ENDED, end, until)
         if self._candidate is None and silence >= ms_to_samples(CANDIDATE_MS, ASR_RATE_HZ):
-            self._candidate = end
-            return SpeechEdge(Edge.CANDIDATE, end, self.speech_end)
+            self._candidate, self._told_at = end, self._position
+            return SpeechEdge(Edge.CANDIDATE, end, until)
         return None
 
     @property
@@ -171,7 +178,7 @@ class Endpointer:
         if sound is None:
             return self.speech_end
         earliest = self.speech_end - ms_to_samples(MAX_HANG_MS, ASR_RATE_HZ)
-        return min(self.speech_end, max(sound.last, earliest, self._run_start))
+        return max(min(self.speech_end, max(sound.last, earliest, self._run_start)), sound.after)
 
     def _waits_for_vad(self, samples: int, sound: Sound | None) -> bool:
         """Whether what sounds now may be the next word, which the VAD knows a moment later."""

@@ -5,7 +5,7 @@ import numpy.typing as npt
 import pytest
 
 from core.audio import ASR_RATE_HZ, Pcm
-from pipeline.audible import FADED_DB, PARTS, WINDOW_MS, Audible, Sound
+from pipeline.audible import FADED_DB, PARTS, TAIL_MS, WINDOW_MS, Audible, Sound
 
 Signal = npt.NDArray[np.float64]
 
@@ -147,6 +147,33 @@ def test_what_sounds_now_is_told() -> None:
     assert answers[-1] is not None
     assert answers[-1].is_now
     assert ends_ms(answers[-1]) == pytest.approx(SPEECH_MS, abs=10)
+
+
+@pytest.mark.parametrize("chunk", [160, 320, 512, 333])
+def test_a_consonant_after_a_stop_that_the_vad_took_for_silence_is_sound(chunk: int) -> None:
+    closed, end_ms = np.zeros(samples(50)), SPEECH_MS + 50 + 120
+    signal = np.concatenate([vowel(SPEECH_MS), closed, hiss(120, 1500), np.zeros(samples(300))])
+    answers = heard(signal, SPEECH_MS, chunk)
+    assert answers[-1] is not None
+    assert 1000 * answers[-1].after / ASR_RATE_HZ == pytest.approx(end_ms, abs=10)
+
+
+@pytest.mark.parametrize(
+    ("closed_ms", "sound"),
+    [(200, hiss(120, 1500)), (30, hiss(120, 15)), (1, np.zeros(samples(300)))],
+    ids=["too late", "too quiet", "nothing"],
+)
+def test_what_is_no_end_of_a_word_prolongs_none(closed_ms: int, sound: Signal) -> None:
+    closed = np.zeros(samples(closed_ms))
+    signal = np.concatenate([vowel(SPEECH_MS), closed, sound, np.zeros(samples(300))])
+    assert {answer.after for answer in heard(signal, SPEECH_MS + 10) if answer} == {0}
+
+
+def test_what_lasts_after_a_word_prolongs_it_for_a_while_only() -> None:
+    puffs = [np.concatenate([np.zeros(samples(50)), hiss(30, 1500)])] * 10
+    answers = heard(np.concatenate([vowel(SPEECH_MS), *puffs]), SPEECH_MS)
+    latest = max(answer.after for answer in answers if answer)
+    assert samples(SPEECH_MS + 160) < latest <= samples(SPEECH_MS + TAIL_MS)
 
 
 def test_long_speech_takes_bounded_memory() -> None:

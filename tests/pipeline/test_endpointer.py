@@ -139,6 +139,27 @@ def test_silence_counts_from_the_last_sound_and_the_candidate_comes_at_once() ->
     assert ended == SpeechEdge(Edge.ENDED, 16 * FRAME, 20 * FRAME)
 
 
+def test_a_consonant_that_the_vad_missed_is_waited_for_and_what_was_prepared_is_void() -> None:
+    endpointer = Endpointer(silence_ms=200)
+    say(endpointer, "s" * 20)
+    (candidate,) = say(endpointer, "." * 4, Sound(20 * FRAME, is_now=False))
+    assert candidate.edge is Edge.CANDIDATE
+    end = 26 * FRAME
+    resumed, again, ended = say(endpointer, "." * 13, Sound(20 * FRAME, is_now=False, after=end))
+    assert (resumed.edge, resumed.at) == (Edge.RESUMED, 24 * FRAME)
+    assert again == SpeechEdge(Edge.CANDIDATE, end, end)
+    assert ended == SpeechEdge(Edge.ENDED, end, end)
+
+
+def test_a_consonant_that_was_heard_by_the_candidate_is_in_what_is_prepared() -> None:
+    endpointer = Endpointer(silence_ms=200)
+    say(endpointer, "s" * 20)
+    sound = Sound(20 * FRAME, is_now=False, after=21 * FRAME)
+    candidate, ended = say(endpointer, "." * 12, sound)
+    assert candidate == SpeechEdge(Edge.CANDIDATE, 21 * FRAME, 21 * FRAME)
+    assert ended == SpeechEdge(Edge.ENDED, 21 * FRAME, 21 * FRAME)
+
+
 def test_a_sound_as_the_wait_ends_is_given_time_to_become_a_word() -> None:
     endpointer = Endpointer(silence_ms=200)
     say(endpointer, "s" * 20 + "." * 9)
