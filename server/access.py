@@ -15,7 +15,7 @@ from signaling.token import TOKEN
 ACCESS = aioweb.RequestKey("access", Access)
 
 PREFLIGHT: Mapping[str, str] = {
-    "Access-Control-Allow-Methods": "GET, POST, PUT, PATCH, DELETE",
+    "Access-Control-Allow-Methods": "GET, POST, PUT, PATCH, DELETE, OPTIONS",
     "Access-Control-Allow-Headers": (
         "Authorization, Content-Type, If-Match, Last-Event-ID, X-Request-ID, "
         "OpenAI-Beta, OpenAI-Organization, OpenAI-Project, X-OpenAI-Agents-SDK, "
@@ -35,8 +35,8 @@ def guard(gate: Gate) -> Middleware:
     @aioweb.middleware
     async def run(request: aioweb.Request, handler: Handler) -> aioweb.StreamResponse:
         caller = caller_of(request)
-        if request.method == hdrs.METH_OPTIONS and (asks := _preflight(gate, caller, request)):
-            return asks
+        if _is_preflight(gate, caller, request):
+            return await _preflight(request, handler)
         admits = getattr(request.match_info.handler, ADMITS, None)
         is_known = _is_known(request, caller)
         access = gate.admit(caller, is_public=_is_public(request), admits=admits, is_known=is_known)
@@ -88,20 +88,23 @@ def caller_of(request: aioweb.Request) -> Caller:
     )
 
 
-def _preflight(gate: Gate, caller: Caller, request: aioweb.Request) -> aioweb.Response | None:
+def _is_preflight(gate: Gate, caller: Caller, request: aioweb.Request) -> bool:
     """A browser asks whether a foreign site may ask; it cannot send the key with that."""
-    if caller.origin is None or "Access-Control-Request-Method" not in request.headers:
-        return None
-    if not gate.allows_origin(caller.origin):
-        return None
-    return aioweb.Response(
-        status=HTTPStatus.NO_CONTENT,
-        headers={
-            **PREFLIGHT,
-            "Access-Control-Allow-Origin": caller.origin,
-            "Vary": "Origin",
-        },
-    )
+    is_asking = request.method == hdrs.METH_OPTIONS and caller.origin is not None
+    if not is_asking or "Access-Control-Request-Method" not in request.headers:
+        return False
+    return gate.allows_origin(caller.origin or "")
+
+
+async def _preflight(request: aioweb.Request, handler: Handler) -> aioweb.StreamResponse:
+    """A path that answers OPTIONS itself says what else it has to say (RFC 9725 section 4.2)."""
+    response: aioweb.StreamResponse = aioweb.Response(status=HTTPStatus.NO_CONTENT)
+    if request.match_info.http_exception is None:
+        response = await handler(request)
+    response.headers.update(PREFLIGHT)
+    response.headers["Access-Control-Allow-Origin"] = request.headers[hdrs.ORIGIN]
+    response.headers.add("Vary", "Origin")
+    return response
 
 
 async def allow_reading(request: aioweb.Request, response: aioweb.StreamResponse) -> None:

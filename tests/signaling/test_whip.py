@@ -252,11 +252,17 @@ def test_a_browser_elsewhere_may_ask_and_publish() -> None:
             "Access-Control-Request-Headers": "authorization,content-type,if-match",
         }
         preflight = await server.http.options("/whip/whip_1", headers=asks)
-        assert preflight.status in (200, 204)
+        assert preflight.status == 200
+        assert preflight.headers["Accept-Patch"] == "application/trickle-ice-sdpfrag"
         allowed = preflight.headers["Access-Control-Allow-Headers"]
         assert {"Authorization", "Content-Type", "If-Match"} <= set(allowed.split(", "))
         methods = preflight.headers["Access-Control-Allow-Methods"].split(", ")
-        assert {"POST", "PATCH", "DELETE"} <= set(methods)
+        assert {"POST", "PATCH", "DELETE", "OPTIONS"} <= set(methods)
+        asks["Access-Control-Request-Method"] = "POST"
+        preflight = await server.http.options("/whip", headers=asks)
+        assert (preflight.status, preflight.headers["Accept-Post"]) == (200, "application/sdp")
+        assert preflight.headers["Access-Control-Allow-Origin"] == origin["Origin"]
+        assert (await server.http.options("/whip", headers=origin)).status == 401
         raw = RawPeer(SPOKEN, "sendonly")
         headers = {**SDP, **origin, "Authorization": f"Bearer {KEY}"}
         made = await server.http.post("/whip", data=await raw.offer(), headers=headers)
