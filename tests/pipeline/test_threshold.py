@@ -1,0 +1,55 @@
+"""`server_vad.threshold`: what counts as speech, by a detector that is never quite sure."""
+
+from dataclasses import replace
+
+import pytest
+
+from core.audio import Pcm
+from core.events import SpeechStarted, SpeechStopped
+from engines.base import Vad
+from pipeline.session import Session
+from pipeline.settings import SessionSettings, TurnDetection
+from tests.pipeline.fakes import LoudVad, LoudVads, World, speak
+from tests.pipeline.test_session import of, run_session
+
+SURE = 0.6
+WORD_MS = 1600
+
+
+class UnsureVad(LoudVad):
+    def push(self, pcm: Pcm) -> float:
+        return SURE * super().push(pcm)
+
+
+class UnsureVads(LoudVads):
+    def open(self) -> Vad:
+        return UnsureVad()
+
+
+def with_threshold(threshold: float) -> SessionSettings:
+    detection = TurnDetection(threshold=threshold, silence_ms=300)
+    return SessionSettings(answers=False, turn_detection=detection)
+
+
+async def word(session: Session) -> None:
+    await speak(session, (0, 400), (1000, 600), (0, 600))
+
+
+@pytest.mark.parametrize(("threshold", "found"), [(0.5, 1), (SURE, 1), (0.7, 0)])
+def test_only_what_is_likely_enough_is_speech(threshold: float, found: int) -> None:
+    events = run_session(World(vad=UnsureVads()), word, with_threshold(threshold))
+    assert [len(of(kind, events)) for kind in (SpeechStarted, SpeechStopped)] == [found, found]
+
+
+def test_another_threshold_counts_from_the_next_frame_on() -> None:
+    async def scene(session: Session) -> None:
+        await word(session)
+        strict = with_threshold(0.7)
+        session.configure(strict)
+        await word(session)
+        session.configure(replace(strict, turn_detection=TurnDetection(silence_ms=300)))
+        await word(session)
+
+    events = run_session(World(vad=UnsureVads()), scene, with_threshold(0.5))
+    starts = [one.audio_start_ms for one in of(SpeechStarted, events)]
+    assert [start // WORD_MS for start in starts] == [0, 2]
