@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import assert_never
+from typing import TypeAlias, assert_never
+
+from msgspec.json import encode
 
 from core.errors import RequestError
 from core.items import (
@@ -30,6 +32,7 @@ MAX_TEXT_CHARS = 1024 * 1024
 "Of all items; the oldest go first. More than any context takes, and a client may send 256 kB each."
 MAX_ITEMS = 400
 "A long day of talking; the oldest go first, so that a conversation never outgrows its memory."
+Call: TypeAlias = FunctionCallItem | McpCallItem | McpApprovalRequestItem
 ROOT = "root"
 "`previous_item_id` that means: before everything else."
 
@@ -62,7 +65,7 @@ class History:
             raise RequestError(
                 f"item {item.id!r} already exists", code="item_already_exists", param="item.id"
             )
-        if isinstance(item, FunctionCallItem | McpCallItem):
+        if isinstance(item, Call):
             _check_arguments(item)
         if isinstance(item, FunctionOutputItem) and not is_internal:
             self._check_call(item)
@@ -127,7 +130,7 @@ class History:
     def resolved(self, items: Sequence[Item | ItemReference]) -> tuple[Item, ...]:
         """With what the references stand for. Raises RequestError item_not_found, invalid_value."""
         for item in items:
-            if isinstance(item, FunctionCallItem | McpCallItem):
+            if isinstance(item, Call):
                 _check_arguments(item)
         return tuple(
             self.shown(item.id, f"response.input[{index}].id")
@@ -227,7 +230,7 @@ def _chars(item: Item) -> int:
         case McpApprovalResponseItem(reason=reason):
             return len(reason or "")
         case McpListItem(tools=tools):
-            return sum(len(tool.description) for tool in tools)
+            return sum(len(tool.description) + len(encode(tool.input_schema)) for tool in tools)
         case _:
             assert_never(item)
 
@@ -242,7 +245,7 @@ def _unknown(item_id: str, param: str = "item_id") -> RequestError:
     )
 
 
-def _check_arguments(call: FunctionCallItem | McpCallItem) -> None:
+def _check_arguments(call: Call) -> None:
     """A client's call is shown to models as it is; one that cannot be read must not get in."""
     try:
         if call.arguments or isinstance(call, FunctionCallItem):  # ours is empty at first

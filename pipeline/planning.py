@@ -72,7 +72,14 @@ class Planning:
             speed=settings.speed,
             llm=engines.language_model(settings.llm),
             tts=tts,
-            options=LlmOptions(_chosen(request.temperature, settings.answer_temperature), limit),
+            options=LlmOptions(
+                _chosen(request.temperature, settings.answer_temperature),
+                limit,
+                parallel_tool_calls=_chosen(
+                    request.parallel_tool_calls, settings.parallel_tool_calls
+                ),
+                reasoning_effort=_chosen(request.reasoning_effort, settings.reasoning_effort),
+            ),
             tools=settings.tools,
             client_tools=_chosen(request.client_tools, settings.client_tools),
             remote=self._remote(request, settings),

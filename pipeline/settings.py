@@ -62,6 +62,8 @@ class NamedServer(msgspec.Struct, frozen=True, tag=True):
     "As the server has it; None: any."
 
 
+ReasoningEffort = Literal["minimal", "low", "medium", "high", "xhigh"]
+
 ToolChoice = Literal["auto", "none", "required"] | NamedTool | NamedServer
 """Whether the model calls tools in its first round: as it likes, none at all, at least one."""
 
@@ -104,6 +106,10 @@ class SessionSettings:
     "Until it is heard, nothing else is; empty: everything is. Without effect in push-to-talk."
     answer_temperature: float | None = None
     max_output_tokens: int | None = None
+    parallel_tool_calls: bool | None = None
+    "False: one call at a time, from language models that can be told so."
+    reasoning_effort: ReasoningEffort | None = None
+    "Of language models that think; None: as they like."
     tools: tuple[str, ...] | None = None
     "Names of the server's tools that the assistant may use; None: all."
     client_tools: tuple[ToolSpec, ...] = ()
@@ -186,6 +192,8 @@ class ResponseRequest:
     max_output_tokens: int | Literal["inf"] | None = None
     temperature: float | None = None
     "Of the language model, 0 to 2."
+    parallel_tool_calls: bool | None = None
+    reasoning_effort: ReasoningEffort | None = None
     audio_format: FormatName | None = None
     "In which its sound is sent, where that is sent as events."
     metadata: Mapping[str, str] | None = None

@@ -7,8 +7,13 @@ from typing import Any, Literal
 from msgspec import UnsetType
 
 from pipeline.context import AS_FITS, Truncation
-from pipeline.settings import SessionSettings
-from signaling.realtime.session_object import Extension, RealtimeSession, RetentionRatio
+from pipeline.settings import ReasoningEffort, SessionSettings
+from signaling.realtime.session_object import (
+    Extension,
+    RealtimeSession,
+    Reasoning,
+    RetentionRatio,
+)
 from signaling.realtime.wire import Sent, kept, sent_object
 
 _FRESH = SessionSettings()
@@ -47,6 +52,13 @@ def output_limit(settings: SessionSettings, sent: RealtimeSession) -> int | None
     return limit if isinstance(limit, int) else None
 
 
+def effort_of(sent: Sent[Reasoning], now: ReasoningEffort | None = None) -> ReasoningEffort | None:
+    """How much the model is to think; None: as it likes."""
+    if isinstance(sent, UnsetType):
+        return now
+    return None if sent is None else kept(sent.effort, now, None)
+
+
 def with_truncation(
     now: Truncation, sent: Sent[Literal["auto", "disabled"] | RetentionRatio]
 ) -> Truncation:
@@ -71,6 +83,16 @@ def truncation_json(how: Truncation) -> str | dict[str, Any]:
     shown: dict[str, Any] = {"type": "retention_ratio", "retention_ratio": how.retention}
     if how.max_tokens is not None:
         shown["token_limits"] = {"post_instructions": how.max_tokens}
+    return shown
+
+
+def model_json(settings: SessionSettings) -> dict[str, Any]:
+    """What the model was asked for beyond its own ways."""
+    shown: dict[str, Any] = {}
+    if settings.parallel_tool_calls is not None:
+        shown["parallel_tool_calls"] = settings.parallel_tool_calls
+    if settings.reasoning_effort is not None:
+        shown["reasoning"] = {"effort": settings.reasoning_effort}
     return shown
 
 

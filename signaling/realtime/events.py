@@ -16,7 +16,7 @@ from signaling.realtime.session_object import (
     VoiceId,
 )
 from signaling.realtime.sound import AudioFormat
-from signaling.realtime.tools import Choice, FunctionName, Tools
+from signaling.realtime.tools import MAX_TOOLS, Choice, FunctionName, Tools
 from signaling.realtime.wire import Sent, WireStruct
 
 ItemId = Annotated[str, Meta(min_length=1, max_length=64)]
@@ -123,14 +123,47 @@ class NewMcpCall(WireStruct, frozen=True, kw_only=True, tag_field="type", tag="m
     error: dict[str, Any] | None = None
 
 
+class NewListedTool(WireStruct, frozen=True):
+    name: ToolName
+    input_schema: dict[str, Any]
+    description: str | None = None
+    annotations: dict[str, Any] | None = None
+
+
+class NewMcpList(WireStruct, frozen=True, kw_only=True, tag_field="type", tag="mcp_list_tools"):
+    """What a server had to offer once: kept as it was, nothing is connected for it."""
+
+    server_label: Label
+    tools: Annotated[list[NewListedTool], Meta(max_length=MAX_TOOLS)]
+    id: ItemId | None = None
+    object: Literal["realtime.item"] | None = None
+
+
+class NewApprovalRequest(
+    WireStruct, frozen=True, kw_only=True, tag_field="type", tag="mcp_approval_request"
+):
+    """A call that waited for consent elsewhere: kept as it was, it cannot be allowed here."""
+
+    server_label: Label
+    name: ToolName
+    arguments: str
+    id: ItemId | None = None
+    object: Literal["realtime.item"] | None = None
+
+
 class NewReference(WireStruct, frozen=True, tag_field="type", tag="item_reference"):
     """An item that the conversation has, as part of a response's own context."""
 
     id: ItemId
 
 
+NewInConversation: TypeAlias = (
+    NewMessage | NewFunctionCall | NewFunctionOutput | NewMcpCall | NewMcpList | NewApprovalRequest
+)
+
+
 class ItemCreate(ClientEventBase, frozen=True, kw_only=True, tag="conversation.item.create"):
-    item: NewMessage | NewFunctionCall | NewFunctionOutput | NewMcpCall | NewApprovalResponse
+    item: NewInConversation | NewApprovalResponse
     previous_item_id: ItemId | None = None
 
 
@@ -163,7 +196,7 @@ class ResponseExtension(WireStruct, frozen=True):
     temperature: Sent[Temperature] = UNSET
 
 
-InputItem: TypeAlias = NewMessage | NewFunctionCall | NewFunctionOutput | NewMcpCall | NewReference
+InputItem: TypeAlias = NewInConversation | NewReference
 
 
 class ResponseParams(WireStruct, frozen=True):

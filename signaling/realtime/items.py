@@ -17,24 +17,35 @@ from core.items import (
     FunctionOutputItem,
     ImagePart,
     Item,
+    ListedTool,
+    McpApprovalRequestItem,
     McpApprovalResponseItem,
     McpCallItem,
+    McpListItem,
     MessageItem,
     Part,
     TextPart,
 )
+from pipeline.arguments import MAX_DEPTH, is_too_deep
 from pipeline.mcp.translate import MAX_NAME_CHARS, NOT_IN_NAMES
 from signaling.realtime.events import (
     Content,
+    NewApprovalRequest,
     NewApprovalResponse,
     NewFunctionCall,
     NewFunctionOutput,
+    NewInConversation,
+    NewListedTool,
     NewMcpCall,
+    NewMcpList,
     NewMessage,
 )
 
 MAX_IMAGE_CHARS = 2 * 1024 * 1024
 "Of one image's data URL, 1.5 MB as a file: a photo of 2000 pixels. Models see no more."
+
+READ_ONLY_HINT = "readOnlyHint"
+"The one annotation of a tool that is kept."
 
 _ALLOWED = {
     "system": ("input_text",),
@@ -52,10 +63,7 @@ class SentItem:
     "Part of the item -> base64 of what is said there, in the session's input format."
 
 
-def new_item(
-    item: NewMessage | NewFunctionCall | NewFunctionOutput | NewMcpCall | NewApprovalResponse,
-    prefix: str = "item",
-) -> SentItem:
+def new_item(item: NewInConversation | NewApprovalResponse, prefix: str = "item") -> SentItem:
     """With an id, if the client gave none. Raises RequestError for content we cannot take, its
     `param` below `prefix`."""
     item_id = item.id or new_id("item")
@@ -78,20 +86,41 @@ def new_item(
             return SentItem(FunctionOutputItem(item_id, call_id, output))
         case NewMcpCall():
             return SentItem(_call(item, item_id))
+        case NewMcpList(server_label=label, tools=tools):
+            at = f"{prefix}.tools".lstrip(".")
+            listed = [_listed(tool, f"{at}[{index}]") for index, tool in enumerate(tools)]
+            return SentItem(McpListItem(item_id, label, tuple(listed)))
+        case NewApprovalRequest(server_label=label, name=name, arguments=arguments):
+            known_as = _known_as(name)
+            return SentItem(McpApprovalRequestItem(item_id, label, name, arguments, known_as))
         case NewApprovalResponse(approval_request_id=request, approve=approve, reason=reason):
             return SentItem(McpApprovalResponseItem(item_id, request, approve, reason))
 
 
 def _call(sent: NewMcpCall, item_id: str) -> McpCallItem:
-    """Models know it by the name that such a tool would have here."""
     data: dict[str, Any] = {"text": sent.output} if sent.output is not None else {}
     if sent.error is not None:
         message = str(sent.error.get("message", "it failed"))
         data = {"error": "tool_failed", "message": message}
-    known_as = NOT_IN_NAMES.sub("_", sent.name)[:MAX_NAME_CHARS]
-    ids = item_id, sent.server_label, sent.name, sent.arguments, known_as
+    ids = item_id, sent.server_label, sent.name, sent.arguments, _known_as(sent.name)
     result = encode(data).decode() if data else None
     return McpCallItem(*ids, result, sent.approval_request_id)
+
+
+def _known_as(name: str) -> str:
+    """Models know it by the name that such a tool would have here."""
+    return NOT_IN_NAMES.sub("_", name)[:MAX_NAME_CHARS]
+
+
+def _listed(tool: NewListedTool, param: str) -> ListedTool:
+    if is_too_deep(tool.input_schema):
+        raise RequestError(
+            f"'{param}.input_schema' has more than {MAX_DEPTH} levels.",
+            code="invalid_value",
+            param=f"{param}.input_schema",
+        )
+    is_read_only = (tool.annotations or {}).get(READ_ONLY_HINT) is True
+    return ListedTool(tool.name, tool.description or "", tool.input_schema, is_read_only)
 
 
 def _part(content: Content, role: str, param: str) -> Part:

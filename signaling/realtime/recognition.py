@@ -5,18 +5,44 @@ from typing import Any
 
 from msgspec import UnsetType
 
+from core.errors import RequestError
+from media.noise_mode import NoiseMode
 from pipeline.settings import SessionSettings
 from signaling.realtime.session_object import Decoding, NoiseReduction, Transcription
-from signaling.realtime.wire import Sent, kept
+from signaling.realtime.wire import Sent, kept, sent_object
 
 _FRESH = SessionSettings()
 
+NOISE_PARAM = "session.audio.input.noise_reduction"
+FULL_STRENGTH = 1
+"What the hosted service begins with."
+
 
 def with_noise_reduction(settings: SessionSettings, sent: Sent[NoiseReduction]) -> SessionSettings:
-    """Null: none."""
+    """Null: none. Raises RequestError."""
     if isinstance(sent, UnsetType):
         return settings
-    return replace(settings, noise_reduction="off" if sent is None else sent.type)
+    return replace(settings, noise_reduction="off" if sent is None else _kind(settings, sent))
+
+
+def _kind(settings: SessionSettings, sent: NoiseReduction) -> NoiseMode:
+    """What is not sent stays as it is, where there is something."""
+    if sent_object(sent.strength) not in (None, FULL_STRENGTH):
+        raise RequestError(
+            f"'{NOISE_PARAM}.strength' is not supported: how much quieter noise gets, the type "
+            f"says. Allowed: {FULL_STRENGTH}, as when it is left out.",
+            code="unsupported_parameter",
+            param=f"{NOISE_PARAM}.strength",
+        )
+    kind: NoiseMode = sent_object(sent.type) or settings.noise_reduction
+    if kind == "off":
+        raise RequestError(
+            f"Missing required parameter: '{NOISE_PARAM}.type'. There is none in effect to go on "
+            "with.",
+            code="missing_required_parameter",
+            param=f"{NOISE_PARAM}.type",
+        )
+    return kind
 
 
 def noise_reduction_json(settings: SessionSettings) -> dict[str, Any] | None:

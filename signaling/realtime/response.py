@@ -6,6 +6,7 @@ from core.errors import RequestError
 from core.items import Item, ItemReference
 from pipeline.prompts import NO_PROMPTS, Prompts
 from pipeline.settings import ResponseRequest
+from signaling.realtime.answering import effort_of
 from signaling.realtime.events import InputItem, NewReference, ResponseParams
 from signaling.realtime.fields import params_below
 from signaling.realtime.items import new_item
@@ -39,6 +40,8 @@ def response_request(
         tool_choice=own_choice(params.tool_choice),
         max_output_tokens=sent_object(params.max_output_tokens),
         temperature=sent_object(extension.temperature) if extension else None,
+        parallel_tool_calls=sent_object(params.parallel_tool_calls),
+        reasoning_effort=effort_of(params.reasoning),
         audio_format=name_of(format_) if isinstance(format_, AudioFormat) else None,
         metadata=sent_object(params.metadata),
         in_conversation=params.conversation != "none",

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 from msgspec import UnsetType
 
@@ -10,10 +10,12 @@ from core.errors import Conflict
 from core.events import FormatName
 from pipeline.engines import own_model
 from pipeline.prompts import PromptUse
-from pipeline.settings import DEFAULT, SessionSettings, TurnDetection
+from pipeline.settings import DEFAULT, SessionSettings
 from signaling.realtime.answering import (
     UNLIMITED,
+    effort_of,
     extension_json,
+    model_json,
     output_limit,
     truncation_json,
     with_extension,
@@ -35,14 +37,13 @@ from signaling.realtime.session_object import (
     AudioOutput,
     InputOnly,
     RealtimeSession,
-    SemanticVad,
-    ServerVad,
     SessionObject,
     Transcription,
     VoiceId,
 )
 from signaling.realtime.sound import PCM, format_json, name_of
 from signaling.realtime.tools import choice_json, own_choice, own_tools, tools_json
+from signaling.realtime.turn_detection import turn_detection_json, with_turn_detection
 from signaling.realtime.wire import Sent, kept, sent_object
 
 HOSTED_VOICES = frozenset(
@@ -55,7 +56,7 @@ _FRESH = SessionSettings()
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a connection and its client agreed on."""
+    """What a connection and its client agreed on, and what they can no longer change."""
 
     settings: SessionSettings = _FRESH
     include: frozenset[str] = frozenset()
@@ -68,6 +69,8 @@ class Terms:
     spoken_as: FormatName = PCM
     is_beta: bool = False
     "The client speaks the beta shape."
+    has_spoken: bool = False
+    "The client has had sound of an answer: the voice stays."
     knows_conversations: bool = False
     "The client sent the field `earshot`, so it is shown it."
 
@@ -111,6 +114,13 @@ def check_unchanged(old: Terms, new: Terms) -> None:
             code="cannot_update_conversation",
             param="session.earshot.conversation_id",
         )
+    if old.has_spoken and new.settings.voice != old.settings.voice:
+        raise Conflict(
+            f"The voice cannot be changed any more, the session has spoken as "
+            f"{old.settings.voice!r}: connect again, or name another one in the response.",
+            code="cannot_update_voice",
+            param="session.audio.output.voice",
+        )
 
 
 def session_json(terms: Terms, session_id: str) -> dict[str, Any]:
@@ -144,6 +154,7 @@ def session_json(terms: Terms, session_id: str) -> dict[str, Any]:
         "max_output_tokens": settings.max_output_tokens or UNLIMITED,
         "truncation": truncation_json(settings.truncation),
         "tracing": None,
+        **model_json(settings),
         **common,
     }
 
@@ -190,6 +201,10 @@ def _with_answering(
         instructions=instructions,
         modality=modalities[0],
         max_output_tokens=output_limit(settings, sent),
+        parallel_tool_calls=kept(
+            sent.parallel_tool_calls, settings.parallel_tool_calls, _FRESH.parallel_tool_calls
+        ),
+        reasoning_effort=effort_of(sent.reasoning, settings.reasoning_effort),
         client_tools=settings.client_tools if tools is None else tools.functions,
         mcp_servers=settings.mcp_servers if tools is None else tools.servers,
         tool_choice=own_choice(sent.tool_choice) or settings.tool_choice,
@@ -228,35 +243,8 @@ def _with_input(settings: SessionSettings, sent: AudioInput) -> SessionSettings:
     if isinstance(sent.turn_detection, UnsetType):
         return settings
     detection = sent.turn_detection
-    now = None if detection is None else _turn_detection(settings.turn_detection, detection)
+    now = None if detection is None else with_turn_detection(settings.turn_detection, detection)
     return replace(settings, turn_detection=now)
-
-
-def _turn_detection(now: TurnDetection | None, sent: ServerVad | SemanticVad) -> TurnDetection:
-    """Another kind begins with its own defaults; the same kind keeps what was not sent."""
-    kind: Literal["server_vad", "semantic_vad"] = (
-        "server_vad" if isinstance(sent, ServerVad) else "semantic_vad"
-    )
-    fresh = TurnDetection(kind=kind)
-    now = now if now and now.kind == kind else fresh
-    both = replace(
-        now,
-        create_response=kept(sent.create_response, now.create_response, fresh.create_response),
-        interrupt_response=kept(
-            sent.interrupt_response, now.interrupt_response, fresh.interrupt_response
-        ),
-    )
-    if isinstance(sent, SemanticVad):
-        return replace(both, eagerness=kept(sent.eagerness, now.eagerness, fresh.eagerness))
-    return replace(
-        both,
-        threshold=kept(sent.threshold, now.threshold, fresh.threshold),
-        prefix_padding_ms=kept(
-            sent.prefix_padding_ms, now.prefix_padding_ms, fresh.prefix_padding_ms
-        ),
-        silence_ms=kept(sent.silence_duration_ms, now.silence_ms, fresh.silence_ms),
-        idle_timeout_ms=kept(sent.idle_timeout_ms, now.idle_timeout_ms, fresh.idle_timeout_ms),
-    )
 
 
 def _with_extension(terms: Terms, sent: SessionObject) -> Terms:
@@ -277,24 +265,5 @@ def _input_json(terms: Terms) -> dict[str, Any]:
         "format": format_json(terms.heard_as),
         "noise_reduction": noise_reduction_json(settings),
         "transcription": transcription_json(settings) if settings.transcribes else None,
-        "turn_detection": _turn_detection_json(settings.turn_detection),
-    }
-
-
-def _turn_detection_json(detection: TurnDetection | None) -> dict[str, Any] | None:
-    if detection is None:
-        return None
-    both: dict[str, Any] = {
-        "type": detection.kind,
-        "create_response": detection.create_response,
-        "interrupt_response": detection.interrupt_response,
-    }
-    if detection.kind == "semantic_vad":
-        return {**both, "eagerness": detection.eagerness}
-    return {
-        **both,
-        "threshold": detection.threshold,
-        "prefix_padding_ms": detection.prefix_padding_ms,
-        "silence_duration_ms": detection.silence_ms,
-        "idle_timeout_ms": detection.idle_timeout_ms,
+        "turn_detection": turn_detection_json(settings.turn_detection),
     }

@@ -10,7 +10,7 @@ from msgspec import UNSET, Meta
 
 from engines.base import Padding, Task
 from media.echo_mode import EchoMode
-from pipeline.settings import BargeInPolicy
+from pipeline.settings import BargeInPolicy, ReasoningEffort
 from pipeline.wishes import MAX_BEAM_SIZE, MAX_PROMPT_CHARS
 from signaling.realtime.prompt import PromptReference
 from signaling.realtime.sound import AudioFormat
@@ -54,20 +54,24 @@ class Transcription(WireStruct, frozen=True):
     prompt: Sent[Annotated[str, Meta(max_length=MAX_PROMPT_CHARS)]] = UNSET
     languages: Sent[Annotated[list[Language], Meta(max_length=100)]] = UNSET
     keywords: Sent[Annotated[list[Keyword], Meta(max_length=100)]] = UNSET
-    delay: Any = UNSET
+    delay: Sent[Literal["minimal", "low", "medium", "high", "xhigh"]] = UNSET
 
 
 class NoiseReduction(WireStruct, frozen=True):
     """For a microphone at the mouth, or one across the room."""
 
-    type: Literal["near_field", "far_field"]
+    type: Sent[Literal["near_field", "far_field"]] = UNSET
+    strength: Sent[float] = UNSET
 
 
 class TokenLimits(WireStruct, frozen=True):
     post_instructions: Sent[Annotated[int, Meta(ge=0)]] = UNSET
 
 
-class RetentionRatio(WireStruct, frozen=True, tag="retention_ratio", tag_field="type"):
+class RetentionRatio(WireStruct, frozen=True):
+    """Its type is no tag: where no other object may stand, msgspec takes one without."""
+
+    type: Literal["retention_ratio"]
     retention_ratio: Annotated[float, Meta(ge=0, le=1)]
     token_limits: Sent[TokenLimits] = UNSET
 
@@ -81,7 +85,7 @@ class Tracing(WireStruct, frozen=True):
 
 
 class Reasoning(WireStruct, frozen=True):
-    effort: str | None = None
+    effort: Sent[ReasoningEffort] = UNSET
 
 
 class ServerVad(WireStruct, frozen=True, tag="server_vad", tag_field="type"):

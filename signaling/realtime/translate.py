@@ -35,13 +35,22 @@ from core.events import (
 )
 from core.mcp_events import McpArguments, McpCalled, McpListing
 from core.quality import ConnectionQuality
+from core.rate_limits import RateLimits
 from signaling.realtime.beta import is_beta_update, to_beta, to_ga
 from signaling.realtime.events import ClientEvent
 from signaling.realtime.incoming import decode
 from signaling.realtime.input_events import InputEvents, of_conversation, transcription
 from signaling.realtime.quality import QUALITY_EVENT, connection_json
 from signaling.realtime.response_events import ResponseEvents
-from signaling.realtime.server_events import Json, error_event, event, to_text, turn_json, wake_json
+from signaling.realtime.server_events import (
+    Json,
+    error_event,
+    event,
+    limits_json,
+    to_text,
+    turn_json,
+    wake_json,
+)
 from signaling.realtime.session import Terms, session_json
 
 Transport = Literal["webrtc", "websocket"]
@@ -112,6 +121,8 @@ class Translator:
 
     def to_json(self, happened: SessionEvent) -> list[Json]:
         """The server events for one session event, in the order to send them."""
+        if isinstance(happened, OutputAudio | PlayoutStarted) and not self.terms.has_spoken:
+            self.terms = replace(self.terms, has_spoken=True)
         return [self._numbered(out) for out in self._translated(happened)]
 
     def to_text(self, out: Json) -> str | None:
@@ -150,6 +161,8 @@ class Translator:
                 | ResponseDone()
             ):
                 return self._responses.told(happened, self.terms)
+            case RateLimits():
+                return [event("rate_limits.updated", rate_limits=limits_json(happened))]
             case McpListing(item_id=item_id, stage=stage):
                 return [event(f"mcp_list_tools.{stage}", item_id=item_id)]
             case PlayoutStarted() | PlayoutStopped() | PlayoutCleared():

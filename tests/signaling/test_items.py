@@ -12,6 +12,9 @@ from core.items import (
     FunctionCallItem,
     FunctionOutputItem,
     ImagePart,
+    ListedTool,
+    McpApprovalRequestItem,
+    McpListItem,
     MessageItem,
     TextPart,
 )
@@ -20,6 +23,7 @@ from pipeline.listening import MAX_HELD_MS
 from signaling.realtime.events import MAX_PARTS
 from signaling.realtime.incoming import MAX_CONTROL_EVENT_BYTES
 from signaling.realtime.items import MAX_IMAGE_CHARS
+from signaling.realtime.server_events import item_json
 from tests.signaling.fakes import Client
 from tests.signaling.test_connection import converse
 
@@ -53,6 +57,16 @@ TEXT = {"type": "input_text", "text": "hi"}
 IMAGE = {"type": "input_image", "image_url": url(PNG)}
 SPOKEN = {"type": "input_audio", "audio": base64(pcm(200))}
 CALL = {"type": "function_call", "id": "i", "name": "f", "arguments": "{}"}
+TOOL = {"name": "cook it", "input_schema": {"type": "object"}, "description": "Cooks."}
+LIST = {"type": "mcp_list_tools", "id": "i", "server_label": "kitchen", "tools": [TOOL]}
+WANTED = {
+    "type": "mcp_approval_request",
+    "id": "i",
+    "server_label": "kitchen",
+    "name": "cook it",
+    "arguments": "{}",
+}
+DEEP = json.loads('{"a":' * 66 + "1" + "}" * 66)
 RESULT = {"type": "function_call_output", "id": "i", "call_id": "c", "output": ""}
 
 TAKEN: list[tuple[Json, Any]] = [
@@ -85,6 +99,11 @@ TAKEN: list[tuple[Json, Any]] = [
         MessageItem("i", "assistant", (AudioPart("Hi."),)),
     ),
     ({**CALL, "call_id": "c"}, FunctionCallItem("i", "c", "f", "{}")),
+    (
+        LIST,
+        McpListItem("i", "kitchen", (ListedTool("cook it", "Cooks.", {"type": "object"}),)),
+    ),
+    (WANTED, McpApprovalRequestItem("i", "kitchen", "cook it", "{}", "cook_it")),
     ({**RESULT, "object": "realtime.item"}, FunctionOutputItem("i", "c", "")),
 ]
 
@@ -124,7 +143,14 @@ LONG = "x" * (MAX_CONTROL_EVENT_BYTES + 1)
 REFUSED: list[tuple[str, Json, str, str | None]] = [
     ("no item", {"item": None}, "invalid_type", "item"),
     ("no type", {"item": {"role": "user"}}, MISSING, "item.type"),
-    ("unknown type", {"item": {"type": "mcp_list_tools"}}, "invalid_value", "item.type"),
+    ("unknown type", {"item": {"type": "computer_call"}}, "invalid_value", "item.type"),
+    ("no tools", {"item": {"type": "mcp_list_tools", "server_label": "k"}}, MISSING, "item.tools"),
+    (
+        "too deep a schema",
+        {"item": {**LIST, "tools": [{"name": "t", "input_schema": DEEP}]}},
+        "invalid_value",
+        "item.tools[0].input_schema",
+    ),
     ("no role", {"item": {"type": "message", "content": []}}, MISSING, None),
     ("role", {"item": message("tool")}, "invalid_value", "item.role"),
     ("content", {"item": {**message("user"), "content": "hi"}}, "invalid_type", "item.content"),
@@ -233,3 +259,21 @@ def test_what_is_allowed_is_told() -> None:
     client = Client()
     [error] = converse(client, create(message("assistant", IMAGE)))
     assert "Allowed: output_text, output_audio." in error["error"]["message"]
+
+
+@pytest.mark.parametrize("sent", [LIST, {**LIST, "tools": []}, WANTED], ids=["list", "none", "ask"])
+def test_what_an_mcp_server_offered_and_asked_is_told_back_as_it_was(sent: Json) -> None:
+    """A client that restores a conversation sends what it was told: our own items, too."""
+    made = converse_item(sent)
+    told = item_json(made)
+    assert {name: told[name] for name in sent if name != "tools"} == {
+        name: value for name, value in sent.items() if name != "tools"
+    }
+    assert converse_item(told) == made
+
+
+def converse_item(sent: Json) -> Any:
+    client = Client()
+    assert converse(client, create(sent)) == []
+    [(_, item, _)] = client.session.asked
+    return item

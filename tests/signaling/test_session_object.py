@@ -211,10 +211,31 @@ MERGES: list[tuple[str, tuple[dict[str, Any], ...], SessionSettings]] = [
                 tool_choice="auto",
                 tracing="auto",
                 truncation="auto",
-                parallel_tool_calls=True,
                 prompt=None,
             ),
+            heard(transcription={"delay": "xhigh"}),
         ),
+        FRESH,
+    ),
+    (
+        "how the model is to work",
+        (
+            realtime(parallel_tool_calls=False, reasoning={"effort": "low"}),
+            realtime(instructions=None, reasoning={}),
+        ),
+        replace(FRESH, parallel_tool_calls=False, reasoning_effort="low"),
+    ),
+    (
+        "as the model likes",
+        (
+            realtime(parallel_tool_calls=False, reasoning={"effort": "low"}),
+            realtime(parallel_tool_calls=None, reasoning=None),
+        ),
+        FRESH,
+    ),
+    (
+        "thinking as it likes",
+        (realtime(reasoning={"effort": "low"}), realtime(reasoning={"effort": None})),
         FRESH,
     ),
     (
@@ -225,6 +246,11 @@ MERGES: list[tuple[str, tuple[dict[str, Any], ...], SessionSettings]] = [
     (
         "less noise, from afar",
         (heard(noise_reduction={"type": "near_field"}), heard(noise_reduction=FAR)),
+        replace(FRESH, noise_reduction="far_field"),
+    ),
+    (
+        "less noise, as it was",
+        (heard(noise_reduction=FAR), heard(noise_reduction={"strength": 1})),
         replace(FRESH, noise_reduction="far_field"),
     ),
     ("noise again", (heard(noise_reduction=FAR), heard(noise_reduction=None)), FRESH),
@@ -257,6 +283,9 @@ def test_less_noise_is_shown_as_it_is_in_effect(before: dict[str, Any] | None) -
         ({"type": "off"}, "invalid_value", ".type"),
         ({"type": 1}, "invalid_type", ".type"),
         ({"type": "far_field", "level": 2}, "unknown_parameter", ".level"),
+        ({"type": "far_field", "strength": 0.5}, "unsupported_parameter", ".strength"),
+        ({"strength": 1}, "missing_required_parameter", ".type"),
+        ({"type": "far_field", "strength": "1"}, "invalid_type", ".strength"),
         ({}, "missing_required_parameter", ".type"),
         ("near_field", "invalid_type", ""),
         (True, "invalid_type", ""),
@@ -276,6 +305,28 @@ def test_what_would_change_the_answers_is_refused() -> None:
         after(realtime(tools=[dropbox]))
     wanted = ("unsupported_parameter", "session.tools[0].connector_id")
     assert (caught.value.code, caught.value.param) == wanted
+
+
+@pytest.mark.parametrize(
+    "sent", [heard(transcription={"delay": 3}), heard(transcription={"delay": "long"})]
+)
+def test_what_has_no_effect_is_checked_all_the_same(sent: dict[str, Any]) -> None:
+    with pytest.raises(RequestError) as caught:
+        after(sent)
+    assert caught.value.param == "session.audio.input.transcription.delay"
+
+
+def test_the_voice_is_fixed_once_it_was_heard() -> None:
+    silent = after(spoken(voice="anna"))
+    check_unchanged(silent, after(spoken(voice="berta"), terms=silent))
+    heard_once = replace(silent, has_spoken=True)
+    for same in (spoken(voice="anna"), spoken(speed=1.5), realtime()):
+        check_unchanged(heard_once, after(same, terms=heard_once))
+    for other in (spoken(voice="berta"), spoken(voice=None), spoken(voice="marin")):
+        with pytest.raises(Conflict) as caught:
+            check_unchanged(heard_once, after(other, terms=heard_once))
+        wanted = ("cannot_update_voice", "session.audio.output.voice")
+        assert (caught.value.code, caught.value.param) == wanted
 
 
 def test_model_and_conversation_are_fixed_once_connected() -> None:
@@ -306,6 +357,12 @@ def test_model_and_conversation_are_fixed_once_connected() -> None:
             ResponseRequest(audio_format="audio/pcma"),
         ),
         ({"earshot": {"temperature": 0.2}}, ResponseRequest(temperature=0.2)),
+        (
+            {"parallel_tool_calls": False, "reasoning": {"effort": "xhigh"}},
+            ResponseRequest(parallel_tool_calls=False, reasoning_effort="xhigh"),
+        ),
+        ({"parallel_tool_calls": None, "reasoning": None}, ResponseRequest()),
+        ({"reasoning": {"effort": None}}, ResponseRequest()),
     ],
 )
 def test_one_answer_may_differ(params: dict[str, Any] | None, request_: ResponseRequest) -> None:
@@ -366,6 +423,7 @@ DEEP = json.loads('{"a":' * 65 + "1" + "}" * 65)
         ({"temperature": 1}, "unknown_parameter", "response.temperature"),
         ({"conversation": "conv_1"}, "invalid_value", "response.conversation"),
         ({"reasoning": "low"}, "invalid_type", "response.reasoning"),
+        ({"reasoning": {"effort": "huge"}}, "invalid_value", "response.reasoning.effort"),
         (
             {"input": [user({"type": "input_audio", "audio": "AAAA"})]},
             "unsupported_parameter",
@@ -399,6 +457,7 @@ SHOWN = [
     after(heard(format={"type": "audio/pcmu"}), spoken(format={"type": "audio/pcma"})),
     after(spoken(format={"type": "audio/pcma"}), spoken(format=None)),
     after(realtime(truncation=RATIO)),
+    after(realtime(parallel_tool_calls=False, reasoning={"effort": "minimal"})),
     after(realtime(truncation="disabled", tracing="auto")),
     after(realtime(tools=[F], tool_choice={"type": "function", "name": "f"})),
     after(
