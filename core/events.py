@@ -2,10 +2,11 @@
 
 Order within a turn (docs/realtime.md): SpeechStarted, HypothesisChanged*, SpeechStopped,
 InputCommitted, ItemAdded, ItemDone, Transcribed | TranscriptionFailed, ResponseCreated,
-OutputItemAdded, (OutputText | OutputAudio | CallArguments)*, OutputItemDone, ResponseDone. Without
-turn detection nobody is told when speech starts and stops. Responses in the conversation never
-overlap, those out of band may; the next utterance may begin at any point. Playout events come when
-sound really starts and stops, TurnTraced when it is over for the user, or when a turn ends without.
+OutputItemAdded, (OutputText | OutputAudio | CallArguments)*, OutputItemDone, ResponseDone, and
+RateLimits where the language model's server told them. Without turn detection nobody is told when
+speech starts and stops. Responses in the conversation never overlap, those out of band may; the
+next utterance may begin at any point. Playout events come when sound really starts and stops,
+TurnTraced when it is over for the user, or when a turn ends without.
 """
 
 from collections.abc import Mapping
@@ -15,6 +16,7 @@ from typing import Literal
 from core.audio import Pcm
 from core.items import Item
 from core.mcp_events import McpArguments, McpCalled, McpListing
+from core.rate_limits import RateLimits
 
 Modality = Literal["text", "audio"]
 FormatName = Literal["audio/pcm", "audio/pcmu", "audio/pcma"]
@@ -324,6 +326,7 @@ SessionEvent = (
     | McpCalled
     | OutputItemDone
     | ResponseDone
+    | RateLimits
     | PlayoutStarted
     | PlayoutStopped
     | PlayoutCleared

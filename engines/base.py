@@ -14,6 +14,7 @@ from core.audio import AudioFrame, Pcm
 from core.events import Usage
 from core.items import ImagePart
 from core.ports import ToolSpec
+from core.rate_limits import RateLimits
 
 
 class Vad(Protocol):
@@ -270,11 +271,12 @@ class Llm(Protocol):
         *,
         language: str,
         options: LlmOptions = AS_CONFIGURED,
-    ) -> AsyncGenerator[TextDelta | CallDelta | ToolCall | Usage, None]:
-        """Stream the answer to `messages`; `Usage` at its end, from those that count. After tool
-        calls the caller appends their results and asks again. `language` is what the session speaks
-        (ISO 639-1). Raises EngineError (ContextExceeded for a prompt that is too long); Overloaded;
-        RequestError for what it cannot take."""
+    ) -> AsyncGenerator[TextDelta | CallDelta | ToolCall | Usage | RateLimits, None]:
+        """Stream the answer to `messages`; `Usage` at its end, from those that count; `RateLimits`
+        from those that are told of any. After tool calls the caller appends their results and asks
+        again. `language` is what the session speaks (ISO 639-1). Raises EngineError
+        (ContextExceeded for a prompt that is too long); Overloaded; RequestError for what it cannot
+        take."""
         ...
 
 

@@ -332,6 +332,8 @@ class Answer:
                 terms=self._plan.terms,
             )
         )
+        if (limits := self._draft.rate_limits) is not None:
+            self._emit(limits)
         if status == "cancelled" or status == "failed":
             self._finish_turn(self.turn, status)
         elif self.total_ms == 0:  # nothing to hear: written, or empty

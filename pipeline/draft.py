@@ -12,6 +12,7 @@ from core.errors import EarshotError, first_error
 from core.events import Usage
 from core.items import Item
 from core.ports import Clock, Metrics, ToolContext
+from core.rate_limits import RateLimits
 from engines.base import CallDelta, Message, ToolCall
 from pipeline.budget import Claim, Seats
 from pipeline.calling import Hands
@@ -51,6 +52,8 @@ class Draft:
         self.texts: asyncio.Queue[str | None] = asyncio.Queue(MAX_WAITING_TEXTS)
         self.sounds: asyncio.Queue[Sound | None] = asyncio.Queue(MAX_WAITING_SOUNDS)
         self.usage = Usage()
+        self._rate_limits: tuple[RateLimits, float] | None = None
+        "And when they were told."
         self.calls: list[ToolCall] = []
         "For the client, complete when `texts` ends."
         self.call_deltas: asyncio.Queue[CallDelta | Step | None] = asyncio.Queue()
@@ -78,6 +81,14 @@ class Draft:
     @property
     def has_failed(self) -> bool:
         return self._error is not None
+
+    @property
+    def rate_limits(self) -> RateLimits | None:
+        """What the model's server said last, as it is by now; None: nothing."""
+        if self._rate_limits is None:
+            return None
+        limits, told_at = self._rate_limits
+        return limits.after(self._clock.now() - told_at)
 
     def begin(self, tasks: asyncio.TaskGroup) -> None:
         """Work on it from here on; only the first call counts."""
@@ -188,6 +199,8 @@ class Draft:
             async for delta in deltas:
                 if isinstance(delta, Usage):
                     self._spend(delta)
+                elif isinstance(delta, RateLimits):
+                    self._rate_limits = delta, self._clock.now()
                 elif isinstance(delta, CallDelta):
                     self.call_deltas.put_nowait(delta)
                 elif isinstance(delta, ToolCall):

@@ -9,6 +9,7 @@ from core.errors import ContextExceeded, EngineError
 from core.events import Usage
 from core.ids import new_id
 from core.ports import ToolSpec
+from core.rate_limits import RateLimits
 from engines.base import CallDelta, Message, TextDelta, ToolCall
 from pipeline.arguments import MAX_DEPTH, is_too_deep
 from pipeline.calling import Hands, Round, decided, exchanged, record, run
@@ -32,9 +33,10 @@ NO_LIMIT = 1 << 40
 
 async def generate(
     plan: AnswerPlan, prompt: Sequence[Message], hands: Hands
-) -> AsyncGenerator[str | Usage | CallDelta | ToolCall, None]:
-    """Deltas, and what each round cost; calls of the client's tools as they are written, and whole
-    at the end. Raises EngineError, also when the model calls tools without end; RequestError."""
+) -> AsyncGenerator[str | Usage | RateLimits | CallDelta | ToolCall, None]:
+    """Deltas, what each round cost, and what its server said of limits; calls of the client's
+    tools as they are written, and whole at the end. Raises EngineError, also when the model calls
+    tools without end; RequestError."""
     with Silence(hands.say, hands.fillers, plan.language) as silence:
         async with aclosing(_rounds(plan, prompt, hands, silence)) as deltas:
             async for delta in deltas:
@@ -45,7 +47,7 @@ async def generate(
 
 async def _rounds(
     plan: AnswerPlan, prompt: Sequence[Message], hands: Hands, silence: Silence
-) -> AsyncGenerator[str | Usage | CallDelta | ToolCall, None]:
+) -> AsyncGenerator[str | Usage | RateLimits | CallDelta | ToolCall, None]:
     """Of tools, and what the model writes in between."""
     messages, has_text, has_called, owes = list(prompt), False, False, False
     if plan.remote is not None:
@@ -69,7 +71,7 @@ async def _rounds(
                         remote.written(delta)
                     case ToolCall():
                         calls.append(delta)
-                    case Usage():
+                    case Usage() | RateLimits():
                         yield delta
         _check_depth(calls, plan)
         written, of_client, to_allow = tools.parted(calls)
@@ -105,14 +107,14 @@ def _is_awaited(plan: AnswerPlan) -> bool:
 
 async def _reply(
     plan: AnswerPlan, messages: Sequence[Message], tools: Offer
-) -> AsyncGenerator[TextDelta | CallDelta | ToolCall | Usage, None]:
+) -> AsyncGenerator[TextDelta | CallDelta | ToolCall | Usage | RateLimits, None]:
     """Asked again with half as much where the model's server counts more tokens than we do, or has
     room for fewer than it said."""
     fitting, has_begun = _fitting(plan, messages, tools.specs), False
     try:
         async with aclosing(_asked(plan, fitting, tools)) as deltas:
             async for delta in deltas:
-                has_begun = True
+                has_begun = has_begun or not isinstance(delta, RateLimits)
                 yield delta
         return
     except ContextExceeded as exc:
@@ -127,7 +129,7 @@ async def _reply(
 
 def _asked(
     plan: AnswerPlan, messages: Sequence[Message], tools: Offer
-) -> AsyncGenerator[TextDelta | CallDelta | ToolCall | Usage, None]:
+) -> AsyncGenerator[TextDelta | CallDelta | ToolCall | Usage | RateLimits, None]:
     return plan.llm.reply(messages, tools.specs, language=plan.language, options=tools.options)
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from core.events import Usage
 from core.ports import ToolSpec
+from core.rate_limits import RateLimits
 from engines.base import (
     AS_CONFIGURED,
     CallDelta,
@@ -39,7 +40,7 @@ class _SeatedLlm:
         *,
         language: str,
         options: LlmOptions = AS_CONFIGURED,
-    ) -> AsyncGenerator[TextDelta | CallDelta | ToolCall | Usage, None]:
+    ) -> AsyncGenerator[TextDelta | CallDelta | ToolCall | Usage | RateLimits, None]:
         """See `Llm.reply`."""
         async with self._seat():
             reply = self._llm.reply(messages, tools, language=language, options=options)

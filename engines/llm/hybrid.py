@@ -13,6 +13,7 @@ from msgspec import Struct
 from core.errors import ConfigError, EarshotError, EngineError, Overloaded
 from core.events import Usage
 from core.ports import ToolSpec
+from core.rate_limits import RateLimits
 from engines.base import (
     AS_CONFIGURED,
     CallDelta,
@@ -133,7 +134,7 @@ class Hybrid:
         *,
         language: str,
         options: LlmOptions = AS_CONFIGURED,
-    ) -> AsyncGenerator[TextDelta | CallDelta | ToolCall | Usage, None]:
+    ) -> AsyncGenerator[TextDelta | CallDelta | ToolCall | Usage | RateLimits, None]:
         """See `Llm.reply`. Raises what the model does: EngineError, Overloaded."""
         if await self._is_command(messages, tools, language):
             done = self._commands.reply(messages, tools, language=language, options=options)

@@ -27,6 +27,7 @@ from core.items import (
     Part,
     TextPart,
 )
+from core.rate_limits import RateLimits
 from signaling.realtime.answering import UNLIMITED
 from signaling.realtime.mcp import mcp_item_json
 from signaling.realtime.session import Terms, output_json
@@ -154,6 +155,18 @@ def turn_json(traced: TurnTraced) -> Json:
         "marks": dict(traced.marks),
         "cut": None if traced.cut is None else {"words": traced.cut.words, "by": traced.cut.by},
     }
+
+
+def limits_json(told: RateLimits) -> list[Json]:
+    return [
+        {
+            "name": one.name,
+            "limit": one.limit,
+            "remaining": one.remaining,
+            "reset_seconds": one.reset_s,
+        }
+        for one in told.limits
+    ]
 
 
 def wake_json(changed: WakeChanged) -> Json:

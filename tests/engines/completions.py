@@ -11,6 +11,7 @@ from aiohttp import web
 
 from core.events import Usage
 from core.ports import ToolSpec
+from core.rate_limits import RateLimits
 from engines.base import AS_CONFIGURED, CallDelta, Llm, LlmOptions, Message, TextDelta, ToolCall
 from engines.llm.openai.engine import OpenAiLlm
 from engines.llm.openai.settings import Settings
@@ -147,7 +148,7 @@ async def collected(
     options: LlmOptions = AS_CONFIGURED,
 ) -> list[TextDelta | ToolCall | Usage]:
     async with aclosing(llm.reply(messages, tools, language="en", options=options)) as deltas:
-        return [delta async for delta in deltas if not isinstance(delta, CallDelta)]
+        return [delta async for delta in deltas if not isinstance(delta, CallDelta | RateLimits)]
 
 
 def spoken(deltas: Sequence[TextDelta | ToolCall | Usage]) -> str:

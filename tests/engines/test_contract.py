@@ -16,6 +16,7 @@ import pytest
 from core.audio import ASR_RATE_HZ, AudioFrame, Pcm, ms_to_samples, samples_to_ms, silence
 from core.errors import ConfigError, EngineMissing, RequestError
 from core.events import Usage
+from core.rate_limits import RateLimits
 from engines.base import (
     AsrItem,
     AsrModel,
@@ -314,7 +315,7 @@ def llm(request: pytest.FixtureRequest, upstream: str) -> Llm:
 async def answer(llm: Llm, text: str, language: str = "en") -> list[TextDelta | ToolCall | Usage]:
     messages = [Message("user", text)]
     async with aclosing(llm.reply(messages, (), language=language)) as deltas:
-        return [delta async for delta in deltas if not isinstance(delta, CallDelta)]
+        return [delta async for delta in deltas if not isinstance(delta, CallDelta | RateLimits)]
 
 
 def run_with(llm: Llm, scenario: Coroutine[Any, Any, T]) -> T:

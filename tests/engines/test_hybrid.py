@@ -18,6 +18,7 @@ from core.errors import (
 from core.events import OutputText, PlayoutStarted, ResponseDone, Usage
 from core.items import ImagePart
 from core.ports import ToolSpec
+from core.rate_limits import RateLimits
 from engines.base import AS_CONFIGURED, CallDelta, LlmOptions, Message, TextDelta, ToolCall
 from engines.llm import hybrid, intents
 from engines.llm.hybrid import Hybrid
@@ -86,7 +87,9 @@ def answered(
     async def scenario() -> list[TextDelta | ToolCall | Usage]:
         reply = engine.reply(messages, tools, language=language)
         async with aclosing(reply) as deltas:
-            return [delta async for delta in deltas if not isinstance(delta, CallDelta)]
+            return [
+                delta async for delta in deltas if not isinstance(delta, CallDelta | RateLimits)
+            ]
 
     return asyncio.run(scenario())
 

@@ -31,6 +31,7 @@ from core.items import (
     TextPart,
 )
 from core.ports import ToolSpec
+from core.rate_limits import RateLimits
 from engines.base import AS_CONFIGURED, CallDelta, LlmOptions, Message, TextDelta, ToolCall
 from pipeline.session import Session
 from pipeline.settings import NamedTool, ResponseRequest, SessionSettings, ToolChoice
@@ -45,7 +46,7 @@ OFF = ToolCall("0", "set_light", {"on": False})
 SUM = ToolCall("1", "add", {"a": 2, "b": 2})
 
 
-Delta = TextDelta | CallDelta | ToolCall | Usage
+Delta = TextDelta | CallDelta | ToolCall | Usage | RateLimits
 
 
 @dataclass

@@ -18,6 +18,7 @@ from core.events import (
     Usage,
 )
 from core.items import AudioPart, FunctionCallItem, ImagePart, MessageItem, TextPart
+from core.rate_limits import RateLimit, RateLimits
 from media import g711
 from pipeline.settings import SessionSettings
 from signaling.realtime.server_events import item_json
@@ -114,6 +115,18 @@ def test_what_a_response_cost_is_told_with_what_was_cached() -> None:
         },
         "output_token_details": {"text_tokens": 3, "audio_tokens": 0},
     }
+
+
+def test_what_a_models_server_still_allows_is_passed_on() -> None:
+    limits = RateLimits((RateLimit("requests", 60, 59, 1.5), RateLimit("tokens", 9000, 8000, 0.12)))
+    [event] = translator().to_json(limits)
+    assert (event["type"], event["rate_limits"]) == (
+        "rate_limits.updated",
+        [
+            {"name": "requests", "limit": 60, "remaining": 59, "reset_seconds": 1.5},
+            {"name": "tokens", "limit": 9000, "remaining": 8000, "reset_seconds": 0.12},
+        ],
+    )
 
 
 def test_an_image_is_shown_while_it_is_kept() -> None:

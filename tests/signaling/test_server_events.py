@@ -53,6 +53,7 @@ from core.items import (
     MessageItem,
     TextPart,
 )
+from core.rate_limits import RateLimit, RateLimits
 from media import g711
 from pipeline.settings import SessionSettings
 from signaling.realtime.session import Terms
@@ -129,6 +130,7 @@ EVERY: list[SessionEvent] = [
     PlayoutStopped("resp_1"),
     PlayoutCleared("resp_1"),
     TRACE,
+    RateLimits((RateLimit("requests", 60, 59, 1.5), RateLimit("tokens", 150_000, 149_984, 0.0))),
     Failed("engine_crashed", "it is being restarted"),
 ]
 

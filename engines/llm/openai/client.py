@@ -12,7 +12,9 @@ from typing import Any
 import aiohttp
 
 from core.errors import EngineError, EngineTimeout, EngineUnreachable, RemoteProtocolError
+from core.rate_limits import RateLimits
 from engines.llm.openai.chunks import DONE, Chunk, read_chunk
+from engines.llm.openai.limits import read_limits
 from engines.llm.openai.refusals import Refused, retry_after_s
 from engines.llm.openai.settings import Settings, checked_url, key_of
 from engines.llm.openai.sse import SseReader
@@ -57,11 +59,13 @@ class Client:
         except (ValueError, RecursionError):
             raise self._failed(f"{url} answers with what is no JSON") from None
 
-    async def stream(self, body: Mapping[str, Any]) -> AsyncGenerator[Chunk, None]:
-        """Chunks up to the end. Closing it closes the connection at once, which is how servers
-        learn that nobody listens any more."""
+    async def stream(self, body: Mapping[str, Any]) -> AsyncGenerator[Chunk | RateLimits, None]:
+        """Chunks up to the end; before them, what its headers say of limits. Closing it closes the
+        connection at once, which is how servers learn that nobody listens any more."""
         answer, chunk = await self._begin(body)
         try:
+            if (limits := answer.limits) is not None:
+                yield limits
             while chunk is not None:
                 yield chunk
                 chunk = await self._next(answer, self._settings.token_timeout_s)
@@ -182,6 +186,10 @@ class Answer:
         self._is_over = False
         self._is_finished = False
         "A chunk said that it was the last one with text."
+
+    @property
+    def limits(self) -> RateLimits | None:
+        return read_limits(self._response.headers)
 
     async def next(self) -> Chunk | None:
         """None at the end. Raises RemoteProtocolError, also for a stream that just stops; errors

@@ -8,6 +8,7 @@ from typing import Any
 from core.errors import ContextExceeded, EngineError, Overloaded, RemoteProtocolError
 from core.events import Usage
 from core.ports import ToolSpec
+from core.rate_limits import RateLimits
 from engines.base import AS_CONFIGURED, CallDelta, LlmOptions, Message, TextDelta, ToolCall
 from engines.llm.chat import chat_messages, chat_tools
 from engines.llm.openai.calls import CallAssembler
@@ -59,7 +60,7 @@ class OpenAiLlm:
         *,
         language: str,
         options: LlmOptions = AS_CONFIGURED,
-    ) -> AsyncGenerator[TextDelta | CallDelta | ToolCall | Usage, None]:
+    ) -> AsyncGenerator[TextDelta | CallDelta | ToolCall | Usage | RateLimits, None]:
         """See `Llm.reply`. Whole tool calls come at the end of the text. Nothing is retried once
         anything has been answered."""
         try:
@@ -90,12 +91,15 @@ class OpenAiLlm:
 
     async def _answer(
         self, body: Mapping[str, Any], messages: Sequence[Message]
-    ) -> AsyncGenerator[TextDelta | CallDelta | ToolCall | Usage, None]:
+    ) -> AsyncGenerator[TextDelta | CallDelta | ToolCall | Usage | RateLimits, None]:
         thoughts, calls = Thoughts(self._settings.starts_thinking), CallAssembler()
         usage: Usage | None = None
         try:
             async with aclosing(self._chunks(body)) as chunks:
                 async for chunk in chunks:
+                    if isinstance(chunk, RateLimits):
+                        yield chunk
+                        continue
                     if chunk.problem:
                         raise self._broken(chunk.problem, messages)
                     usage = _usage(chunk) or usage
@@ -113,7 +117,7 @@ class OpenAiLlm:
         if usage is not None:
             yield usage
 
-    async def _chunks(self, body: Mapping[str, Any]) -> AsyncGenerator[Chunk, None]:
+    async def _chunks(self, body: Mapping[str, Any]) -> AsyncGenerator[Chunk | RateLimits, None]:
         """Once more in another dialect, while that may be what was wrong."""
         dialect, first = self._dialect, None
         while True:

@@ -11,6 +11,7 @@ import aiohttp
 from core.errors import EngineCrashed, EngineUnreachable
 from core.events import Usage
 from core.ports import ToolSpec
+from core.rate_limits import RateLimits
 from engines.base import AS_CONFIGURED, CallDelta, LlmOptions, Message, TextDelta, ToolCall
 from engines.llm import openai
 from engines.llm.vllm.environment import Environment
@@ -104,7 +105,7 @@ class Vllm:
         *,
         language: str,
         options: LlmOptions = AS_CONFIGURED,
-    ) -> AsyncGenerator[TextDelta | CallDelta | ToolCall | Usage, None]:
+    ) -> AsyncGenerator[TextDelta | CallDelta | ToolCall | Usage | RateLimits, None]:
         """See `Llm.reply`. EngineCrashed at once while the server is down, and for the answers that
         it was writing when it went."""
         self._supervised().check()

@@ -1,0 +1,45 @@
+"""The headers in which a server tells what is left of a quota. Pure.
+
+https://platform.openai.com/docs/guides/rate-limits#rate-limits-in-headers
+"""
+
+import re
+from collections.abc import Mapping
+
+from core.rate_limits import RateLimit, RateLimits
+
+NAMES = ("requests", "tokens")
+
+_COUNT = re.compile(r"[0-9]{1,15}")
+_SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
+_PIECE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(ms|us|d|h|m|s)")
+_UNITS_S = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6}
+
+
+def read_limits(headers: Mapping[str, str]) -> RateLimits | None:
+    """`headers`: by any case. A limit counts if all three of its numbers are there and are numbers;
+    None where none does."""
+    found = tuple(one for one in (_limit(headers, name) for name in NAMES) if one is not None)
+    return RateLimits(found) if found else None
+
+
+def reset_s(header: str) -> float | None:
+    """`1s`, `6m0s`, `120ms`, `1h2m3.5s`, or seconds without a unit; None for all else, also for
+    the dates of some services."""
+    if _SECONDS.fullmatch(header):
+        return float(header)
+    pieces = _PIECE.findall(header)
+    if not pieces or "".join(map("".join, pieces)) != header:
+        return None
+    return float(sum(float(number) * _UNITS_S[unit] for number, unit in pieces))
+
+
+def _limit(headers: Mapping[str, str], name: str) -> RateLimit | None:
+    limit, remaining, reset = (
+        headers.get(f"x-ratelimit-{what}-{name}", "").strip()
+        for what in ("limit", "remaining", "reset")
+    )
+    left_s = reset_s(reset)
+    if left_s is None or not (_COUNT.fullmatch(limit) and _COUNT.fullmatch(remaining)):
+        return None
+    return RateLimit(name, int(limit), int(remaining), left_s)

@@ -1,0 +1,67 @@
+"""What a model's server says of its quota reaches the client, behind the answer."""
+
+import asyncio
+
+import pytest
+
+from core.events import ResponseDone
+from core.rate_limits import RateLimit, RateLimits
+from engines.base import TextDelta, ToolCall
+from pipeline.session import Session
+from pipeline.settings import ResponseRequest, SessionSettings
+from tests.pipeline.test_client_tools import Delta, said, world
+from tests.pipeline.test_session import names, of, run_session
+
+TEXT = SessionSettings(modality="text")
+
+
+def told(remaining: int, reset_s: float = 30) -> RateLimits:
+    return RateLimits((RateLimit("requests", 60, remaining, reset_s),))
+
+
+async def ask(session: Session) -> None:
+    session.add_item(said("hello"))
+    session.create_response(ResponseRequest())
+    await session.settled()
+
+
+def test_it_is_told_behind_the_response() -> None:
+    there, _ = world([told(59), TextDelta("Hello.")])
+    events = run_session(there, ask, TEXT)
+    assert of(RateLimits, events) == [told(59)]
+    order = names(events)
+    assert order.index("RateLimits") == order.index("ResponseDone") + 1
+
+
+def test_what_was_said_last_counts() -> None:
+    """Each round of tools is a request."""
+    there, _ = world([told(59), ToolCall("1", "add", {"a": 1, "b": 1})], [told(58), TextDelta("2")])
+    assert of(RateLimits, run_session(there, ask, TEXT)) == [told(58)]
+
+
+def test_the_time_since_then_is_taken_off() -> None:
+    there, llm = world([told(59, 30), TextDelta("Hello.")])
+    llm.lasts_s = 10
+    [limits] = of(RateLimits, run_session(there, ask, TEXT))
+    assert limits.limits[0].reset_s == pytest.approx(20)
+
+
+def test_an_answer_that_is_cancelled_has_cost_its_request_all_the_same() -> None:
+    there, llm = world([told(59), TextDelta("Hello.")])
+    llm.lasts_s = 10
+
+    async def scene(session: Session) -> None:
+        session.add_item(said("hello"))
+        session.create_response(ResponseRequest())
+        await asyncio.sleep(1)
+        session.cancel_response()
+        await session.settled()
+
+    events = run_session(there, scene, TEXT)
+    assert [end.status for end in of(ResponseDone, events)] == ["cancelled"]
+    assert len(of(RateLimits, events)) == 1
+
+
+def test_nothing_is_told_where_nothing_was_said() -> None:
+    rounds: list[Delta] = [TextDelta("Hello.")]
+    assert not of(RateLimits, run_session(world(rounds)[0], ask, TEXT))
