@@ -21,6 +21,9 @@ from core.items import (
     FunctionCallItem,
     FunctionOutputItem,
     ImagePart,
+    ListedTool,
+    McpApprovalRequestItem,
+    McpListItem,
     MessageItem,
     TextPart,
 )
@@ -28,6 +31,7 @@ from pipeline.history import MAX_IMAGE_CHARS, MAX_TEXT_CHARS, History
 from pipeline.items import MAX_WAITING
 from pipeline.session import Session
 from pipeline.settings import ResponseRequest, SessionSettings
+from pipeline.tool_results import NO_RESULT
 from tests.pipeline.fakes import EchoLlm, LevelAsr, World, speak
 from tests.pipeline.test_session import of, run_session
 
@@ -281,6 +285,29 @@ def test_an_id_that_comes_again_keeps_its_own_words() -> None:
 
     [told] = of(Transcribed, run_session(world, scene, TEXT))
     assert told.transcript == "two"
+
+
+def test_a_restored_request_for_approval_is_a_call_without_a_result() -> None:
+    kept = History()
+    names = "kitchen", "cook it"
+    with pytest.raises(RequestError) as caught:
+        kept.add(McpApprovalRequestItem("bad", *names, "[1", "cook_it"))
+    assert (caught.value.code, caught.value.param) == ("invalid_value", "item.arguments")
+    kept.add(McpListItem("list", "kitchen", (ListedTool("cook it", "", {"type": "object"}),)))
+    kept.add(McpApprovalRequestItem("ask", *names, '{"dish": "soup"}', "cook_it"))
+    asked, told = kept.messages("")
+    assert [(call.name, call.arguments) for call in asked.tool_calls] == [
+        ("cook_it", {"dish": "soup"})
+    ]
+    assert (told.call_id, told.text) == ("ask", NO_RESULT)
+
+
+def test_schemas_count_as_text() -> None:
+    kept = History()
+    for number in range(6):
+        schema = {"description": "x" * (MAX_TEXT_CHARS // 4 - 100)}
+        kept.add(McpListItem(str(number), "kitchen", (ListedTool("cook", "", schema),)))
+    assert [item.id for item in kept.items] == ["2", "3", "4", "5"]
 
 
 def test_a_conversation_holds_no_more_text_than_a_model_could_take() -> None:

@@ -87,8 +87,8 @@ def below(event: Json, path: Path, struct: inspect.StructType) -> Iterator[Place
 
 def put(event: Json, path: Path, value: Any) -> Json:
     """A copy in which this stands there."""
-    copy = json.loads(json.dumps(event))
-    node = copy
+    copy: Json = json.loads(json.dumps(event))
+    node: Any = copy
     for step, after in pairwise(path):
         fresh: Any = [] if isinstance(after, int) else {}
         node = node.setdefault(step, fresh) if isinstance(node, dict) else node[step]
@@ -100,8 +100,8 @@ def put(event: Json, path: Path, value: Any) -> Json:
 
 
 def without(event: Json, path: Path, name: str) -> Json:
-    copy = json.loads(json.dumps(event))
-    node = copy
+    copy: Json = json.loads(json.dumps(event))
+    node: Any = copy
     for step in path:
         node = node[step]
     del node[name]

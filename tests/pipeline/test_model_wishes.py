@@ -1,0 +1,31 @@
+"""How a model is to work reaches it: as the session says, or one response."""
+
+from pipeline.session import Session
+from pipeline.settings import ResponseRequest, SessionSettings
+from tests.pipeline.fakes import World
+from tests.pipeline.test_session import run_session
+
+CAREFUL = SessionSettings(modality="text", parallel_tool_calls=False, reasoning_effort="low")
+
+
+def asked(settings: SessionSettings, *requests: ResponseRequest) -> list[tuple[object, object]]:
+    world = World()
+
+    async def scene(session: Session) -> None:
+        for request in requests:
+            session.create_response(request)
+            await session.settled()
+
+    run_session(world, scene, settings)
+    options = world.llm.options_asked
+    return [(one.parallel_tool_calls, one.reasoning_effort) for one in options]
+
+
+def test_the_session_says_how_and_one_response_may_differ() -> None:
+    differs = ResponseRequest(parallel_tool_calls=True, reasoning_effort="high")
+    said = asked(CAREFUL, ResponseRequest(), differs, ResponseRequest())
+    assert said == [(False, "low"), (True, "high"), (False, "low")]
+
+
+def test_who_says_nothing_leaves_it_to_the_engine() -> None:
+    assert asked(SessionSettings(modality="text"), ResponseRequest()) == [(None, None)]
