@@ -1,5 +1,6 @@
 """One text in, the assistant's answer out, without a live session: for doors of single requests."""
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from core.ids import new_id
 from core.items import Item, ItemStatus, MessageItem, TextPart
 from core.ports import Place, ToolContext
 from engines.base import Llm, LlmOptions
+from pipeline.bridging import Between, Say, bridged, owned_tasks
 from pipeline.budget import Claim, Seats
 from pipeline.calling import Hands
 from pipeline.conversation import Conversation, Conversations
@@ -47,6 +49,8 @@ class Question:
     "What its door is used to; counts where nobody has said another."
     place: Place | None = None
     "Where it was asked; None: where its conversation was held last."
+    is_spoken: bool = False
+    "Its answer is read to somebody, who is not to be left in silence."
 
 
 class Exchanges:
@@ -99,7 +103,8 @@ class Exchanges:
             conversation.language = plan.language
             conversation.place = question.place or conversation.place
             seats = self._drafts.seats(llm)
-            yield Exchange(question.text, conversation, plan, self._toolbox, seats)
+            async with owned_tasks() as tasks:
+                yield Exchange(question.text, conversation, plan, self._toolbox, seats, tasks)
 
     async def _plan(self, question: Question, conversation: Conversation, llm: Llm) -> AnswerPlan:
         settings, engines = self._usual, self._engines
@@ -119,7 +124,7 @@ class Exchanges:
         )
         return AnswerPlan(
             turn=Turn(new_id("turn")),
-            modality="text",
+            modality="audio" if question.is_spoken else "text",
             language=language,
             instructions=with_room(settings.instructions, question.place or conversation.place),
             voice=settings.voice,
@@ -161,37 +166,59 @@ class Exchange:
         plan: AnswerPlan,
         toolbox: Toolbox,
         seats: Seats,
+        tasks: asyncio.TaskGroup,
     ) -> None:
         self.plan = plan
         "In which language it is answered, and with which voice it would be spoken."
         self.conversation_id = conversation.id
+        self.given = ""
+        "Of the answer, so far, without what was said in between."
         self._question, self._toolbox, self._seats = question, toolbox, seats
+        self._tasks = tasks
         self._history: History = conversation.history
         self._place = conversation.place
 
     async def texts(self) -> AsyncGenerator[str, None]:
-        """The answer as it is written. What was given of it is in the history, also when it is
-        closed early. Raises EngineError, Overloaded, RequestError."""
-        self._add("user", self._question, "completed")
-        given = ""
-        status: ItemStatus = "incomplete"
-        try:
-            hands = Hands(self._toolbox, self._context(), _at_once, self._record)
-            prompt = self._history.messages(self.plan.instructions)
-            plan = seated(self.plan, lambda: self._seats.take(Claim()))
-            async with aclosing(generate(plan, prompt, hands)) as deltas:
-                async for delta in deltas:
-                    if isinstance(delta, str) and delta:
-                        given += delta
-                        yield delta
-            status = "completed"
-        finally:
-            if given:
-                self._add("assistant", given, status)
+        """The answer as it is written; one that is spoken with sentences in between while tools are
+        slow. What was given of it, without those, is in the history, also when it is closed early.
+        Raises EngineError, Overloaded, RequestError."""
+        is_spoken = self.plan.modality == "audio"
+        pieces = bridged(self._written, self._tasks) if is_spoken else self._written(_unheard)
+        async with aclosing(self._given(pieces)) as given:
+            async for text in given:
+                yield text
 
     async def text(self) -> str:
-        """All of it."""
-        return "".join([part async for part in self.texts()]).strip()
+        """All of it. Raises as `texts`."""
+        async with aclosing(self._given(self._written(_unheard))) as given:
+            return "".join([text async for text in given]).strip()
+
+    async def _given(
+        self, pieces: AsyncGenerator[str | Between, None] | AsyncGenerator[str, None]
+    ) -> AsyncGenerator[str, None]:
+        self._add("user", self._question, "completed")
+        status: ItemStatus = "incomplete"
+        try:
+            async with aclosing(pieces):
+                async for piece in pieces:
+                    if isinstance(piece, Between):
+                        yield f" {piece.sentence} " if self.given else f"{piece.sentence} "
+                    else:
+                        self.given += piece
+                        yield piece
+            status = "completed"
+        finally:
+            if self.given:
+                self._add("assistant", self.given, status)
+
+    async def _written(self, say: Say) -> AsyncGenerator[str, None]:
+        hands = Hands(self._toolbox, self._context(), _at_once, self._record, say=say)
+        prompt = self._history.messages(self.plan.instructions)
+        plan = seated(self.plan, lambda: self._seats.take(Claim()))
+        async with aclosing(generate(plan, prompt, hands)) as deltas:
+            async for delta in deltas:
+                if isinstance(delta, str) and delta:
+                    yield delta
 
     def _context(self) -> ToolContext:
         return ToolContext(self.conversation_id, self.plan.language, self._place)
@@ -201,6 +228,11 @@ class Exchange:
 
     def _record(self, item: Item) -> None:
         self._history.add(item, is_internal=True)
+
+
+def _unheard(_: str) -> bool:
+    """Nobody listens: what bridges a silence is taken, and dropped."""
+    return True
 
 
 async def _at_once() -> None:

@@ -1,5 +1,7 @@
 """The assistant behind WIS's `/api/chatbot`: a text in, its answer as text or as speech out."""
 
+from dataclasses import replace
+
 import msgspec
 from aiohttp import web as aioweb
 
@@ -66,7 +68,7 @@ class Chatbot:
     ) -> aioweb.StreamResponse:
         """The voice begins with the answer's first clause. Raises as `text`, and
         unsupported_language before anything is asked."""
-        async with self._exchanges.open(question) as exchange:
+        async with self._exchanges.open(replace(question, is_spoken=True)) as exchange:
             plan = exchange.plan
             language = spoken_language(plan.language, self._engines)
             voice = wanted.voice or (None if plan.voice == DEFAULT else plan.voice)

@@ -11,7 +11,8 @@ from pipeline.exchange import Exchanges, Question
 
 
 async def answer(wire: Wire, event: Event, exchanges: Exchanges) -> None:
-    """As it is written, then whole, which is all that older clients read.
+    """As it is written, then whole, which is all that older clients read: by then no sentence has
+    to bridge a wait.
 
     Raises EngineError, Overloaded, RequestError, Conflict, ConnectionError.
     """
@@ -19,12 +20,11 @@ async def answer(wire: Wire, event: Event, exchanges: Exchanges) -> None:
         " ".join(read_text(event).split()),
         conversation_id=conversation_of(event),
         language=text_language(event),
+        is_spoken=True,
     )
     context = event.data.get("context")
-    given = ""
     async with exchanges.open(question) as exchange, aclosing(exchange.texts()) as texts:
         await wire.send(HandledStart())
         async for text in texts:
-            given += text
             await wire.send(HandledChunk(text=text))
-    await wire.send(Handled(text=given.strip(), context=context), HandledStop())
+    await wire.send(Handled(text=exchange.given.strip(), context=context), HandledStop())

@@ -2,6 +2,8 @@
 
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
+from dataclasses import replace
+from typing import Never
 
 import pytest
 
@@ -11,7 +13,8 @@ from pipeline.exchange import Exchanges, Question
 from pipeline.settings import Profile, SessionSettings
 from pipeline.text_language import TextLanguage
 from tests.loop import run_virtual
-from tests.pipeline.fakes import World
+from tests.pipeline.fakes import EchoLlm, World
+from tests.pipeline.test_sayings import AsksTool, Says, SlowTool
 
 
 class Usual(TextLanguage):
@@ -36,8 +39,10 @@ async def ask(to: Exchanges, question: Question) -> str:
         return await exchange.text()
 
 
-def run(scene: Callable[[World, Exchanges], Awaitable[None]], **more: int) -> World:
-    world = World()
+def run(
+    scene: Callable[[World, Exchanges], Awaitable[None]], world: World | None = None, **more: int
+) -> World:
+    world = world or World()
 
     async def main() -> None:
         asked = exchanges(world, **more)
@@ -165,3 +170,72 @@ def test_an_unknown_model_is_named() -> None:
             await ask(asked, Question("one", model="parrot"))
 
     run(scene)
+
+
+def slow(takes_s: float = 8.0, llm: EchoLlm | None = None) -> World:
+    return World(llm=llm or AsksTool(), providers=[SlowTool(takes_s)])
+
+
+def test_who_listens_is_not_left_in_silence_by_a_slow_tool() -> None:
+    async def scene(_: World, asked: Exchanges) -> None:
+        question = Question("one", "kitchen", is_spoken=True)
+        async with asked.open(question) as exchange:
+            texts = [text async for text in exchange.texts()]
+        between = ["One moment, please. ", "It is taking a little longer. "]
+        assert texts == [*between, "It is done."]
+        assert exchange.given == "It is done."
+
+    *_, answer = run(scene, slow()).conversations.get("kitchen").history.items
+    assert isinstance(answer, MessageItem)
+    assert (answer.text, answer.status) == ("It is done.", "completed")
+
+
+def test_who_reads_or_gets_it_whole_is_told_the_answer_only() -> None:
+    async def scene(_: World, asked: Exchanges) -> None:
+        assert await ask(asked, Question("one", is_spoken=True)) == "It is done."
+        async with asked.open(Question("one")) as exchange:
+            assert [text async for text in exchange.texts()] == ["It is done."]
+
+    run(scene, slow())
+
+
+def test_no_words_are_an_answer_to_who_reads_and_none_to_who_listens() -> None:
+    async def scene(_: World, asked: Exchanges) -> None:
+        assert await ask(asked, Question("one")) == ""
+        assert await ask(asked, Question("one", is_spoken=True)) == "I have no answer to that."
+
+    run(scene, World(llm=Says("")))
+
+
+def test_a_spoken_answer_that_nobody_waits_for_is_cancelled_and_one_that_fails_is_told() -> None:
+    async def scene(world: World, asked: Exchanges) -> None:
+        question = Question("one two three", is_spoken=True)
+        async with asked.open(question) as exchange, aclosing(exchange.texts()) as texts:
+            assert await anext(texts) == "you "
+        assert world.llm.closed_early == 1
+        world.llm.fails = True
+        with pytest.raises(EngineError):
+            async with asked.open(replace(question, text="two")) as exchange:
+                [_ async for _ in exchange.texts()]
+
+    run(scene)
+
+
+@pytest.mark.parametrize("is_spoken", [False, True])
+def test_a_bug_of_a_model_and_one_of_its_reader_come_out_as_they_are(is_spoken: bool) -> None:
+    class Buggy(EchoLlm):
+        def reply(self, *_: object, **__: object) -> Never:
+            raise ZeroDivisionError
+
+    async def scene(world: World, asked: Exchanges) -> None:
+        with pytest.raises(ZeroDivisionError):
+            async with asked.open(Question("one", is_spoken=is_spoken)) as exchange:
+                [_ async for _ in exchange.texts()]
+        world.llm = EchoLlm()
+        for wrong in (ConnectionError("gone"), ExceptionGroup("two", [ValueError(), KeyError()])):
+            with pytest.raises(type(wrong)) as raised:
+                async with asked.open(Question("one", is_spoken=is_spoken)):
+                    raise wrong
+            assert raised.value is wrong
+
+    run(scene, World(llm=Buggy()))

@@ -18,6 +18,7 @@ from devices.willow.was.connection import Connection
 from devices.willow.was.roster import Roster
 from firmware_protocol.willow.messages import Result
 from pipeline.exchange import Exchanges, Question
+from pipeline.fillers import Fillers
 from pipeline.settings import Profile, SessionSettings
 
 logger = logging.getLogger(__name__)
@@ -178,13 +179,17 @@ class Commands:
             conversation_id=device.id,
             language=device.profile.language or command.language or None,
             place=Place(device.area, device.id),
+            is_spoken=True,
         )
+        language = question.language or ""
         try:
             async with self._exchanges.open(question) as exchange:
+                language = exchange.plan.language
                 command.result = Result(ok=True, speech=await exchange.text())
         except EarshotError as error:
             logger.warning("! willow: %s got no answer: %s (%s)", device.id, error, error.code)
             connection.note_error(error.code)
+            command.result = Result(ok=False, speech=Fillers().regret(error, language) or "")
 
 
 def _plain(text: str) -> str:

@@ -113,7 +113,7 @@ def test_a_command_that_fails_is_told_and_the_next_one_works() -> None:
         device = await server.device()
         server.scene.inference.llm.fails = True
         turn = await device.speak(SPEECH)
-        assert (turn.ok, turn.speech) == (False, "")
+        assert (turn.ok, turn.speech) == (False, "Sorry, that did not work.")
         server.scene.inference.llm.fails = False
         assert (await device.speak(SPEECH)).ok is True
 
