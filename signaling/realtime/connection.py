@@ -181,8 +181,11 @@ class Connection:
     async def refuse_binary(self, aside: Told | None = None) -> None:
         """The answer to a frame that is no text."""
         self._touch()
+        self._turns.came(self._active_at)
+        await self._turns.before(SAMPLES_PER_EVENT)
         message = "Binary frames are not allowed: audio goes as base64."
         await self._refuse(BadEvent(message, code="invalid_json"), aside=aside)
+        self._turns.left(self._now())
 
     async def refuse_too_large(self, aside: Told | None = None) -> None:
         """The answer to a text that the transport could not take."""

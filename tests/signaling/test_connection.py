@@ -331,8 +331,9 @@ def test_a_long_append_leaves_others_their_turn_and_comes_before_what_follows() 
     assert len(set(turns_of_frames)) >= 10, "each 100 ms in another turn of the loop"
 
 
+@pytest.mark.parametrize("is_text", [False, True])
 @pytest.mark.parametrize("is_aside", [False, True])
-def test_who_sends_much_at_once_leaves_others_their_turn(is_aside: bool) -> None:
+def test_who_sends_much_at_once_leaves_others_their_turn(is_aside: bool, is_text: bool) -> None:
     client, turns = Client(), 0
     aside = Told(99) if is_aside else None
 
@@ -345,7 +346,10 @@ def test_who_sends_much_at_once_leaves_others_their_turn(is_aside: bool) -> None
     async def flood(connection: Connection) -> None:
         beside = asyncio.get_running_loop().create_task(others())
         for _ in range(100):
-            await connection.receive('{"type":"nonsense"}', aside)
+            if is_text:
+                await connection.receive('{"type":"nonsense"}', aside)
+            else:
+                await connection.refuse_binary(aside)
         beside.cancel()
         connection.close()
 
