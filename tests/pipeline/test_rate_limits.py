@@ -9,8 +9,9 @@ from core.rate_limits import RateLimit, RateLimits
 from engines.base import TextDelta, ToolCall
 from pipeline.session import Session
 from pipeline.settings import ResponseRequest, SessionSettings
+from tests.pipeline.fakes import names
 from tests.pipeline.test_client_tools import Delta, said, world
-from tests.pipeline.test_session import names, of, run_session
+from tests.pipeline.test_session import of, run_session
 
 TEXT = SessionSettings(modality="text")
 
