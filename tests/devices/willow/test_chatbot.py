@@ -10,6 +10,7 @@ import pytest
 from core.items import MessageItem
 from engines.base import LlmOptions, TextDelta
 from media.files import decode_file
+from tests.devices.slow_tools import hurry
 from tests.devices.willow.servers import Scene, Server, against
 from tests.pipeline.fakes import EchoLlm
 from tests.server.http import error_of
@@ -72,6 +73,18 @@ def test_an_answer_is_spoken(format_: str, content_type: str) -> None:
         found = decode_file(await response.read())
         assert 900 * 16 <= len(found) <= 1100 * 16
         assert np.abs(found).max() > 5000
+
+    against(act)
+
+
+def test_a_slow_tool_is_bridged_where_it_is_spoken(monkeypatch: pytest.MonkeyPatch) -> None:
+    hurry(monkeypatch)
+
+    async def act(server: Server) -> None:
+        written = await server.client.get("/api/chatbot?text=four")
+        assert await written.json() == {"response": "you said it is 4."}
+        spoken = await server.client.get("/api/chatbot/tts?text=four&format=WAV")
+        assert len(decode_file(await spoken.read())) > 1900 * 16, "two clauses, a second each"
 
     against(act)
 

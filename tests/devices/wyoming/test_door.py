@@ -18,6 +18,7 @@ from wyoming.tts import (
     SynthesizeVoice,
 )
 
+from tests.devices.slow_tools import hurry
 from tests.devices.wyoming.servers import (
     SILENCE,
     SPEECH,
@@ -184,6 +185,13 @@ def test_a_question_is_answered_and_its_conversation_remembered() -> None:
     assert all(event.data["context"] == context for event in answers)
     history = scene.conversations.get("wyoming-kitchen").history
     assert len(history.items) == 4
+
+
+def test_a_slow_tool_is_bridged_for_who_listens_along(monkeypatch: pytest.MonkeyPatch) -> None:
+    hurry(monkeypatch)
+    found = run(Scene(), Transcript(text="four", language="en").event(), last="handled-stop")
+    assert texts(found, "handled-chunk")[0] == "One moment, please. "
+    assert texts(found, "handled") == ["you said it is 4."]
 
 
 BAD = [
