@@ -163,7 +163,7 @@ def limits_json(told: RateLimits) -> list[Json]:
             "name": one.name,
             "limit": one.limit,
             "remaining": one.remaining,
-            "reset_seconds": one.reset_s,
+            "reset_seconds": round(one.reset_s, 3),
         }
         for one in told.limits
     ]
