@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pytest
@@ -40,7 +40,7 @@ from core.ports import ToolContext, ToolOutcome, ToolSpec
 from pipeline.playout import PacedBy
 from pipeline.session import Session
 from pipeline.sessions import Sessions
-from pipeline.settings import ResponseRequest, SessionSettings, TurnDetection
+from pipeline.settings import BargeInPolicy, ResponseRequest, SessionSettings, TurnDetection
 from tests.loop import run_virtual
 from tests.pipeline.fakes import FRAME, WORDS, LevelAsr, World, collect, speak
 
@@ -119,7 +119,7 @@ class Client:
         self.session.configure(
             SessionSettings(
                 turn_detection=self.rng.choice(DETECTIONS),
-                barge_in=self.rng.choice(["on", "on", "patient"]),
+                barge_in=self.rng.choice(["on", "on", "patient", "off"]),
                 echo=self.rng.choice(["off", "off", "half_duplex"]),
                 instructions=self.rng.choice(["", "Be brief."]),
                 modality=self.rng.choice(["audio", "audio", "text"]),
@@ -355,7 +355,7 @@ def test_no_order_of_events_breaks_the_story(seed: int, paced_by: PacedBy) -> No
     assert live(seed, paced_by)
 
 
-POLICIES: tuple[Literal["on", "patient"], ...] = ("on", "patient")
+POLICIES: tuple[BargeInPolicy, ...] = ("on", "patient", "off")
 
 
 @pytest.mark.many

@@ -308,8 +308,8 @@ def test_who_does_not_ask_for_it_gets_pieces(detection: TurnDetection) -> None:
 
 
 def test_who_lets_nothing_stop_an_answer_gets_pieces() -> None:
-    events, _ = talk((ONE, 600), (SILENCE, 600), (TWO, 600), barge_in="off")
-    assert transcripts(events) == ["one", "two"]
+    events, _ = talk((ONE, 600), PAUSE, (TWO, 300), (THREE, 300), barge_in="off")
+    assert transcripts(events) == ["one", "two three"]
     assert not of(ItemDeleted, events)
 
 
