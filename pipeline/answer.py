@@ -228,8 +228,15 @@ class Answer:
             raise self._draft.regret
 
     async def _deliver_texts(self) -> None:
-        while (text := await self._draft.texts.get()) is not None:
-            self._add_text(text)
+        """Those that wait already are told as one."""
+        texts, is_over = self._draft.texts, False
+        while not is_over:
+            waiting = [await texts.get()]
+            while not texts.empty():
+                waiting.append(texts.get_nowait())
+            is_over = waiting[-1] is None
+            if said := [text for text in waiting if text is not None]:
+                self._add_text("".join(said))
 
     async def _deliver_calls(self) -> None:
         while (delta := await self._draft.call_deltas.get()) is not None:

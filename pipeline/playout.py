@@ -23,7 +23,7 @@ CLIENT_RATE_HZ = 24_000
 MAX_QUEUED_MS = 4000
 "Synthesis runs ahead by this much, no more: an interruption throws it away."
 
-MAX_PIECE_SAMPLES = ms_to_samples(400, CLIENT_RATE_HZ)
+MAX_PIECE_SAMPLES = ms_to_samples(500, CLIENT_RATE_HZ)
 """Of sound, handed to a client that paces itself at once: more than voices are gathered to, so that
 no crumb is left where the rate is another."""
 

@@ -19,8 +19,8 @@ from pipeline.work_time import WorkTime
 MAX_WAITING_CLAUSES = 32
 "A model writes faster than a voice speaks; beyond this it waits."
 
-GATHERED_MS = 200
-"A tenth of the work of 20 ms each, for us and for the client, and nobody hears a sample later."
+GATHERED_MS = 400
+"A twentieth of the work of 20 ms each, for us and the client, and nobody hears a sample later."
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ MAX_ENTRIES = 512
 "However short they are."
 MAX_SEEN = 4096
 "Fingerprints (16 bytes) of replies said once: a day of a busy home."
-FRAME_MS = 200
+FRAME_MS = 400
 
 Key = bytes
 "A keyed fingerprint: the cache holds no text."

@@ -6,7 +6,7 @@ from core.audio import ASR_RATE_HZ, ms_to_samples
 from signaling.realtime.upload import SLICE_MS
 
 SAMPLES_PER_TURN = ms_to_samples(SLICE_MS, ASR_RATE_HZ)
-"Heard at once: so much takes some 0.4 ms, and one event may bring five minutes."
+"Heard at once: so much takes some 0.8 ms, and one event may bring five minutes."
 
 SAMPLES_PER_EVENT = SAMPLES_PER_TURN // 8
 "What any event counts for: it takes some 50 µs, and the transport hands over thousands at once."

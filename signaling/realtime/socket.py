@@ -19,6 +19,9 @@ HEARTBEAT_S = 20
 SEND_TIMEOUT_S = 10
 "For one event of at most 32 kB; who needs longer cannot hear an answer in real time."
 
+AT_ONCE_CHARS = 32 * 1024
+"Transports take 64 KiB before anybody waits: behind nothing, so much is not waited for."
+
 LAST_CHANCE_S = 2
 "A client that did not read may still take what is queued, and the reason after it."
 
@@ -49,6 +52,7 @@ class EventSocket(aioweb.WebSocketResponse):
             timeout=CLOSE_TIMEOUT_S,
         )
         self.on_too_large: Callable[[], Awaitable[None]] | None = None
+        self._transport: asyncio.Transport | None = None
 
     async def open(self, request: aioweb.Request) -> None:
         """Answer the upgrade. Raises ClientGone."""
@@ -56,16 +60,27 @@ class EventSocket(aioweb.WebSocketResponse):
             await self.prepare(request)
         except ConnectionError as exc:
             raise ClientGone("the client left while its WebSocket opened") from exc
+        self._transport = request.transport
 
     async def tell(self, text: str) -> None:
         """Raises ClientGone, and ClientLagging where it is not taken in time."""
         try:
+            if self._is_taken_at_once(text):
+                await self.send_str(text)
+                return
             async with asyncio.timeout(SEND_TIMEOUT_S):
                 await self.send_str(text)
         except ConnectionError as exc:  # aiohttp's own before it writes, a plain one while it waits
             raise ClientGone("the WebSocket is closed") from exc
         except TimeoutError as exc:
             raise ClientLagging(f"an event was not taken within {SEND_TIMEOUT_S} s") from exc
+
+    def _is_taken_at_once(self, text: str) -> bool:
+        """A timer for each event would cost as much as the rest of sending it."""
+        transport = self._transport
+        if transport is None or len(text) > AT_ONCE_CHARS:
+            return False
+        return not transport.get_write_buffer_size()
 
     async def pong(self, message: bytes = b"") -> None:
         with suppress(ConnectionError):  # then it closes, which the next message says

@@ -13,7 +13,7 @@ from media.resample import Resampler
 from pipeline.listening import MAX_HELD_MS, MIN_COMMIT_MS
 from signaling.realtime.sound import PCM, decoded, rate_of, sample_bytes
 
-SLICE_MS = 100
+SLICE_MS = 200
 "So much at once is resampled and heard; others have their turn in between."
 
 

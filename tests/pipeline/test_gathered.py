@@ -6,12 +6,11 @@ import numpy as np
 
 from core.audio import Pcm
 from engines.base import WordMark
-from pipeline.read_aloud import Clause, Sound, gathered
+from pipeline.read_aloud import GATHERED_MS, Clause, Sound, gathered
 from tests.loop import run_virtual
 
 RATE_HZ = 8000
-MOST = 1600
-"Samples of 200 ms."
+MOST = RATE_HZ * GATHERED_MS // 1000
 
 
 def sound(first: int, samples: int) -> Pcm:
@@ -37,16 +36,17 @@ def lengths(got: list[Sound]) -> list[int]:
 
 
 def test_what_waits_is_one_piece_and_no_sample_is_lost_or_moved() -> None:
-    pieces = [sound(first, 160) for first in range(0, 4000, 160)]
+    pieces = [sound(first, MOST // 10) for first in range(0, MOST * 5 // 2, MOST // 10)]
     got = taken([*pieces, None])
-    assert lengths(got) == [1600, 1600, 800]
+    assert lengths(got) == [MOST, MOST, MOST // 2]
     whole = np.concatenate([one for one in got if isinstance(one, np.ndarray)])
-    assert np.array_equal(whole, sound(0, 4000))
+    assert np.array_equal(whole, sound(0, MOST * 5 // 2))
 
 
 def test_pieces_that_do_not_fit_stay_whole() -> None:
-    sizes = [900, 800, 5000, 10, MOST - 10, 1]
-    assert lengths(taken([*(sound(0, size) for size in sizes), None])) == [900, 800, 5000, 1600, 1]
+    most, half = MOST, MOST // 2
+    given = [sound(0, size) for size in (half + 1, half, 3 * most, 10, most - 10, 1)]
+    assert lengths(taken([*given, None])) == [half + 1, half, 3 * most, most, 1]
 
 
 def test_words_and_clauses_keep_their_places() -> None:
