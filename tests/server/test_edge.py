@@ -13,6 +13,7 @@ from aiohttp import web as aioweb
 from core.errors import (
     ConfigError,
     Conflict,
+    ContextExceeded,
     EarshotError,
     EngineCrashed,
     EngineError,
@@ -55,6 +56,7 @@ TABLE: list[tuple[EarshotError, int, int]] = [
     (EngineError("asr", "x"), 502, 1011),
     (EngineMissing("asr", "x"), 501, 1011),
     (EngineCrashed("asr", "x"), 502, 1011),
+    (ContextExceeded("llm", "x"), 502, 1011),
     (EngineUnreachable("llm", "x"), 502, 1011),
     (EngineTimeout("asr", "x"), 504, 1011),
 ]
