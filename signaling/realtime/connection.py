@@ -158,7 +158,8 @@ class Connection:
         self._touch()
         self._turns.came(self._active_at)
         is_large = len(text) >= LARGE_EVENT_CHARS
-        await self._turns.before(SAMPLES_PER_TURN if is_large else SAMPLES_PER_EVENT)
+        if self._turns.next(SAMPLES_PER_TURN if is_large else SAMPLES_PER_EVENT):
+            await asyncio.sleep(0)
         event_id = None
         try:
             event = aside.read(text) if aside else self._translator.receive(text)
@@ -182,7 +183,8 @@ class Connection:
         """The answer to a frame that is no text."""
         self._touch()
         self._turns.came(self._active_at)
-        await self._turns.before(SAMPLES_PER_EVENT)
+        if self._turns.next(SAMPLES_PER_EVENT):
+            await asyncio.sleep(0)
         message = "Binary frames are not allowed: audio goes as base64."
         await self._refuse(BadEvent(message, code="invalid_json"), aside=aside)
         self._turns.left(self._now())
@@ -275,7 +277,8 @@ class Connection:
 
     async def _feed(self, frames: Iterable[AudioFrame]) -> None:
         for frame in frames:
-            await self._turns.before(len(frame.pcm))
+            if self._turns.next(len(frame.pcm)):
+                await asyncio.sleep(0)
             self._session.feed(frame)
 
     def _needs(self, transport: Transport, name: str) -> None:

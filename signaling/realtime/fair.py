@@ -1,7 +1,5 @@
 """How much of one client is done before the others of the server have their turn."""
 
-import asyncio
-
 from core.audio import ASR_RATE_HZ, ms_to_samples
 from signaling.realtime.upload import SLICE_MS
 
@@ -32,12 +30,11 @@ class Turns:
         if now - self._left_at >= PAUSE_S:
             self._done = 0
 
-    async def before(self, samples: int) -> None:
-        """So much is done next: others first, if it is their turn."""
-        if self._done >= SAMPLES_PER_TURN:
-            self._done = 0
-            await asyncio.sleep(0)
-        self._done += samples
+    def next(self, samples: int) -> bool:
+        """So much is done next. True: others are to have their turn before it."""
+        is_over = self._done >= SAMPLES_PER_TURN
+        self._done = samples if is_over else self._done + samples
+        return is_over
 
     def left(self, now: float) -> None:
         """The event is done."""

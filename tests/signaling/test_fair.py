@@ -23,7 +23,8 @@ def turns_of_others(comes: Sequence[tuple[float, int]], takes_s: float = 0.0001)
         mine = Turns()
         for now, samples in comes:
             mine.came(now)
-            await mine.before(samples)
+            if mine.next(samples):
+                await asyncio.sleep(0)
             mine.left(now + takes_s)
         beside.cancel()
 
