@@ -19,6 +19,9 @@ LIVE_MS = 1000
 LEAST_PACE = 0.8
 "Time that it took, over its length: some packets at once after a delay are live, no upload is."
 
+_LIVE = ms_to_samples(LIVE_MS, ASR_RATE_HZ)
+_LEAST = ms_to_samples(LIVE_MS * LEAST_PACE, ASR_RATE_HZ)
+
 
 class Pace:
     """How fast sound comes. No clock: it is given the time."""
@@ -32,7 +35,7 @@ class Pace:
         """So many samples (16 kHz) came."""
         self._samples += samples
         self._came.append((now, self._samples))
-        while self._samples - self._came[0][1] > ms_to_samples(LIVE_MS, ASR_RATE_HZ):
+        while self._samples - self._came[0][1] > _LIVE:
             self._came.popleft()
 
     @property
@@ -40,7 +43,7 @@ class Pace:
         """The newest second took about a second. Less than that was not heard yet: no."""
         (first, begin), (last, end) = self._came[0], self._came[-1]
         sound = end - begin
-        if sound < ms_to_samples(LIVE_MS * LEAST_PACE, ASR_RATE_HZ):
+        if sound < _LEAST:
             return False
         return last - first >= LEAST_PACE * sound / ASR_RATE_HZ
 

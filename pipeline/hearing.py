@@ -43,7 +43,7 @@ class Hearing:
         self._recent: deque[Pcm] = deque()
         self._kept = 0
         "Samples of it."
-        self._padding_ms = 300.0
+        self._pad(300)
         self.samples = 0
         "Heard so far; the position of the next sample."
 
@@ -62,7 +62,7 @@ class Hearing:
         self._endpointer.threshold = detection.threshold
         self._endpointer.silence_ms = silence_ms
         self._endpointer.max_ms = NEVER_MS if turn_detection is None else MAX_UTTERANCE_MS
-        self._padding_ms = min(detection.prefix_padding_ms, MAX_PADDING_MS)
+        self._pad(min(detection.prefix_padding_ms, MAX_PADDING_MS))
 
     def guard(self, is_guarded: bool) -> None:
         """While the assistant speaks, a start needs more speech."""
@@ -121,7 +121,7 @@ class Hearing:
         edge = self._edge(pcm, probability)
         if edge is not None and edge.edge is Edge.STARTED:
             self._remember(pcm)
-            begin = edge.at - ms_to_samples(self._padding_ms, ASR_RATE_HZ)
+            begin = edge.at - self._padding
             recent = self.recent()
             self._forget()
             self._audible.begin(edge.at, recent[edge.at - self.samples :])
@@ -143,9 +143,13 @@ class Hearing:
     def _remember(self, pcm: Pcm) -> None:
         self._recent.append(pcm)
         self._kept += len(pcm)
-        wanted = ms_to_samples(self._padding_ms + 2 * INTERRUPT_MS, ASR_RATE_HZ)
-        while self._kept - len(self._recent[0]) > wanted:
+        while self._kept - len(self._recent[0]) > self._wanted:
             self._kept -= len(self._recent.popleft())
+
+    def _pad(self, padding_ms: float) -> None:
+        """So much from before the speech is kept for it, and what makes it a start."""
+        self._padding = ms_to_samples(padding_ms, ASR_RATE_HZ)
+        self._wanted = ms_to_samples(padding_ms + 2 * INTERRUPT_MS, ASR_RATE_HZ)
 
     def _forget(self) -> None:
         self._recent.clear()
