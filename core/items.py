@@ -1,8 +1,10 @@
 """What a conversation is made of: items, as OpenAI Realtime defines them, transport-neutral."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
+
+from msgspec.json import encode
 
 ItemStatus = Literal["in_progress", "completed", "incomplete"]
 ImageDetail = Literal["auto", "low", "high"]
@@ -76,6 +78,12 @@ class ListedTool:
     description: str
     input_schema: Mapping[str, Any]
     is_read_only: bool = False
+    chars: int = field(init=False, compare=False)
+    "As JSON, about. Counted once: a history asks at each of its items."
+
+    def __post_init__(self) -> None:
+        chars = len(self.name) + len(self.description) + len(encode(self.input_schema))
+        object.__setattr__(self, "chars", chars)
 
 
 @dataclass(frozen=True, slots=True)

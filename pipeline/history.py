@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeAlias, assert_never
 
-from msgspec.json import encode
-
 from core.errors import RequestError
 from core.items import (
     AudioPart,
@@ -230,7 +228,7 @@ def _chars(item: Item) -> int:
         case McpApprovalResponseItem(reason=reason):
             return len(reason or "")
         case McpListItem(tools=tools):
-            return sum(len(tool.description) + len(encode(tool.input_schema)) for tool in tools)
+            return sum(tool.chars for tool in tools)
         case _:
             assert_never(item)
 

@@ -36,6 +36,7 @@ def guard(gate: Gate) -> Middleware:
     async def run(request: aioweb.Request, handler: Handler) -> aioweb.StreamResponse:
         caller = caller_of(request)
         if _is_preflight(gate, caller, request):
+            request[TOKEN] = None
             return await _preflight(request, handler)
         admits = getattr(request.match_info.handler, ADMITS, None)
         is_known = _is_known(request, caller)

@@ -1,7 +1,8 @@
 """Who may use the server: the key, foreign Origins, unknown Hosts. Pure; app.py feeds it requests.
 
 No key is needed from this machine itself. Everything else needs one, and is refused before
-routing, so that an outsider cannot even learn which paths exist.
+routing, so that an outsider cannot even learn which paths exist; a browser's preflight, which
+cannot carry one, only tells of WHIP's.
 """
 
 import binascii

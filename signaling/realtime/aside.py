@@ -22,7 +22,7 @@ from signaling.realtime.told import Told
 logger = logging.getLogger(__name__)
 
 MAX_ASIDES = 4
-"Of one call; each is told everything."
+"Of one call; each is told all that the API has events for."
 
 
 async def serve_aside(request: aioweb.Request, connection: Connection) -> aioweb.StreamResponse:

@@ -22,8 +22,11 @@ RESETS = 20
 SEND_TIMEOUT_S = 10
 "For one event of at most 32 kB; who needs longer cannot hear an answer in real time."
 
-AT_ONCE_CHARS = 32 * 1024
+AT_ONCE_BYTES = 32 * 1024
 "Transports take 64 KiB before anybody waits: behind nothing, so much is not waited for."
+
+MAX_CHAR_BYTES = 4
+"In UTF-8."
 
 LAST_CHANCE_S = 2
 "A client that did not read may still take what is queued, and the reason after it."
@@ -91,7 +94,8 @@ class EventSocket(aioweb.WebSocketResponse):
     def _is_taken_at_once(self, text: str) -> bool:
         """A timer for each event would cost as much as the rest of sending it."""
         transport = self._transport
-        if transport is None or len(text) > AT_ONCE_CHARS:
+        most_bytes = len(text) * (1 if text.isascii() else MAX_CHAR_BYTES)
+        if transport is None or most_bytes > AT_ONCE_BYTES:
             return False
         return not transport.get_write_buffer_size()
 

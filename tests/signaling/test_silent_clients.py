@@ -98,13 +98,14 @@ def test_a_half_open_sideband_is_let_go_and_the_call_stays(monkeypatch: pytest.M
 class TalkativeHome:
     """A home of which there is always something to tell."""
 
-    def __init__(self) -> None:
+    def __init__(self, told: str = "x" * SENT_BYTES) -> None:
+        self.state = told
         self.told = 0
 
     async def watch(self, language: str | None = None) -> AsyncGenerator[Any, None]:
         while True:
             self.told += 1
-            yield {"areas": "x" * SENT_BYTES}
+            yield {"areas": self.state}
             await asyncio.sleep(0)
 
 
@@ -114,12 +115,13 @@ WATCH = {
 }
 
 
+@pytest.mark.parametrize("state", ["x" * SENT_BYTES, "x" * 30_000, "語" * 30_000])
 def test_a_client_that_does_not_read_is_cut_off_and_costs_no_more_than_an_event(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, state: str
 ) -> None:
     monkeypatch.setattr("signaling.realtime.socket.SEND_TIMEOUT_S", 0.2)
     monkeypatch.setattr("signaling.realtime.socket.LAST_CHANCE_S", 0)
-    queued, home = watch_buffers(monkeypatch), TalkativeHome()
+    queued, home = watch_buffers(monkeypatch), TalkativeHome(state)
 
     async def scene(server: Server) -> None:
         async with upgraded(server) as client:
@@ -132,7 +134,7 @@ def test_a_client_that_does_not_read_is_cut_off_and_costs_no_more_than_an_event(
         against(scene, Setup(home=home))
     assert "ended: the client did not take its events" in caplog.text
     assert 0 < max(queued) < 64 * 1024 + 2.1 * SENT_BYTES  # asyncio's high water, two events
-    assert home.told * SENT_BYTES < 32 * 1024 * 1024  # what the sockets of both ends hold
+    assert home.told * len(state.encode()) < 32 * 1024 * 1024  # what the sockets of both ends hold
 
 
 def test_a_reader_that_resumes_in_time_is_told_why(monkeypatch: pytest.MonkeyPatch) -> None:
