@@ -10,7 +10,7 @@ from aiohttp import WSCloseCode
 from aiohttp.web import WebSocketResponse
 
 from media.peer import PeerSettings
-from signaling.realtime.connection import Connection
+from signaling.realtime.connection import ClientLagging, Connection
 from signaling.realtime.door import RealtimeSettings
 from signaling.realtime.socket import EventSocket
 from tests.signaling.callers import talking
@@ -135,6 +135,45 @@ def test_a_client_that_does_not_read_is_cut_off_and_costs_no_more_than_an_event(
     assert "ended: the client did not take its events" in caplog.text
     assert 0 < max(queued) < 64 * 1024 + 2.1 * SENT_BYTES  # asyncio's high water, two events
     assert home.told * len(state.encode()) < 32 * 1024 * 1024  # what the sockets of both ends hold
+
+
+class Buffer:
+    """A transport that holds so many bytes."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def get_write_buffer_size(self) -> int:
+        return self.size
+
+
+@pytest.mark.parametrize(
+    ("text", "queued", "is_timed"),
+    [
+        ("x" * 32 * 1024, 0, False),
+        ("x" * 32 * 1024, 1, True),
+        ("x" * (32 * 1024 + 1), 0, True),
+        ("語" * 8 * 1024, 0, False),
+        ("語" * (8 * 1024 + 1), 0, True),
+    ],
+)
+def test_only_what_nobody_has_to_wait_for_is_sent_without_a_timer(
+    monkeypatch: pytest.MonkeyPatch, text: str, queued: int, is_timed: bool
+) -> None:
+    async def never(*_: object) -> None:
+        await asyncio.sleep(10)
+
+    async def tell() -> bool:
+        socket = EventSocket()
+        monkeypatch.setattr(socket, "_transport", Buffer(queued))
+        with pytest.raises((ClientLagging, TimeoutError)) as ended:
+            async with asyncio.timeout(0.2):
+                await socket.tell(text)
+        return isinstance(ended.value, ClientLagging)
+
+    monkeypatch.setattr(EventSocket, "send_str", never)
+    monkeypatch.setattr("signaling.realtime.socket.SEND_TIMEOUT_S", 0)
+    assert asyncio.run(tell()) is is_timed
 
 
 def test_a_reader_that_resumes_in_time_is_told_why(monkeypatch: pytest.MonkeyPatch) -> None:
