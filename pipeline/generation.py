@@ -16,7 +16,9 @@ from pipeline.calling import Hands, Round, decided, exchanged, record, run
 from pipeline.client_tools import Offer, offer
 from pipeline.context import fit, halved, reserve_tokens
 from pipeline.fillers import Silence
+from pipeline.idle import is_after_silence
 from pipeline.plan import AnswerPlan
+from pipeline.remote.tool import Approved
 from pipeline.tool_results import is_error
 
 logger = logging.getLogger(__name__)
@@ -49,10 +51,13 @@ async def _rounds(
     plan: AnswerPlan, prompt: Sequence[Message], hands: Hands, silence: Silence
 ) -> AsyncGenerator[str | Usage | RateLimits | CallDelta | ToolCall, None]:
     """Of tools, and what the model writes in between."""
-    messages, has_text, has_called, owes = list(prompt), False, False, False
+    messages, has_text, has_called = list(prompt), False, False
+    failed: set[str] = set()
+    "Names of tools of which the user is still to be told that they failed."
     if plan.remote is not None:
         await plan.remote.ready()
         messages += await decided(plan.remote.approved, hands, silence)
+        failed = _failed(plan.remote.approved, messages)
     is_new = len(messages) == len(prompt)
     for number in range(MAX_TOOL_ROUNDS):
         calls: list[ToolCall] = []
@@ -63,7 +68,8 @@ async def _rounds(
                 match delta:
                     case TextDelta(text=text):
                         if text.strip():
-                            has_text, owes = True, False
+                            has_text = True
+                            failed.clear()
                         yield text
                     case CallDelta(name=name):
                         if name in tools.client:
@@ -77,7 +83,7 @@ async def _rounds(
         written, of_client, to_allow = tools.parted(calls)
         calls = _told_apart(written, messages)
         results = await run(remote.batch(written, calls), hands, silence) if calls else []
-        owes = owes or any(map(is_error, results))  # what was written before does not tell it
+        failed = _still_failed(failed, calls, results)  # of which the text before tells nothing
         has_called = has_called or bool(calls)
         for call, result in zip(calls, results, strict=True):
             if call.name not in tools.remote:
@@ -93,16 +99,34 @@ async def _rounds(
     else:
         reason = f"{MAX_TOOL_ROUNDS} rounds of tools without an answer"
         raise EngineError("llm", plan.llm.name, reason)
-    if owes and (regret := hands.fillers.failed(plan.language)):
+    if failed and (regret := hands.fillers.failed(plan.language)):
         yield f" {regret}" if has_text else regret
     is_empty = is_new and not (has_text or has_called)
-    if is_empty and _is_awaited(plan) and (nothing := hands.fillers.nothing(plan.language)):
-        yield nothing
+    if is_empty and _is_awaited(plan, prompt):
+        yield hands.fillers.nothing(plan.language) or ""
 
 
-def _is_awaited(plan: AnswerPlan) -> bool:
-    """Somebody listens: to him silence is no answer, where to a program an empty text is one."""
-    return plan.modality == "audio" and plan.terms.in_conversation
+def _is_awaited(plan: AnswerPlan, prompt: Sequence[Message]) -> bool:
+    """Somebody has said something and listens: to him silence is no answer. It is one to a program,
+    which reads, to what a client's tool did, and to who said nothing himself."""
+    is_heard = plan.modality == "audio" and plan.terms.in_conversation
+    has_asked = bool(prompt) and prompt[-1].role == "user" and not is_after_silence(plan.input)
+    return is_heard and has_asked
+
+
+def _failed(approved: Sequence[Approved], messages: Sequence[Message]) -> set[str]:
+    """Of what the client allowed; of what it did not, nobody expects anything."""
+    allowed = {one.call.call_id: one.call.name for one in approved if one.approve}
+    results = {message.call_id: message.text for message in messages if message.role == "tool"}
+    return {name for call_id, name in allowed.items() if is_error(results[call_id])}
+
+
+def _still_failed(failed: set[str], calls: Sequence[ToolCall], results: Sequence[str]) -> set[str]:
+    """After one more round. A tool that works at its next try makes up for the one before; that
+    another one does, which may only have looked something up, says nothing of it."""
+    ends = [(call.name, is_error(result)) for call, result in zip(calls, results, strict=True)]
+    done = {name for name, has_failed in ends if not has_failed}
+    return (failed - done) | {name for name, has_failed in ends if has_failed}
 
 
 async def _reply(

@@ -1,7 +1,7 @@
 """A user who says nothing after an answer: when it is time for the assistant to go on."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from core.audio import ASR_RATE_HZ, samples_to_ms
 from core.events import (
@@ -30,10 +30,17 @@ SILENCE = "..."
 "What the model is told that the user said: one that answers nobody repeats itself."
 
 
+NOTHING_SAID = MessageItem("silence", "user", (TextPart(SILENCE),))
+
+
 def after_silence(items: tuple[Item, ...]) -> ResponseRequest:
     """The answer to `items` and a silence, which nobody is to remember."""
-    silence = MessageItem("silence", "user", (TextPart(SILENCE),))
-    return ResponseRequest(input=(*items, silence))
+    return ResponseRequest(input=(*items, NOTHING_SAID))
+
+
+def is_after_silence(items: Sequence[Item] | None) -> bool:
+    """What the model sees was made by `after_silence`. None: the conversation as it is."""
+    return items is not None and NOTHING_SAID in items[-1:]
 
 
 def commit_silence(

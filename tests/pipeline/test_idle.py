@@ -5,6 +5,7 @@ import pytest
 from core.events import (
     InputCommitted,
     ItemDone,
+    OutputText,
     PlayoutStopped,
     ResponseCreated,
     TimeoutTriggered,
@@ -15,6 +16,7 @@ from pipeline.playout import PacedBy
 from pipeline.session import Session
 from pipeline.settings import ResponseRequest, SessionSettings, TurnDetection
 from tests.pipeline.fakes import World, speak
+from tests.pipeline.test_sayings import Says
 from tests.pipeline.test_session import of, run_session
 
 PATIENCE_MS = 5000
@@ -44,6 +46,20 @@ def test_after_the_sound_and_a_silence_it_goes_on(paced_by: PacedBy) -> None:
     assert isinstance(item, MessageItem)
     assert (item.id, item.text) == (triggered.item_id, "")
     assert of(InputCommitted, events)[-1].item_id == triggered.item_id
+
+
+@pytest.mark.parametrize("timeouts", [0, 3])
+def test_to_silence_no_words_are_an_answer(timeouts: int) -> None:
+    """Where to a question they are none."""
+
+    async def scene(session: Session) -> None:
+        session.add_item(MessageItem("item_u", "user", (TextPart("hi"),)))
+        session.create_response(ResponseRequest())
+        await speak(session, (0, 2000 + timeouts * PATIENCE_MS))
+
+    events = run_session(World(llm=Says("")), scene, PATIENT)
+    assert len(of(TimeoutTriggered, events)) == timeouts
+    assert "".join(event.delta for event in of(OutputText, events)) == "I have no answer to that."
 
 
 def test_who_speaks_is_not_reminded() -> None:

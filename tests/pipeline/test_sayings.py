@@ -15,11 +15,14 @@ from core.events import (
     SessionEvent,
     TurnTraced,
 )
-from core.items import MessageItem
+from core.items import FunctionCallItem, FunctionOutputItem, MessageItem, TextPart
 from core.ports import ToolContext, ToolOutcome, ToolSpec
 from engines.base import AS_CONFIGURED, LlmOptions, Message, TextDelta, ToolCall, WordMark
+from pipeline.budget import Budget
+from pipeline.remote.tool import Approved, RemoteTool
 from pipeline.session import Session
 from pipeline.settings import ResponseRequest, SessionSettings, TurnDetection
+from pipeline.tool_catalogue import Tool
 from tests.pipeline.fakes import EchoLlm, ToneTts, World, speak
 from tests.pipeline.test_interruption import talkative
 from tests.pipeline.test_session import of, run_session
@@ -175,6 +178,84 @@ def test_what_was_promised_before_a_tool_failed_does_not_tell_it(then: str, expe
     assert said(run_session(world, one_turn)) == expected
 
 
+class FailsFirst(SlowTool):
+    """Each of its tools does, once: in a round the first of them."""
+
+    def __init__(self) -> None:
+        super().__init__(0.1)
+        self.failed: set[str] = set()
+
+    def tools(self, context: ToolContext) -> Sequence[ToolSpec]:
+        return [ToolSpec(name, "", {"type": "object"}) for name in ("slow", "other")]
+
+    async def call(
+        self, name: str, arguments: Mapping[str, Any], context: ToolContext
+    ) -> ToolOutcome:
+        has_failed = "slow" in self.failed
+        self.failed.add("slow")
+        return ToolOutcome({}, error=None if has_failed else "no_such_lamp")
+
+
+class Calls(AsksTool):
+    """These tools, round by round; then nothing."""
+
+    def __init__(self, *rounds: str) -> None:
+        super().__init__("")
+        self.rounds = rounds
+
+    async def reply(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[ToolSpec],
+        *,
+        language: str,
+        options: LlmOptions = AS_CONFIGURED,
+    ) -> AsyncGenerator[TextDelta | ToolCall, None]:
+        number = len(self.asked)
+        self.asked.append(list(messages))
+        for index, name in enumerate("".join(self.rounds[number : number + 1]).split()):
+            yield ToolCall(f"call_{index}", name, {})
+
+
+@pytest.mark.parametrize(
+    ("rounds", "expected"),
+    [
+        (("slow", "slow"), ""),
+        (("slow", "other"), "Sorry, that did not work."),
+        (("slow slow",), "Sorry, that did not work."),
+    ],
+    ids=["it worked then", "another one worked", "one of two worked"],
+)
+def test_a_tool_that_works_at_its_next_try_needs_no_apology(
+    rounds: tuple[str, ...], expected: str
+) -> None:
+    world = World(llm=Calls(*rounds), providers=[FailsFirst()], drafts=Budget(0))
+    assert said(run_session(world, one_turn)) == expected
+
+
+@pytest.mark.parametrize(
+    ("approve", "error", "expected"),
+    [
+        (True, "no_such_lamp", "Sorry, that did not work."),
+        (True, None, ""),
+        (False, None, ""),
+    ],
+    ids=["failed", "worked", "refused"],
+)
+def test_a_tool_that_the_client_allowed_is_told_of_when_it_fails(
+    approve: bool, error: str | None, expected: str
+) -> None:
+    spec = ToolSpec("slow", "Takes its time.", {"type": "object"})
+    tool = RemoteTool(Tool(spec, SlowTool(0.1, error), "slow"), "house", "slow", True)
+    decided = Approved("mcpr_1", ToolCall("call_1", "slow", {}), tool, approve)
+
+    async def scenario(session: Session) -> None:
+        session.create_response(ResponseRequest(approved=(decided,)))
+        await asyncio.sleep(2)
+
+    assert said(run_session(World(llm=Says("")), scenario)) == expected
+
+
 def test_a_tool_that_worked_needs_no_words() -> None:
     world = World(llm=AsksTool(""))
     world.providers = [SlowTool(0.1)]
@@ -186,6 +267,20 @@ def test_a_model_without_words_is_not_silence() -> None:
     assert said(events) == "I have no answer to that."
     assert len(of(PlayoutStarted, events)) == 1
     assert [turn.status for turn in of(TurnTraced, events)] == ["answered"]
+
+
+def test_a_tool_of_the_client_that_worked_needs_no_words_either() -> None:
+    async def scenario(session: Session) -> None:
+        session.add_item(MessageItem("item_u", "user", (TextPart("hi"),)))
+        session.add_item(FunctionCallItem("item_c", "call_1", "slow", "{}"))
+        session.add_item(FunctionOutputItem("item_o", "call_1", "{}"))
+        session.create_response(ResponseRequest())
+        await asyncio.sleep(2)
+
+    world = World(llm=AsksTool(""))
+    events = run_session(world, scenario)
+    assert [asked[-1].role for asked in world.llm.asked] == ["tool"]
+    assert said(events) == ""
 
 
 @pytest.mark.parametrize(
@@ -200,6 +295,7 @@ def test_to_a_program_no_words_are_an_answer(
     settings: SessionSettings, request_: ResponseRequest
 ) -> None:
     async def scenario(session: Session) -> None:
+        session.add_item(MessageItem("item_u", "user", (TextPart("hi"),)))
         session.create_response(request_)
         await asyncio.sleep(2)
 
