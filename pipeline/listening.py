@@ -200,8 +200,7 @@ class Listening:
 
     def _guess(self, open_: OpenUtterance, tasks: asyncio.TaskGroup) -> Callable[[AsrResult], None]:
         def report(result: AsrResult) -> None:
-            now, supposed = self._clock.now(), open_.supposed(result)
-            open_.guess = supposed.text, now
+            supposed = open_.suppose(result, self._clock.now())
             self._evidence.heard(result.text, result.language, tasks)
             self._reactions.supposed(open_.turn, supposed)
 

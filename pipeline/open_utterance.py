@@ -11,6 +11,17 @@ from pipeline.transcription import Utterance
 from pipeline.turn import Mark, Turn
 
 
+@dataclass(frozen=True, slots=True)
+class Guess:
+    """The words of an utterance, should it be over."""
+
+    words: str
+    new: str
+    "Those of them that are left if it stands by itself."
+    known_at: float
+    "Monotonic seconds."
+
+
 @dataclass(slots=True)
 class OpenUtterance:
     """The utterance that is being spoken."""
@@ -25,8 +36,8 @@ class OpenUtterance:
     "Where the speech ended, while it looks so."
     guessed: dict[Mark, float] = field(default_factory=dict[Mark, float])
     "When the pause began that may be its end."
-    guess: tuple[str, float] | None = None
-    "The words it then has, should it be over, and when they were known."
+    guess: Guess | None = None
+    "Should it then be over."
     is_full: bool = False
 
     @property
@@ -76,13 +87,18 @@ class OpenUtterance:
             return result
         return replace(result, text="", words=(), segments=(), tokens=(), is_rejected=True)
 
-    def supposed(self, result: AsrResult) -> AsrResult:
+    def suppose(self, result: AsrResult, now: float) -> AsrResult:
         """What it says, should it be over."""
-        return self.judged(result) if self.join is None else self.together(result, self.join)
+        join = self.join
+        supposed = self.judged(result) if join is None else self.together(result, join)
+        words = supposed.text
+        self.guess = Guess(words, join.new if join is not None and words else words, now)
+        return supposed
 
     def known_at(self, words: str, now: float) -> float:
         """When its final words were known: in the pause, if they are those of the guess."""
-        return self.guess[1] if self.guess is not None and self.guess[0] == words else now
+        guess = self.guess
+        return guess.known_at if guess is not None and words in (guess.words, guess.new) else now
 
     def give_up(self) -> None:
         """Its words will never be known."""

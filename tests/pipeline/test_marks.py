@@ -8,10 +8,13 @@ import pytest
 from core.events import Transcribed, TurnTraced
 from engines.base import AsrItem, AsrResult
 from pipeline.budget import Budget
+from pipeline.session import Session
+from pipeline.settings import SessionSettings, TurnDetection
 from pipeline.turn import Mark
 from serving.scheduler import Priority
-from tests.pipeline.fakes import LevelAsr, World
+from tests.pipeline.fakes import LevelAsr, World, speak
 from tests.pipeline.test_session import of, one_turn, run_session
+from tests.pipeline.test_speculation import ToolLlm, Watched
 
 HEARD = (Mark.SPEECH_START, Mark.SPEECH_END, Mark.CANDIDATE, Mark.ASR_FINAL)
 MADE = (Mark.LLM_FIRST_TOKEN, Mark.FIRST_CLAUSE, Mark.TTS_FIRST_AUDIO)
@@ -48,6 +51,15 @@ class Hesitant(LevelAsr):
         return replace(result, text=self.final) if item.is_final else result
 
 
+class SlowAtTheEnd(LevelAsr):
+    """Its final words are those of the pause, and take 100 ms more."""
+
+    async def decode(self, item: AsrItem, priority: Priority) -> AsrResult:
+        if item.is_final:
+            await asyncio.sleep(0.1)
+        return await super().decode(item, priority)
+
+
 def test_other_words_than_were_guessed_are_known_when_they_come() -> None:
     events = run_session(World(asr=Hesitant("one three")), one_turn)
     (turn,) = of(TurnTraced, events)
@@ -57,6 +69,26 @@ def test_other_words_than_were_guessed_are_known_when_they_come() -> None:
     spans = {span.stage: span for span in turn.stages}
     assert spans["asr"].end_ms == spans["llm"].start_ms == turn.marks[Mark.ASR_FINAL]
     assert not spans["llm"].is_speculative
+
+
+@pytest.mark.parametrize("is_read_only", [True, False], ids=["joined", "by itself"])
+def test_words_that_go_on_are_known_in_the_pause_also_if_they_stand_alone(
+    is_read_only: bool,
+) -> None:
+    """They do where the first ones made a tool change something."""
+    world = World(asr=SlowAtTheEnd(), llm=ToolLlm(), providers=[Watched(is_read_only=is_read_only)])
+
+    async def scene(session: Session) -> None:
+        await speak(session, (0, 200), (1000, 600), (0, 700), (2000, 600), (0, 4000))
+
+    events = run_session(
+        world, scene, SessionSettings(turn_detection=TurnDetection(silence_ms=450))
+    )
+    words = [event.transcript for event in of(Transcribed, events)]
+    assert words == ["one", "one two" if is_read_only else "two"]
+    marks = of(TurnTraced, events)[-1].marks
+    assert marks[Mark.ASR_FINAL] < marks[Mark.ENDPOINT]
+    assert marks[Mark.ASR_FINAL] <= marks[Mark.LLM_FIRST_TOKEN]
 
 
 def test_words_that_were_guessed_are_known_in_the_pause() -> None:
