@@ -5,6 +5,7 @@ from contextlib import aclosing
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from core.ports import ToolSpec
 from engines.base import LlmOptions
@@ -65,6 +66,44 @@ def test_a_refused_wish_is_left_out(said: str, calls: Any, effort: Any) -> None:
     server = Server(refuses(400, {"error": {"message": said}}), GOOD)
     asked = sent(server, ONE_AT_A_TIME, ONE_AT_A_TIME)
     assert asked == [(False, "low"), (calls, effort), (calls, effort)]
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_an_answer_that_began_before_forgets_nothing(is_refused: bool) -> None:
+    """Of what another one found out meanwhile, whether it learns something itself or not."""
+    begun, other_is_done = asyncio.Event(), asyncio.Event()
+    no_effort = {"error": {"message": "Unrecognized request argument supplied: reasoning_effort"}}
+    no_calls = {"error": {"message": "Unsupported parameter: 'parallel_tool_calls'"}}
+
+    async def first(request: web.Request) -> web.StreamResponse:
+        if is_refused:
+            begun.set()
+            await other_is_done.wait()
+            return web.json_response(no_calls, status=400)
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        await response.write(sse(*text("Good."), done=False))
+        begun.set()
+        await other_is_done.wait()
+        await response.write(sse(*text(" Better.")))
+        return response
+
+    server = Server(first, refuses(400, no_effort), GOOD)
+    low, calls = LlmOptions(reasoning_effort="low"), LlmOptions(parallel_tool_calls=False)
+
+    async def scenario() -> None:
+        async with talking(server) as llm, asyncio.TaskGroup() as tasks:
+            former = tasks.create_task(collected(llm, tools=(LIGHT,), options=calls))
+            await begun.wait()
+            await collected(llm, tools=(LIGHT,), options=low)
+            other_is_done.set()
+            await former
+            await collected(llm, tools=(LIGHT,), options=ONE_AT_A_TIME)
+
+    asyncio.run(scenario())
+    last = server.bodies[-1]
+    assert "reasoning_effort" not in last
+    assert ("parallel_tool_calls" in last) != is_refused
 
 
 def test_another_effort_is_another_wish() -> None:

@@ -28,6 +28,15 @@ class Dialect:
     refused: frozenset[tuple[str, str | bool]] = frozenset()
     "Of `WISHES`, with the value: a model may know some of them."
 
+    def with_(self, other: "Dialect") -> "Dialect":
+        """What either has found out."""
+        return Dialect(
+            self.counts_usage and other.counts_usage,
+            self.has_new_limit or other.has_new_limit,
+            self.is_sampled and other.is_sampled,
+            self.refused | other.refused,
+        )
+
     def of(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """A request in this dialect."""
         said = dict(body)

@@ -119,12 +119,14 @@ class OpenAiLlm:
 
     async def _chunks(self, body: Mapping[str, Any]) -> AsyncGenerator[Chunk | RateLimits, None]:
         """Once more in another dialect, while that may be what was wrong."""
-        dialect, first = self._dialect, None
+        dialect = stored = self._dialect
+        first: Refused | None = None
         while True:
             try:
                 async with aclosing(self._client.stream(dialect.of(body))) as chunks:
                     async for chunk in chunks:
-                        self._dialect = dialect
+                        if dialect is not stored:  # others may have learned meanwhile, too
+                            self._dialect, stored = self._dialect.with_(dialect), dialect
                         yield chunk
                 return
             except Refused as exc:
