@@ -15,6 +15,7 @@ from pipeline.bridging import Between, Say, bridged, owned_tasks
 from pipeline.budget import Claim, Seats
 from pipeline.calling import Hands
 from pipeline.conversation import Conversation, Conversations
+from pipeline.fillers import Fillers
 from pipeline.generation import generate
 from pipeline.history import History
 from pipeline.places import Places
@@ -76,6 +77,8 @@ class Exchanges:
             max_parallel, "questions are being answered", retry_after_s=RETRY_AFTER_S
         )
         self._busy: set[str] = set()
+        self._fillers = Fillers()
+        "One for all: most questions are alone in their conversation."
 
     @property
     def count(self) -> int:
@@ -102,9 +105,9 @@ class Exchanges:
             plan = await self._plan(question, conversation, llm)
             conversation.language = plan.language
             conversation.place = question.place or conversation.place
-            seats = self._drafts.seats(llm)
+            seats, means = self._drafts.seats(llm), (self._toolbox, self._fillers)
             async with owned_tasks() as tasks:
-                yield Exchange(question.text, conversation, plan, self._toolbox, seats, tasks)
+                yield Exchange(question.text, conversation, plan, *means, seats, tasks)
 
     async def _plan(self, question: Question, conversation: Conversation, llm: Llm) -> AnswerPlan:
         settings, engines = self._usual, self._engines
@@ -165,6 +168,7 @@ class Exchange:
         conversation: Conversation,
         plan: AnswerPlan,
         toolbox: Toolbox,
+        fillers: Fillers,
         seats: Seats,
         tasks: asyncio.TaskGroup,
     ) -> None:
@@ -174,6 +178,7 @@ class Exchange:
         self.given = ""
         "Of the answer, so far, without what was said in between."
         self._question, self._toolbox, self._seats = question, toolbox, seats
+        self._fillers = fillers
         self._tasks = tasks
         self._history: History = conversation.history
         self._place = conversation.place
@@ -212,7 +217,8 @@ class Exchange:
                 self._add("assistant", self.given, status)
 
     async def _written(self, say: Say) -> AsyncGenerator[str, None]:
-        hands = Hands(self._toolbox, self._context(), _at_once, self._record, say=say)
+        context, fillers = self._context(), self._fillers
+        hands = Hands(self._toolbox, context, _at_once, self._record, fillers, say)
         prompt = self._history.messages(self.plan.instructions)
         plan = seated(self.plan, lambda: self._seats.take(Claim()))
         async with aclosing(generate(plan, prompt, hands)) as deltas:

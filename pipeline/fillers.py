@@ -53,8 +53,9 @@ AWAY = (EngineUnreachable, EngineTimeout, EngineCrashed, EngineMissing)
 
 
 class Fillers:
-    """Of one conversation: sentences take turns. In a language without any they are English, read
-    by the voice that answers: foreign words are taken for a sign of life, silence for none."""
+    """Of one session, or of all single questions: sentences take turns. In a language without any
+    they are English, read by the voice that answers: foreign words are taken for a sign of life,
+    silence for none."""
 
     def __init__(self, sentences: Mapping[str, Sentences] | None = None) -> None:
         self._sentences = bundled() if sentences is None else sentences

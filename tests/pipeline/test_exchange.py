@@ -190,6 +190,18 @@ def test_who_listens_is_not_left_in_silence_by_a_slow_tool() -> None:
     assert (answer.text, answer.status) == ("It is done.", "completed")
 
 
+def test_two_slow_questions_do_not_begin_with_the_same_sentence() -> None:
+    async def scene(_: World, asked: Exchanges) -> None:
+        begun: list[str] = []
+        for _ in range(2):
+            async with asked.open(Question("one", is_spoken=True)) as exchange:
+                first, *_ = [text async for text in exchange.texts()]
+                begun.append(first)
+        assert begun == ["One moment, please. ", "Let me check. "]
+
+    run(scene, slow(2.0))
+
+
 def test_who_reads_or_gets_it_whole_is_told_the_answer_only() -> None:
     async def scene(_: World, asked: Exchanges) -> None:
         assert await ask(asked, Question("one", is_spoken=True)) == "It is done."
