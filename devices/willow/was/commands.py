@@ -181,7 +181,7 @@ class Commands:
             place=Place(device.area, device.id),
             is_spoken=True,
         )
-        language = question.language or ""
+        language = question.language or self._usual.language or ""
         try:
             async with self._exchanges.open(question) as exchange:
                 language = exchange.plan.language

@@ -10,6 +10,7 @@ import pytest
 from core.ports import Place
 from devices.directory import DeviceProfile
 from pipeline.exchange import Exchange, Question
+from pipeline.settings import SessionSettings
 from tests.devices.willow_was.servers import SPEECH, Scene, Server, against, mac_of
 from tests.devices.willow_was.simulated import SimulatedWillow
 
@@ -118,6 +119,18 @@ def test_a_command_that_fails_is_told_and_the_next_one_works() -> None:
         assert (await device.speak(SPEECH)).ok is True
 
     against(act)
+
+
+def test_a_command_that_nobody_could_take_is_told_in_the_configured_language() -> None:
+    async def act(server: Server) -> None:
+        device = await server.device()
+        exchanges = server.scene.inference.exchanges
+        async with exchanges.open(Question("zero", "dev_0")):
+            await device.send({"cmd": "endpoint", "data": {"text": "one", "language": ""}})
+            await device.until(device.results)
+        assert device.results() == [{"ok": False, "speech": "Das hat leider nicht geklappt."}]
+
+    against(act, Scene(usual=SessionSettings(language="de")))
 
 
 def test_a_bug_ends_its_command_only(monkeypatch: pytest.MonkeyPatch) -> None:
