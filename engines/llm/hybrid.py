@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from msgspec import Struct
 
-from core.errors import ConfigError, EarshotError, EngineError, Overloaded
+from core.errors import ConfigError, ContextExceeded, EarshotError, EngineError, Overloaded
 from core.events import Usage
 from core.ports import ToolSpec
 from core.rate_limits import RateLimits
@@ -87,7 +87,8 @@ class Hybrid:
     def __init__(self, commands: "IntentsLlm", model: Llm) -> None:
         self.model = model
         self.on_failure: Callable[[EarshotError], None] | None = None
-        "Told why the model gave no answer, or none to the end."
+        """Told why the model gave no answer, or none to the end; not of a prompt that was too long:
+        half of it may be answered yet."""
         self._commands = commands
         self._is_warm = False
         both = (*commands.languages, *model.languages)
@@ -142,13 +143,16 @@ class Hybrid:
                 async for step in steps:
                     yield step
             return
+        has_begun = False
         try:
             answer = self.model.reply(messages, tools, language=language, options=options)
             async with aclosing(answer) as deltas:
                 async for delta in deltas:
+                    has_begun = has_begun or not isinstance(delta, RateLimits)
                     yield delta
         except (EngineError, Overloaded) as exc:
-            if self.on_failure is not None:
+            may_be_shorter = isinstance(exc, ContextExceeded) and not has_begun
+            if self.on_failure is not None and not may_be_shorter:
                 self.on_failure(exc)
             raise
         finally:

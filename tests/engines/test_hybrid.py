@@ -9,6 +9,7 @@ import pytest
 
 from core.errors import (
     ConfigError,
+    ContextExceeded,
     EarshotError,
     EngineError,
     EngineTimeout,
@@ -169,6 +170,18 @@ def test_a_model_that_is_away_is_heard_and_its_response_fails(
     assert "".join(event.delta for event in of(OutputText, events)) == excuse
     assert len(of(PlayoutStarted, events)) == 1
     assert failure in told
+
+
+@pytest.mark.parametrize(("said", "told"), [((), []), (TOLD, ["context_length_exceeded"])])
+def test_a_prompt_that_may_be_asked_shorter_is_no_failure_yet(
+    said: Sequence[TextDelta | ToolCall | Usage], told: list[str]
+) -> None:
+    engine = made(Model(said, ContextExceeded("llm", "scripted", "too long")))
+    codes: list[str] = []
+    engine.on_failure = lambda error: codes.append(error.code)
+    with pytest.raises(ContextExceeded):
+        answered(engine, QUESTION)
+    assert codes == told
 
 
 def test_a_model_that_fails_in_the_middle_is_no_other_answer() -> None:
