@@ -191,13 +191,14 @@ def test_who_listens_is_not_left_in_silence_by_a_slow_tool() -> None:
 
 
 def test_two_slow_questions_do_not_begin_with_the_same_sentence() -> None:
+    async def begun(asked: Exchanges) -> str:
+        async with asked.open(Question("one", is_spoken=True)) as exchange:
+            texts = [text async for text in exchange.texts()]
+        return texts[0]
+
     async def scene(_: World, asked: Exchanges) -> None:
-        begun: list[str] = []
-        for _ in range(2):
-            async with asked.open(Question("one", is_spoken=True)) as exchange:
-                first, *_ = [text async for text in exchange.texts()]
-                begun.append(first)
-        assert begun == ["One moment, please. ", "Let me check. "]
+        assert await begun(asked) == "One moment, please. "
+        assert await begun(asked) == "Let me check. "
 
     run(scene, slow(2.0))
 
