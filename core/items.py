@@ -2,9 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from json import dumps
 from typing import Any, Literal
-
-from msgspec.json import encode
 
 ItemStatus = Literal["in_progress", "completed", "incomplete"]
 ImageDetail = Literal["auto", "low", "high"]
@@ -82,7 +81,7 @@ class ListedTool:
     "As JSON, about. Counted once: a history asks at each of its items."
 
     def __post_init__(self) -> None:
-        chars = len(self.name) + len(self.description) + len(encode(self.input_schema))
+        chars = len(self.name) + len(self.description) + len(dumps(self.input_schema))
         object.__setattr__(self, "chars", chars)
 
 
