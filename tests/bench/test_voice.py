@@ -62,7 +62,8 @@ def test_the_warm_up_is_left_out_and_every_client_counts(
         (1, 0),
         (1, 1),
     ]
-    assert report["voice_to_voice_ms"]["min"] > 200  # the fake waits for so much silence
+    # The fake waits for 200 ms of silence; frames that leave late are caught up with.
+    assert report["voice_to_voice_ms"]["min"] > 180
     assert report["stages"][0]["stage"] == "asr"
     ET.fromstring((tmp_path / "voice.svg").read_text())
 
