@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from core.errors import Overloaded
 from core.ports import Place
@@ -27,7 +27,8 @@ class Sessions:
         self._max_sessions = max_sessions
         self._live: dict[str, Session] = {}
         self._is_draining = False
-        self._is_empty = asyncio.Event()
+        self._is_empty, self._is_used = asyncio.Event(), asyncio.Event()
+        "Nobody is there; somebody is."
         self._is_empty.set()
 
     @property
@@ -63,6 +64,7 @@ class Sessions:
         session = Session(settings, conversation, paced_by, self._surroundings)
         self._live[session.id] = session
         self._is_empty.clear()
+        self._is_used.set()
         self._report()
         logger.info("= session %s opened (%s), %d live", session.id, door, self.count)
         try:
@@ -77,8 +79,20 @@ class Sessions:
             del self._live[session.id]
             if not self._live:
                 self._is_empty.set()
+                self._is_used.clear()
             self._report()
             logger.info("= session %s closed, %d live", session.id, self.count)
+
+    async def left(self, quiet_s: float) -> None:
+        """Wait until somebody has been there, and nobody has for so long."""
+        while True:
+            await self._is_used.wait()
+            await self._is_empty.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(quiet_s):
+                    await self._is_used.wait()
+                    continue
+            return
 
     async def drain(self, timeout_s: float) -> None:
         """Take no new sessions; let turns finish, at most `timeout_s`; then end all."""

@@ -29,6 +29,7 @@ from server.doors import Core, open_doors
 from server.engines import Engines, running
 from server.home_assistant import house
 from server.system import SystemClock, open_trace
+from server.tidying import tidy
 from server.tools import own_tools
 
 
@@ -115,6 +116,7 @@ async def assemble(
         work = [tasks.create_task(timers.run(), name="timers")]
         work += [tasks.create_task(devices.announcements.run(), name="announcements")]
         work += [tasks.create_task(devices.registry.run(), name="devices-news")]
+        work += [tasks.create_task(tidy(core.sessions), name="tidy")]
         work += [tasks.create_task(run(), name=name) for name, run in doors.runs.items()]
         yield Parts(
             routes=doors.routes,

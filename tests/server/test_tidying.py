@@ -1,0 +1,42 @@
+"""When it is tidied: after the last session, not while somebody is there. Virtual time."""
+
+import asyncio
+import gc
+
+import pytest
+
+from pipeline.sessions import Sessions
+from pipeline.settings import SessionSettings
+from server.tidying import QUIET_S, tidy
+from tests.loop import run_virtual
+from tests.pipeline.fakes import World
+
+
+def test_it_is_tidied_once_when_nobody_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    times: list[float] = []
+    world = World()
+
+    async def main() -> None:
+        now = asyncio.get_running_loop().time
+
+        def collect() -> int:
+            times.append(now())
+            return 0
+
+        monkeypatch.setattr(gc, "collect", collect)
+        sessions = Sessions(world.surroundings(), world.conversations, max_sessions=2)
+
+        async def talk(begin: float, end: float) -> None:
+            await asyncio.sleep(begin)
+            async with sessions.open(SessionSettings(), paced_by="server"):
+                await asyncio.sleep(end - begin)
+
+        tidying = asyncio.create_task(tidy(sessions))
+        async with asyncio.TaskGroup() as tasks:
+            for begin, end in ((100, 200), (150, 300), (300 + QUIET_S / 2, 400), (500, 600)):
+                tasks.create_task(talk(begin, end))
+        await asyncio.sleep(1000)
+        tidying.cancel()
+
+    run_virtual(main())
+    assert times == pytest.approx([400 + QUIET_S, 600 + QUIET_S])
