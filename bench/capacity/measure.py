@@ -119,6 +119,8 @@ def _wanted(plan: Plan, known: Sequence[str]) -> list[str]:
     if unknown := set(plan.systems) - {*CALLED, *CONNECTED}:
         known = sorted({*CALLED, *CONNECTED})
         raise RequestError(f"--systems {','.join(sorted(unknown))}: there are {', '.join(known)}")
+    if absent := [name for name in plan.systems if name not in known]:
+        _tell(f"{', '.join(absent)}: not over this transport; there are {', '.join(known)}")
     return [name for name in known if name in plan.systems]
 
 
