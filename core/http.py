@@ -14,6 +14,10 @@ JSON = "application/json"
 FORWARDED = ("Forwarded", "X-Forwarded-For", "X-Real-IP")
 "Headers by which a proxy says that somebody else is asking."
 
+BROKEN_FORM = (ValueError, RuntimeError, AssertionError)
+"""What aiohttp's reader of multipart forms raises for a wrong form, beside errors of its own: bytes
+that are no text, an unknown encoding, a boundary that is longer than the piece it reads."""
+
 Handler = Callable[[Any], Awaitable[Any]]
 "Takes the web library's request and gives its response; core knows no web library."
 

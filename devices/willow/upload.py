@@ -11,6 +11,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from core.connected import ClientGone
 from core.errors import RequestError, TooLarge
+from core.http import BROKEN_FORM
 from core.threads import in_thread
 from devices.willow.hearing import Hearing
 from devices.willow.values import invalid, named, text_of, whole_of
@@ -154,7 +155,7 @@ async def spool_form(request: aioweb.Request, spool: Spool, max_bytes: int) -> N
                     raise TooLarge(f"a form of more than {max_bytes} bytes, the limit")
                 if is_file:
                     await spool.write(chunk)
-    except (ValueError, HttpProcessingError, aioweb.RequestPayloadError) as exc:
+    except (*BROKEN_FORM, HttpProcessingError, aioweb.RequestPayloadError) as exc:
         raise RequestError("the form cannot be read", code="invalid_form") from exc
     except TimeoutError as exc:
         raise _stalled() from exc

@@ -5,9 +5,12 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import msgspec
+from aiohttp import BodyPartReader
 from aiohttp import web as aioweb
+from aiohttp.http_exceptions import HttpProcessingError
 
 from core.errors import RequestError, TooLarge
+from core.http import BROKEN_FORM
 from pipeline.engines import own_model
 from pipeline.settings import DEFAULT, SessionSettings
 from signaling.realtime.fields import checked
@@ -136,19 +139,23 @@ async def read_sdp(request: aioweb.Request) -> str:
 
 
 async def _form(request: aioweb.Request) -> dict[str, bytes]:
-    """The parts as bytes, whether sent as fields or as files; the app bounds their size."""
-    try:
-        form = await request.post()
-    except ValueError:
-        raise RequestError("The form cannot be read.", code="invalid_form") from None
+    """The parts that are known, as bytes, whether sent as fields or as files.
+
+    The whole form has the application's limit. Raises RequestError invalid_form, TooLarge.
+    """
     parts: dict[str, bytes] = {}
-    for name, value in form.items():
-        if isinstance(value, str):
-            parts[name] = value.encode()
-        elif isinstance(value, aioweb.FileField):
-            parts[name] = value.file.read()
-        else:
-            parts[name] = bytes(value)
+    try:
+        form = await request.multipart()
+        while (part := await form.next()) is not None:
+            if not isinstance(part, BodyPartReader):
+                raise ValueError("a form in the form")
+            data = bytes(await part.read(decode=True))
+            if request.content.total_bytes > request.client_max_size:
+                raise TooLarge(f"The form has more than {request.client_max_size} bytes.")
+            if part.name in CallForm.__struct_fields__:
+                parts[part.name] = data
+    except (*BROKEN_FORM, HttpProcessingError, aioweb.RequestPayloadError):
+        raise RequestError("The form cannot be read.", code="invalid_form") from None
     return parts
 
 

@@ -1,7 +1,7 @@
 """Every bad offer gets its documented error, and leaves nothing behind."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -132,5 +132,47 @@ def test_a_bad_offer_gets_its_documented_error(
         assert param in (None, error["param"])
         assert (server.sessions.count, server.door.calls.count) == (0, 0)
         await caller.peer.close()
+
+    against(scene)
+
+
+PART = b'--b\r\nContent-Disposition: form-data; name="sdp"'
+CHARSET = b'--b\r\nContent-Disposition: form-data; name="_charset_"\r\n\r\n'
+
+BROKEN_FORMS: Mapping[str, bytes] = {
+    "nothing": b"",
+    "no base64": PART + b"\r\nContent-Transfer-Encoding: base64\r\n\r\nx\r\n--b--\r\n",
+    "an unknown transfer encoding": (
+        PART + b"\r\nContent-Transfer-Encoding: rot13\r\n\r\nx\r\n--b--\r\n"
+    ),
+    "a charset that is too long": CHARSET + b"x" * 40 + b"\r\n--b--\r\n",
+    "a form in the form": (
+        b"--b\r\nContent-Type: multipart/mixed; boundary=c\r\n\r\n--c--\r\n--b--\r\n"
+    ),
+    "a header without a colon": b"--b\r\nContent-Disposition\r\n\r\nx\r\n--b--\r\n",
+    "a thousand headers": b"--b\r\n" + b"X-A: b\r\n" * 1000 + b"\r\n",
+    "a header without end": b"--b\r\nX: " + b"x" * 50_000,
+    "cut in a header": PART,
+    "cut in a part": PART + b"\r\n\r\nv=0",
+}
+
+
+@pytest.mark.parametrize("sent", BROKEN_FORMS.values(), ids=BROKEN_FORMS)
+def test_a_broken_form_is_a_400(sent: bytes) -> None:
+    async def scene(server: Server) -> None:
+        kind = {"Content-Type": "multipart/form-data; boundary=b"}
+        response = await server.client.post(CALLS, data=sent, headers=kind)
+        assert (response.status, (await error_of(response))["code"]) == (400, "invalid_form")
+
+    against(scene)
+
+
+def test_a_boundary_longer_than_what_is_read_of_a_charset_is_a_400() -> None:
+    async def scene(server: Server) -> None:
+        long = "b" * 60
+        kind = {"Content-Type": f"multipart/form-data; boundary={long}"}
+        sent = CHARSET.replace(b"--b", b"--" + long.encode()) + b"utf-8\r\n"
+        response = await server.client.post(CALLS, data=sent, headers=kind)
+        assert (response.status, (await error_of(response))["code"]) == (400, "invalid_form")
 
     against(scene)

@@ -9,6 +9,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from core.connected import ClientGone
 from core.errors import RequestError, TooLarge
+from core.http import BROKEN_FORM
 from media.spool import Spool
 
 FORM = "multipart/form-data"
@@ -39,7 +40,7 @@ async def read_form(
         raise RequestError(f"The body must be {FORM}.", code="unsupported_media_type")
     try:
         return await _Form(await request.multipart(), spool, is_known).read()
-    except (ValueError, HttpProcessingError, aioweb.RequestPayloadError) as exc:
+    except (*BROKEN_FORM, HttpProcessingError, aioweb.RequestPayloadError) as exc:
         raise _invalid(f"The form cannot be read: {str(exc)[:200]}.") from exc
     except TimeoutError as exc:
         raise _invalid(f"The form stopped: nothing came for {IDLE_S:.0f} s.") from exc

@@ -90,6 +90,7 @@ FORMS: Mapping[str, bytes] = {
         PART % b"prompt[\xff]" + bytes(70_000) + b"\r\n--b--\r\n"
     ),
     "no name": b"--b\r\n\r\nx\r\n--b--\r\n",
+    "a charset that is too long": PART % b"_charset_" + b"x" * 40 + b"\r\n--b--\r\n",
 }
 
 
