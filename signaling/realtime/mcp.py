@@ -8,6 +8,7 @@ from msgspec import UNSET, Meta, UnsetType
 from msgspec.json import decode
 
 from core.errors import RequestError
+from core.fetching import Unfetchable, target_of
 from core.items import (
     ListedTool,
     McpApprovalRequestItem,
@@ -74,7 +75,8 @@ class McpChoice(WireStruct, frozen=True, tag="mcp", tag_field="type"):
 
 
 def remote_server(sent: McpTool, param: str, at: str) -> RemoteServer:
-    """`param`: where it stands. Raises RequestError for what there is not here."""
+    """`param`: where it stands. Raises RequestError for what there is not here, and for a URL that
+    nobody could fetch."""
     for name in ("connector_id", "tunnel_id"):
         if not isinstance(getattr(sent, name), UnsetType | None):
             raise RequestError(
@@ -90,6 +92,15 @@ def remote_server(sent: McpTool, param: str, at: str) -> RemoteServer:
             code="missing_required_parameter",
             param=f"{param}.server_url",
         )
+    if url:
+        try:
+            target_of(url)  # checked here already: what a session has is shown, its URL taken apart
+        except Unfetchable as why:
+            raise RequestError(
+                f"The MCP server {sent.server_label!r} is refused: {why}.",
+                code="mcp_server_refused",
+                param=f"{param}.server_url",
+            ) from None
     return RemoteServer(
         sent.server_label,
         url,

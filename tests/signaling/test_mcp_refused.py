@@ -71,6 +71,32 @@ def test_what_is_wrong_is_named(fields: dict[str, Any], code: str, param: str) -
         assert "tok" not in str(error)
 
 
+UNREADABLE = (
+    "http://[x",
+    "http://[::1",
+    "http://x]/",
+    "http://a:99999/",
+    "http://a:b/",
+    "http://",
+    "//[",
+    "[",
+    "ftp://mcp.lan/",
+    "http://mcp.lan/\u00e4",
+)
+
+
+@pytest.mark.parametrize("url", UNREADABLE)
+def test_an_address_that_cannot_be_read_is_refused_also_where_there_is_no_mcp(url: str) -> None:
+    tool = {**TOOL, "server_url": url}
+    with pytest.raises(RequestError) as of_session:
+        session_json(after(realtime(tools=[tool])), "sess_1")
+    with pytest.raises(RequestError) as of_response:
+        asked(tools=[tool])
+    for prefix, error in (("session", of_session.value), ("response", of_response.value)):
+        assert error.code == "mcp_server_refused"
+        assert error.param == f"{prefix}.tools[0].server_url"
+
+
 def test_a_session_needs_the_address_and_labels_that_differ() -> None:
     with pytest.raises(RequestError) as caught:
         after(realtime(tools=[{"type": "mcp", "server_label": "x"}]))

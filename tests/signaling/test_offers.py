@@ -7,9 +7,13 @@ from typing import Any
 import pytest
 from aiohttp import FormData
 
+from server.system import SystemClock
+from signaling.realtime.secrets import Secrets
 from tests.server.http import error_of
 from tests.signaling.callers import CALLS, SDP, Caller, form
-from tests.signaling.servers import Server, against
+from tests.signaling.servers import Server, Setup, against
+
+SECRETS = "/v1/realtime/client_secrets"
 
 Offer = Callable[[str], tuple[Any, dict[str, str]]]
 "A good offer's SDP to the body and headers of a bad request."
@@ -176,3 +180,28 @@ def test_a_boundary_longer_than_what_is_read_of_a_charset_is_a_400() -> None:
         assert (response.status, (await error_of(response))["code"]) == (400, "invalid_form")
 
     against(scene)
+
+
+def test_an_mcp_server_whose_address_cannot_be_read_is_a_400() -> None:
+    """Also where no MCP server may be named, as here."""
+    tool = {"type": "mcp", "server_label": "x", "server_url": "http://[x"}
+    session = {"type": "realtime", "tools": [tool]}
+
+    async def scene(server: Server) -> None:
+        caller = Caller()
+        offered = form(await caller.peer.offer(), session)
+        await caller.peer.close()
+        for path, sent in ((CALLS, {"data": offered}), (SECRETS, {"json": {"session": session}})):
+            response = await server.client.post(path, **sent)
+            error = await error_of(response)
+            assert (response.status, error["code"]) == (400, "mcp_server_refused")
+            assert error["param"] == "session.tools[0].server_url"
+        async with server.client.ws_connect("/v1/realtime") as ws:
+            await ws.send_json({"type": "session.update", "session": session})
+            while (event := await ws.receive_json(timeout=30))["type"] != "error":
+                pass
+            assert event["error"]["code"] == "mcp_server_refused"
+            await ws.send_json({"type": "session.update", "session": {"type": "realtime"}})
+            assert (await ws.receive_json(timeout=30))["type"] == "session.updated"
+
+    against(scene, Setup(secrets=Secrets(SystemClock())))
