@@ -73,7 +73,11 @@ class HomeAssistantConfig(Section, frozen=True):
     ] = 40
 
     def __post_init__(self) -> None:
-        parts = urlsplit(self.url)
+        try:
+            parts = urlsplit(self.url)
+            _ = parts.port
+        except ValueError as error:
+            raise ConfigError(f"home_assistant.url: it cannot be read: {error}") from None
         if self.url and (parts.scheme not in ("http", "https") or not parts.hostname):
             raise ConfigError("home_assistant.url: it starts with http:// or https:// and a host")
         if "@" in parts.netloc:

@@ -8,6 +8,8 @@ import psutil
 
 Address = IPv4Address | IPv6Address
 
+MAX_PORT = 65_535
+
 _HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[^\[\]:/@\s]+)(:(?P<port>[0-9]{1,5}))?")
 
 
@@ -36,7 +38,9 @@ def is_unspecified(name: str) -> bool:
 def host_name(header: str) -> str | None:
     """Name or address in a Host header, lower case, without port; None when it is malformed."""
     match = _HOST.fullmatch(header.strip().lower())
-    return match["name"].strip("[]").rstrip(".") if match else None
+    if match is None or int(match["port"] or 0) > MAX_PORT:
+        return None
+    return match["name"].strip("[]").rstrip(".")
 
 
 def lan_addresses() -> tuple[Address, ...]:

@@ -46,11 +46,24 @@ class Runner(aioweb.AppRunner):
 
 class _Server(aioweb.Server):
     def __init__(self, plain: aioweb.Server, metrics: Metrics) -> None:
-        super().__init__(plain.request_handler, request_factory=plain.request_factory)
+        super().__init__(plain.request_handler, request_factory=_of_paths(plain.request_factory))
         self._count = metrics.count
 
     def __call__(self) -> aioweb.RequestHandler:
         return _Connection(self, self._count)
+
+
+def _of_paths(factory: Callable[..., aioweb.BaseRequest]) -> Callable[..., aioweb.BaseRequest]:
+    """The factory for requests whose target is a whole URL, too: its host is left out, as the Host
+    header alone is looked at. aiohttp decodes it, and some (`xn--`) would end the connection's task
+    without an answer."""
+
+    def make(message: Any, *arguments: Any) -> aioweb.BaseRequest:
+        if message.url.raw_host is not None:
+            message = message._replace(url=message.url.relative())
+        return factory(message, *arguments)
+
+    return make
 
 
 class _Connection(aioweb.RequestHandler):

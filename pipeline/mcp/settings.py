@@ -39,7 +39,11 @@ class McpServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if bool(self.command) == bool(self.url):
             raise ConfigError("tools.mcp: a server has either command or url")
         for name in ("url", "sse_url", "proxy"):
-            address = urlsplit(getattr(self, name))
+            try:
+                address = urlsplit(getattr(self, name))
+                _ = address.port
+            except ValueError as error:
+                raise ConfigError(f"tools.mcp: {name} cannot be read: {error}") from None
             if address.geturl() and address.scheme not in ("http", "https"):
                 raise ConfigError(f"tools.mcp: {name} starts with http:// or https://")
             if "@" in address.netloc:

@@ -84,7 +84,14 @@ class Hub:
 
     def __post_init__(self) -> None:
         """Raises ModelsError without saying the address: errors and progress would show it."""
-        if "@" in urlsplit(self.endpoint).netloc:
+        try:
+            address = urlsplit(self.endpoint)
+            _ = address.port
+        except ValueError:
+            raise ModelsError(
+                "the address of a hub (HF_ENDPOINT, or of a page) cannot be read as a URL"
+            ) from None
+        if "@" in address.netloc:
             raise ModelsError(
                 "the address of a hub (HF_ENDPOINT, or of a page) may not hold a user or a"
                 " password; a token goes into HF_TOKEN"

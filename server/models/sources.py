@@ -131,7 +131,10 @@ def _only(files: Sequence[HubFile], paths: Sequence[str]) -> tuple[HubFile, ...]
 
 
 def _page(address: str) -> Source:
-    parts = urlsplit(address)
+    try:
+        parts = urlsplit(address)
+    except ValueError as error:
+        raise ModelsError(f"{address} is no address: {error}") from None
     path = parts.path.strip("/").split("/")
     repository = "/".join(path[:2])
     if parts.scheme not in {"http", "https"} or not REPOSITORY.fullmatch(repository):

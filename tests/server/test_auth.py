@@ -52,6 +52,8 @@ LAN = "192.168.1.5:8080"
         (True, "127.0.0.1.evil.example", None, None, "403"),
         (True, "localhost@evil.example", None, None, "403"),
         (True, "", None, None, "403"),
+        (True, "127.0.0.1:65536", None, None, "403"),
+        (True, "127.0.0.1:65535", None, None, "trusted"),
         # A proxy on this machine lets the world in.
         (True, "voice.example", None, None, "401"),
         (True, "voice.example", None, KEY, "trusted"),

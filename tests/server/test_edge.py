@@ -7,7 +7,13 @@ import logging
 from dataclasses import replace
 
 import pytest
-from aiohttp import ClientConnectionError, ClientPayloadError, WSMsgType, encode_basic_auth
+from aiohttp import (
+    ClientConnectionError,
+    ClientPayloadError,
+    ClientSession,
+    WSMsgType,
+    encode_basic_auth,
+)
 from aiohttp import web as aioweb
 
 from core.errors import (
@@ -146,13 +152,7 @@ def test_what_is_no_http_gets_an_id_and_one_line_without_its_bytes(
 
     async def main() -> bytes:
         async with serving([route("/", hello)], metrics=metrics) as client:
-            url = client._base_url
-            assert url is not None
-            reader, writer = await asyncio.open_connection(url.host, url.port)
-            writer.write(request_bytes)
-            answer = await reader.read()  # until the server closes the connection
-            writer.close()
-            return answer
+            return await answer_to(client, request_bytes)
 
     set_up(LogConfig(), stream=log)
     head, body = asyncio.run(main()).decode().split("\r\n\r\n")
@@ -163,6 +163,33 @@ def test_what_is_no_http_gets_an_id_and_one_line_without_its_bytes(
     assert line.endswith(f"[{made}]")
     assert "secret" not in log.getvalue() + head + body
     assert b'code="invalid_http"} 1.0' in metrics.exposition()
+
+
+async def answer_to(client: ClientSession, request_bytes: bytes) -> bytes:
+    """All that comes until the server closes the connection."""
+    url = client._base_url
+    assert url is not None
+    reader, writer = await asyncio.open_connection(url.host, url.port)
+    writer.write(request_bytes)
+    answer = await asyncio.wait_for(reader.read(), 30)
+    writer.close()
+    return answer
+
+
+@pytest.mark.parametrize("target", ["http://xn--/hello", "http://[v1.x]/hello", "http://h:1/hello"])
+def test_of_a_target_that_is_a_whole_url_the_path_is_answered(target: str) -> None:
+    async def run() -> None:
+        async with serving([route("/hello", hello)]) as client:
+            for host, status in (
+                ("127.0.0.1", 200),
+                ("evil.example", 403),
+                ("127.0.0.1:65536", 403),
+            ):
+                head = f"GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
+                answer = await answer_to(client, head.encode())
+                assert answer.startswith(f"HTTP/1.1 {status} ".encode()), (host, answer)
+
+    asyncio.run(run())
 
 
 def test_a_bug_is_a_500_that_tells_nothing_but_the_id(caplog: pytest.LogCaptureFixture) -> None:

@@ -215,3 +215,11 @@ def test_progress_elsewhere_is_a_few_lines() -> None:
     progress.finish()
     lines = [line.split(",")[0].strip() for line in out.getvalue().splitlines()]
     assert lines == ["300 kB are there already", "50% of 1 MB", "75% of 1 MB", "100% of 1 MB"]
+
+
+def test_addresses_that_cannot_be_read_are_refused() -> None:
+    with pytest.raises(ModelsError, match="is no address: Invalid IPv6 URL"):
+        source_of("http://[x/organisation/name")
+    for endpoint in ("http://[x", "http://hub:hush"):
+        with pytest.raises(ModelsError, match="cannot be read as a URL$"):
+            Hub(endpoint)
