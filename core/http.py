@@ -55,4 +55,5 @@ class Route:
     """Whether a program at this address needs no key, for devices that know none; never a page in a
     browser, nor what comes through a proxy. None: no address is enough."""
     max_body_bytes: int | None = None
-    "Largest body by its Content-Length; None: the server's own limit."
+    """Largest body; None: the server's own limit. A handler that reads one above the server's limit
+    reads it in pieces, and counts those that come without a Content-Length."""

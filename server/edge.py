@@ -137,7 +137,10 @@ def edge(metrics: Metrics, max_body_bytes: int) -> Middleware:
         request_id.set(request[REQUEST_ID])
         started = perf_counter()
         try:
-            check_size(request.content_length, _limit_bytes(request) or max_body_bytes)
+            limit_bytes = _limit_bytes(request) or max_body_bytes
+            check_size(request.content_length, limit_bytes)
+            # A body in chunks tells no size: who reads it whole is held to the route's limit, too.
+            request._client_max_size = min(limit_bytes, request.client_max_size)  # noqa: SLF001
             response = await handler(request)
         except Exception as error:
             response = await _answer(request, error, metrics)

@@ -4,6 +4,7 @@ import asyncio
 import io
 import json
 import logging
+from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
@@ -426,6 +427,27 @@ def test_a_route_may_take_larger_bodies_that_it_reads_itself() -> None:
                 refused = await client.post(path, data=bytes(size))
                 assert refused.status == 413
                 assert str(limit) in (await error_of(refused))["message"]
+
+    asyncio.run(scene())
+
+
+def test_a_route_may_take_smaller_bodies_also_in_chunks() -> None:
+    async def read(request: aioweb.Request) -> aioweb.Response:
+        return aioweb.Response(text=str(len(await request.read())))
+
+    async def chunks(count: int) -> AsyncIterator[bytes]:
+        for _ in range(count):
+            yield bytes(100)
+
+    async def scene() -> None:
+        small = replace(route("/small", read, method="POST"), max_body_bytes=1000)
+        async with serving([small]) as client:
+            bodies: list[bytes | AsyncIterator[bytes]] = [bytes(1000), chunks(10)]
+            for data in bodies:
+                assert await (await client.post("/small", data=data)).text() == "1000"
+            for data in [bytes(1001), chunks(11)]:
+                refused = await client.post("/small", data=data)
+                assert (refused.status, (await error_of(refused))["code"]) == (413, "too_large")
 
     asyncio.run(scene())
 

@@ -1,6 +1,7 @@
 """`/xiaozhi/ota/`: what a board is told when it starts."""
 
 import json
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from ipaddress import ip_network
@@ -27,6 +28,11 @@ PATH = "/xiaozhi/ota/"
 DEVICE = Device(
     id="dev_1", kind="xiaozhi", hardware_id=MAC, name="x", standing="new", pairing_code="123456"
 )
+
+
+async def in_chunks(body: bytes) -> AsyncIterator[bytes]:
+    """Without a Content-Length."""
+    yield body
 
 
 async def refused(response: Any) -> tuple[int, str]:
@@ -141,8 +147,9 @@ def test_who_is_told_what() -> None:
                 404,
                 "device_not_found",
             )
-        async with post(PATH, headers=HEADERS, data=b"x" * 40_000) as response:
-            assert await refused(response) == (413, "too_large")
+        for body in (b"x" * 40_000, in_chunks(b"x" * 40_000)):
+            async with post(PATH, headers=HEADERS, data=body) as response:
+                assert await refused(response) == (413, "too_large")
         async with post(PATH, headers=HEADERS | {"X-Forwarded-For": "10.0.0.9"}) as response:
             assert (await error_of(response))["code"] == "forbidden_network"
         assert server.scene.directory.known == {}
