@@ -21,9 +21,11 @@ PREFLIGHT: Mapping[str, str] = {
         "OpenAI-Beta, OpenAI-Organization, OpenAI-Project, X-OpenAI-Agents-SDK, "
         "X-Audio-Codec, X-Audio-Sample-Rate, X-Audio-Bits, X-Audio-Channel"  # of Willow's uploads
     ),
-    "Access-Control-Allow-Private-Network": "true",  # asked by Chrome before a site reaches the LAN
     "Access-Control-Max-Age": "600",
 }
+
+FOREIGN_SITES = ("cross-site", "same-site")
+"Values of Sec-Fetch-Site. Pages of other ports of this host are of the same site, and foreign."
 
 EXPOSED_HEADERS = "Accept-Patch, Accept-Post, ETag, Link, Location, Retry-After, X-Request-ID"
 "What a script of another site may read of an answer, beside its body."
@@ -37,7 +39,7 @@ def guard(gate: Gate) -> Middleware:
         caller = caller_of(request)
         if _is_preflight(gate, caller, request):
             request[TOKEN] = None
-            return await _preflight(request, handler)
+            return await _preflight(gate, request, handler)
         admits = getattr(request.match_info.handler, ADMITS, None)
         is_known = _is_known(request, caller)
         access = gate.admit(caller, is_public=_is_public(request), admits=admits, is_known=is_known)
@@ -86,6 +88,10 @@ def caller_of(request: aioweb.Request) -> Caller:
         ),
         is_basic=password_of(authorization) is not None,
         is_forwarded=any(name in request.headers for name in FORWARDED),
+        is_cross_site=(
+            hdrs.ORIGIN not in request.headers
+            and request.headers.get("Sec-Fetch-Site") in FOREIGN_SITES
+        ),
     )
 
 
@@ -97,13 +103,19 @@ def _is_preflight(gate: Gate, caller: Caller, request: aioweb.Request) -> bool:
     return gate.allows_origin(caller.origin or "")
 
 
-async def _preflight(request: aioweb.Request, handler: Handler) -> aioweb.StreamResponse:
+async def _preflight(
+    gate: Gate, request: aioweb.Request, handler: Handler
+) -> aioweb.StreamResponse:
     """A path that answers OPTIONS itself says what else it has to say (RFC 9725 section 4.2)."""
     response: aioweb.StreamResponse = aioweb.Response(status=HTTPStatus.NO_CONTENT)
     if request.match_info.http_exception is None:
         response = await handler(request)
     response.headers.update(PREFLIGHT)
-    response.headers["Access-Control-Allow-Origin"] = request.headers[hdrs.ORIGIN]
+    origin = request.headers[hdrs.ORIGIN]
+    response.headers["Access-Control-Allow-Origin"] = origin
+    # Chrome asks before a site of the internet reaches this network; "*" names nobody.
+    if "Access-Control-Request-Private-Network" in request.headers and origin in gate.origins:
+        response.headers["Access-Control-Allow-Private-Network"] = "true"
     response.headers.add("Vary", "Origin")
     return response
 

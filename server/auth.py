@@ -38,7 +38,10 @@ class Caller:
     """The key came as a password. Browsers remember one and send it along by themselves, so it says
     nothing about the site that asks."""
     is_forwarded: bool = False
-    "A proxy's headers are there: it is local, but its client need not be."
+    "A proxy sent it: that is on this machine, but its client need not be."
+    is_cross_site: bool = False
+    """A browser says that a page of another site loads it, as a link, an image or a sound: with
+    such it tells no Origin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +79,7 @@ class Gate:
         """`admits`: whether a token that is not the key opens this path. `is_known`: the address
         alone does. Raises Forbidden (`forbidden_host`, `forbidden_origin`) or Unauthorized."""
         name = self._check_host(caller)
-        is_foreign = caller.origin is not None and not _is_same_origin(caller)
+        is_foreign = caller.is_cross_site or not _is_same_origin(caller)
         needs_key = (
             not self.is_local
             or is_foreign
@@ -89,12 +92,17 @@ class Gate:
         has_key = is_known or (opens and not (is_foreign and caller.is_basic))
         if is_public and not has_key:
             return Access(is_trusted=not needs_key, token=token)
-        if is_foreign and not self.allows_origin(caller.origin or ""):
+        if is_foreign and caller.origin is not None and not self.allows_origin(caller.origin):
             raise Forbidden(
                 f"this site ({caller.origin}) is not in server.allowed_origins",
                 code="forbidden_origin",
             )
         if needs_key and not has_key:
+            if caller.is_cross_site:
+                raise Forbidden(
+                    "a page of another site loads this; only its scripts that send the key may",
+                    code="forbidden_origin",
+                )
             raise Unauthorized(self._why(caller, takes_others=admits is not None))
         cors_origin = caller.origin if is_foreign else None
         return Access(is_trusted=True, cors_origin=cors_origin, token=token)
@@ -162,9 +170,11 @@ def password_of(authorization: str | None) -> str | None:
 
 
 def _is_same_origin(caller: Caller) -> bool:
-    """Origin and Host name the same scheme, host and port."""
+    """Origin and Host name the same scheme, host and port; or there is no Origin."""
+    if caller.origin is None:
+        return True
     try:
-        origin = urlsplit(caller.origin or "")
+        origin = urlsplit(caller.origin)
         host = urlsplit(f"{caller.scheme}://{caller.host}")
         default = {"http": 80, "https": 443}.get(caller.scheme)
         return (origin.scheme, origin.hostname, origin.port or default) == (

@@ -92,6 +92,14 @@ def _row(error: EarshotError) -> tuple[HTTPStatus, int]:
     return next(STATUS[cls] for cls in type(error).__mro__ if cls in STATUS)
 
 
+ALWAYS: Mapping[str, str] = {
+    "X-Content-Type-Options": "nosniff",
+    # No page of another site shows or plays it; its scripts may read it by CORS, with the key.
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+"Headers of every response."
+
+
 def error_response(error: EarshotError) -> aioweb.Response:
     """The error as JSON, with `Retry-After` where waiting helps."""
     status = status_of(error)
@@ -106,7 +114,7 @@ def error_response(error: EarshotError) -> aioweb.Response:
         status=status,
         body=msgspec.json.encode(ErrorBody(detail)),
         content_type="application/json",
-        headers={"Cache-Control": "no-store"},
+        headers={**ALWAYS, "Cache-Control": "no-store"},
     )
     if status == HTTPStatus.INTERNAL_SERVER_ERROR:
         response.headers["x-should-retry"] = "false"  # to OpenAI's clients: a bug stays one
@@ -255,7 +263,8 @@ async def stamp(request: aioweb.Request, response: aioweb.StreamResponse) -> Non
     """`on_response_prepare`: what every response carries, streams and upgrades included."""
     request[PREPARED] = response
     response.headers["X-Request-ID"] = request[REQUEST_ID]
-    response.headers.setdefault("X-Content-Type-Options", "nosniff")
+    for name, value in ALWAYS.items():
+        response.headers.setdefault(name, value)
     response.headers.popall("Server", None)  # versions help only those who look for holes
 
 

@@ -18,6 +18,7 @@ from devices.willow.chat_socket import ChatSocket
 from devices.willow.chatbot import Chatbot
 from devices.willow.ears import Ears, Utterance
 from devices.willow.hearing import Heard, Hearing, hearing
+from devices.willow.question import check_site
 from devices.willow.reply import briefly, device_reply, file_reply
 from devices.willow.speaking import (
     RATE_HZ,
@@ -184,6 +185,7 @@ class WillowDoor:
 
     async def speech(self, request: aioweb.Request) -> aioweb.StreamResponse:
         """`GET /api/tts`."""
+        check_site(request)
         text = read_text(request.query)
         wanted = read_wanted(request.query, self._engines)
         language = read_language(request.query) or wanted.voice_language

@@ -44,9 +44,9 @@ def read_question(query: Mapping[str, Any], text: str) -> Question:
 
 
 def check_site(request: aioweb.Request) -> None:
-    """Raises Forbidden. These are GET requests that may switch a light: an image or a link in a
-    page of another site asks them without an Origin, which the gate would have seen, but with a
-    password that the browser remembers."""
+    """Raises Forbidden. These are GET requests that may switch a light or speak: an image, a sound
+    or a link in a page of another site asks them without an Origin, which the gate would have seen,
+    but with a password that the browser remembers."""
     headers = request.headers
     if "Origin" in headers or not _may_be_foreign(headers, request.host):
         return

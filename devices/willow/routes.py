@@ -144,6 +144,7 @@ def _speaking(door: WillowDoor) -> tuple[Route, ...]:
             },
             error_codes=(
                 *_SPOKEN,
+                "forbidden_origin",
                 "invalid_value",
                 "missing_required_parameter",
                 "unsupported_language",

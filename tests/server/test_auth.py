@@ -101,6 +101,26 @@ def test_what_came_through_a_proxy_is_not_local() -> None:
     assert verdict(Gate(is_local=True, key=KEY), caller) == "401"
 
 
+@pytest.mark.parametrize(
+    ("is_local", "token", "is_basic", "is_public", "expected"),
+    [
+        (True, None, False, False, "403"),
+        (True, KEY, True, False, "403"),  # a password that the browser remembers
+        (True, KEY, False, False, "trusted"),
+        (True, None, False, True, "public"),  # a link to the page
+        (False, None, False, False, "403"),
+        (False, KEY, True, False, "403"),
+    ],
+)
+def test_what_a_page_of_another_site_loads_needs_the_key_on_this_machine_too(
+    is_local: bool, token: str | None, is_basic: bool, is_public: bool, expected: Verdict
+) -> None:
+    caller = Caller(LOCAL, token=token, is_basic=is_basic, is_cross_site=True)
+    named = frozenset({"https://good.example"})
+    for gate in (Gate(is_local, KEY), Gate(is_local, KEY, origins=named)):
+        assert verdict(gate, caller, is_public=is_public) == expected
+
+
 def test_without_a_key_nothing_opens_the_door() -> None:
     for token in (None, "", "anything"):
         caller = Caller(LOCAL, "https://evil.example", token=token)

@@ -368,6 +368,61 @@ def test_foreign_hosts_are_forbidden() -> None:
     asyncio.run(run())
 
 
+def test_a_page_of_another_site_neither_loads_nor_shows_anything() -> None:
+    async def run() -> None:
+        routes = [
+            route("/hello", hello),
+            route("/open", hello, is_public=True),
+            route("/bug", raising(ValueError("b"))),
+        ]
+        async with serving(routes) as client:
+            for site, status in (
+                ("cross-site", 403),
+                ("same-site", 403),
+                ("same-origin", 200),
+                ("none", 200),
+            ):
+                headers = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "no-cors"}
+                assert (await client.get("/hello", headers=headers)).status == status, site
+                assert (await client.get("/open", headers=headers)).status == 200
+            for path in ("/hello", "/open", "/bug", "/nothing"):
+                answer = await client.get(path)
+                assert answer.headers["Cross-Origin-Resource-Policy"] == "same-origin", path
+                assert answer.headers["X-Content-Type-Options"] == "nosniff", path
+            answered = await answer_to(client, b"nonsense\r\n\r\n")
+            assert b"Cross-Origin-Resource-Policy: same-origin\r\n" in answered
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("origins", "origin", "is_let_in"),
+    [
+        ({"*"}, "https://app.example", False),
+        ({"https://app.example"}, "https://app.example", True),
+        ({"*", "https://app.example"}, "https://app.example", True),
+        ({"https://app.example"}, "https://evil.example", False),
+    ],
+)
+def test_only_sites_that_are_named_are_let_into_this_network(
+    origins: set[str], origin: str, is_let_in: bool
+) -> None:
+    gate = Gate(is_local=True, key=KEY, origins=frozenset(origins))
+    asked = {
+        "Origin": origin,
+        "Access-Control-Request-Method": "GET",
+        "Access-Control-Request-Private-Network": "true",
+    }
+
+    async def run() -> None:
+        async with serving([route("/hello", hello)], gate=gate) as client:
+            answer = await client.options("/hello", headers=asked)
+            found = answer.headers.get("Access-Control-Allow-Private-Network")
+            assert found == ("true" if is_let_in else None)
+
+    asyncio.run(run())
+
+
 def test_foreign_sites_with_the_key_may_read_the_answer() -> None:
     site = {"Origin": "https://app.example"}
 

@@ -234,3 +234,31 @@ def test_voices_cannot_be_uploaded() -> None:
         )
 
     against(act)
+
+
+BROWSER = {"User-Agent": "Mozilla/5.0 (X11; Linux x86_64) Gecko/20100101 Firefox/140.0"}
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({**BROWSER, "Sec-Fetch-Site": "cross-site", "Sec-Fetch-Dest": "audio"}, 403),
+        ({**BROWSER, "Sec-Fetch-Site": "same-site"}, 403),
+        ({**BROWSER, "Referer": "http://elsewhere.example/page"}, 403),  # an older browser
+        ({**BROWSER, "Sec-Fetch-Site": "same-origin"}, 200),
+        ({**BROWSER, "Sec-Fetch-Site": "none"}, 200),
+        ({"User-Agent": "Willow/0.4"}, 200),
+    ],
+)
+def test_a_page_of_another_site_plays_nothing(headers: Mapping[str, str], status: int) -> None:
+    async def act(server: Server) -> None:
+        for method in ("GET", "HEAD"):
+            response = await server.client.request(
+                method, "/api/tts", params={"text": "one"}, headers=headers
+            )
+            assert response.status == status
+            assert response.headers["Cross-Origin-Resource-Policy"] == "same-origin"
+            if method == "GET" and status != 200:
+                assert (await error_of(response))["code"] == "forbidden_origin"
+
+    against(act)
