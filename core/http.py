@@ -3,7 +3,7 @@
 Each door exports `routes(door) -> tuple[Route, ...]`; the server mounts `handler` as it is.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -11,8 +11,77 @@ Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
 JSON = "application/json"
 
-FORWARDED = ("Forwarded", "X-Forwarded-For", "X-Real-IP")
-"Headers by which a proxy says that somebody else is asking."
+FORWARDED = frozenset(
+    (
+        "cdn-loop",
+        "client-ip",
+        "forwarded",
+        "forwarded-for",
+        "front-end-https",
+        "proxy-authorization",
+        "proxy-client-ip",
+        "proxy-connection",
+        "true-client-ip",
+        "via",
+        "wl-proxy-client-ip",
+        "x-amzn-trace-id",
+        "x-client-ip",
+        "x-cloud-trace-context",
+        "x-cluster-client-ip",
+        "x-original-uri",
+        "x-originating-ip",
+        "x-proxyuser-ip",
+        "x-real-ip",
+        "x-remote-addr",
+        "x-remote-ip",
+        "x-varnish",
+        "x-vercel-id",
+    )
+)
+"Headers, in lower case, that proxies add, and no program does that asks for itself."
+
+FORWARDED_PREFIXES = (
+    "cf-",  # Cloudflare: CF-Connecting-IP, CF-Ray, ...
+    "cloudfront-",
+    "fastly-",
+    "fly-",
+    "ngrok-",
+    "remote-",  # Remote-User and the like: of proxies that ask for a password
+    "tailscale-",
+    "x-amz-cf-",
+    "x-amzn-mtls-",
+    "x-amzn-oidc-",
+    "x-appengine-",
+    "x-arr-",  # IIS
+    "x-auth-request-",  # oauth2-proxy
+    "x-authentik-",
+    "x-azure-",
+    "x-envoy-",
+    "x-forwarded",
+    "x-goog-authenticated-user-",
+    "x-goog-iap-",
+    "x-ms-client-principal",
+    "x-ms-forwarded-",
+    "x-nf-",  # Netlify
+    "x-original-",
+    "x-pomerium-",
+    "x-vercel-forwarded-",
+    "x-vercel-ip-",
+)
+"Beginnings of such headers."
+
+
+def is_forwarded(headers: Iterable[str], version: tuple[int, int]) -> bool:
+    """Whether a proxy sent a request with these header names, so that who asks is somebody else.
+
+    nginx as it comes adds no header at all, but speaks HTTP/1.0 to what is behind it; clients of
+    ours speak 1.1. A forwarder of bytes shows in nothing: for it there is `server.require_key`.
+    """
+    names = [name.lower() for name in headers]
+    return version < (1, 1) or any(
+        name in FORWARDED or name.startswith(FORWARDED_PREFIXES) for name in names
+    )
+
 
 BROKEN_FORM = (ValueError, RuntimeError, AssertionError)
 """What aiohttp's reader of multipart forms raises for a wrong form, beside errors of its own: bytes

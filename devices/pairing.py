@@ -33,11 +33,15 @@ class Rule:
 
     networks: tuple[Network, ...] = ()
     "Beside this machine itself."
+    trusts_this_machine: bool = True
+    "False: a proxy may be what comes from there."
 
     def approves(self, address: str) -> bool:
         """Of a connection's address; never of what is none."""
         found = address_of(address)
-        return found is not None and (found.is_loopback or is_among(found, self.networks))
+        if found is None or found.is_loopback:
+            return found is not None and self.trusts_this_machine
+        return is_among(found, self.networks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -60,10 +60,13 @@ def _run(options: argparse.Namespace, started: float) -> int:
         case "talk":
             from bench import talk
 
+            options.key = _key_for(options, options.url or talk.DEFAULT_URL)
             return int(talk.main(options))
         case "bench":
             from bench import menu
 
+            if url := getattr(options, "url", None):
+                options.key = _key_for(options, url)
             return int(menu.main(options))
         case "models":
             from server.models.command import run
@@ -83,6 +86,18 @@ def _run(options: argparse.Namespace, started: float) -> int:
             config = load(os.environ, file=options.config).config
             return engines_command.run(options, config, os.environ.get("CUDA_VISIBLE_DEVICES"))
     return Exit.OK
+
+
+def _key_for(options: argparse.Namespace, url: str) -> str | None:
+    """The key of a server, this machine's own included, whose key lies in the state folder."""
+    from server.devices_command import address_of
+
+    asked = argparse.Namespace(url=url, key=options.key, insecure=options.insecure)
+    try:
+        return address_of(asked, load(os.environ).config, os.environ).key
+    except ConfigError:  # what is wrong with the address, the client says; others need no settings
+        given: str | None = options.key
+        return given
 
 
 def _doctor(options: argparse.Namespace) -> int:

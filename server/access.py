@@ -8,7 +8,7 @@ from aiohttp import web as aioweb
 from aiohttp.typedefs import Handler, Middleware
 
 from core.errors import Forbidden
-from core.http import FORWARDED
+from core.http import is_forwarded
 from server.auth import Access, Caller, Gate, password_of, token_of
 from signaling.token import TOKEN
 
@@ -87,7 +87,7 @@ def caller_of(request: aioweb.Request) -> Caller:
             ", ".join(request.headers.getall(hdrs.SEC_WEBSOCKET_PROTOCOL, ())) or None,
         ),
         is_basic=password_of(authorization) is not None,
-        is_forwarded=any(name in request.headers for name in FORWARDED),
+        is_forwarded=is_forwarded(request.headers, request.version),
         is_cross_site=(
             hdrs.ORIGIN not in request.headers
             and request.headers.get("Sec-Fetch-Site") in FOREIGN_SITES

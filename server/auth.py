@@ -1,8 +1,8 @@
 """Who may use the server: the key, foreign Origins, unknown Hosts. Pure; app.py feeds it requests.
 
-No key is needed from this machine itself. Everything else needs one, and is refused before
-routing, so that an outsider cannot even learn which paths exist; a browser's preflight, which
-cannot carry one, only tells of WHIP's.
+No key is needed from this machine itself, unless the configuration asks for it. Everything else
+needs one, and is refused before routing, so that an outsider cannot even learn which paths exist; a
+browser's preflight, which cannot carry one, only tells of WHIP's.
 """
 
 import binascii
@@ -61,7 +61,7 @@ class Gate:
     """The rules of one listener."""
 
     is_local: bool
-    "Bound to loopback only."
+    "Only this machine's programs and pages reach it, and they need no key."
     key: str | None = field(repr=False)
     hosts: frozenset[str] = frozenset()
     "Names this server goes by, beside localhost and IP addresses."
@@ -98,11 +98,6 @@ class Gate:
                 code="forbidden_origin",
             )
         if needs_key and not has_key:
-            if caller.is_cross_site:
-                raise Forbidden(
-                    "a page of another site loads this; only its scripts that send the key may",
-                    code="forbidden_origin",
-                )
             raise Unauthorized(self._why(caller, takes_others=admits is not None))
         cors_origin = caller.origin if is_foreign else None
         return Access(is_trusted=True, cors_origin=cors_origin, token=token)
@@ -131,13 +126,15 @@ class Gate:
         return compare_digest(token.encode("utf-8", "replace"), self.key.encode())
 
     def _why(self, caller: Caller, *, takes_others: bool) -> str:
+        if caller.is_cross_site:
+            return "a page of another site loads this; only its scripts that send the key may"
         if caller.token is not None and takes_others:
             return "the key is wrong, or a client secret that is unknown or has expired"
         if caller.token is not None and self.key:
             return "the key is wrong; the right one is in api-key in the server's state folder"
         if self.key:
             return "a key is needed: send the header 'Authorization: Bearer <key>'"
-        return "a key is needed from there, and the server has none yet: set EARSHOT_API_KEY"
+        return "a key is needed from there, and the server has none: set EARSHOT_REQUIRE_KEY=true"
 
 
 def _is_admitted(token: str | None, admits: Admits | None) -> bool:

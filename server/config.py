@@ -19,6 +19,8 @@ from server.config_types import Section
 from server.config_willow import WillowConfig
 from server.config_wyoming import WyomingConfig
 from server.config_xiaozhi import XiaozhiConfig
+from server.net import is_loopback
+from server.state import KEY_CHARS, KEY_PATTERN
 
 Names = tuple[str, ...]
 
@@ -47,11 +49,21 @@ class ServerConfig(Section, frozen=True):
     api_key: Annotated[
         str,
         Meta(
-            pattern=r"^([A-Za-z0-9._~-]{16,256})?$",
-            title="16 to 256 of A-Z a-z 0-9 . _ ~ -",
+            pattern=rf"^({KEY_PATTERN})?$",
+            title=KEY_CHARS,
             description="The key callers must send; empty: made at need and kept in state_dir.",
         ),
     ] = ""
+    require_key: Annotated[
+        bool,
+        Meta(
+            description=(
+                "Programs and pages of this machine need the key, too, and its devices approval:"
+                " for a server behind a proxy or a forwarded port. It is so, too, where api_key or"
+                " allowed_hosts is set, but for Home Assistant over Wyoming."
+            )
+        ),
+    ] = False
     allowed_hosts: Annotated[
         Names,
         Meta(
@@ -97,6 +109,16 @@ class ServerConfig(Section, frozen=True):
             ),
         ),
     ] = 600.0
+
+    @property
+    def needs_key_here(self) -> bool:
+        """Whether who comes from this machine needs the key, too."""
+        return self.require_key or bool(self.api_key) or bool(self.allowed_hosts)
+
+    @property
+    def trusts_this_machine(self) -> bool:
+        """Whether its programs need no key, so that its devices need no approval."""
+        return is_loopback(self.host) and not self.needs_key_here
 
 
 class PathsConfig(Section, frozen=True):

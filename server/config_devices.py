@@ -19,7 +19,7 @@ class DevicesConfig(Section, frozen=True):
             description=(
                 "ask: a new device works when its code was typed on the page or with `earshot"
                 " devices pair`; networks: also unasked if its address is in devices.networks. This"
-                " machine's own programs need no approval."
+                " machine's own programs need no approval where they need no key."
             )
         ),
     ] = "ask"
@@ -57,11 +57,13 @@ class DevicesConfig(Section, frozen=True):
     def __post_init__(self) -> None:
         networks_of(self.networks, "devices.networks")
 
-    def as_settings(self) -> RegistrySettings:
+    def as_settings(self, *, trusts_this_machine: bool) -> RegistrySettings:
         """The same as the registry takes it."""
         named = self.networks if self.approval == "networks" else ()
         return RegistrySettings(
-            rule=Rule(networks_of(named, "devices.networks")),
+            rule=Rule(
+                networks_of(named, "devices.networks"), trusts_this_machine=trusts_this_machine
+            ),
             token_life=timedelta(days=self.token_days),
             new_life=timedelta(days=self.new_days),
         )

@@ -58,9 +58,13 @@ class WyomingConfig(Section, frozen=True):
         """The address to listen on: all of this machine's where others may connect."""
         return listening_host(self.networks, self._networks())
 
-    def as_settings(self) -> WyomingSettings:
+    def as_settings(self, *, trusts_this_machine: bool = True) -> WyomingSettings:
         """The same as the door takes it."""
-        return WyomingSettings(networks=self._networks(), max_connections=self.max_connections)
+        return WyomingSettings(
+            networks=self._networks(),
+            max_connections=self.max_connections,
+            trusts_this_machine=trusts_this_machine,
+        )
 
     def _networks(self) -> tuple[Network, ...]:
         """Raises ConfigError."""

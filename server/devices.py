@@ -41,7 +41,9 @@ async def known_devices(
 ) -> AsyncIterator[Devices]:
     """Raises ConfigError for a database that can never work."""
     async with opened(database_url(config)) as database:
-        registry = Registry(database, clock, config.devices.as_settings())
+        trusts = config.server.trusts_this_machine
+        chosen = config.devices.as_settings(trusts_this_machine=trusts)
+        registry = Registry(database, clock, chosen)
         journal = Journal(clock)
         presence = Presence(journal)
         yield Devices(

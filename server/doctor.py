@@ -209,11 +209,13 @@ def _listener(config: Config) -> Iterator[Finding]:
     except EarshotError as error:
         yield Finding("fail", str(error))
         return
-    is_local = is_local_only(sockets)
+    is_local, needs_key = is_local_only(sockets), config.server.needs_key_here
     for opened in sockets:
         opened.close()
     yield Finding("ok", f"{where} is free")
-    if is_local:
+    if is_local and needs_key:
+        yield Finding("ok", "only this machine can connect, and it needs the key, as configured")
+    elif is_local:
         yield Finding("ok", "only this machine can connect, so no key is needed")
     elif config.server.tls == "off":
         addresses = ", ".join(str(a) for a in lan_addresses()) or "other machines"

@@ -213,7 +213,9 @@ def _wyoming(core: Core) -> WyomingDoor:
         core.exchanges,
         product_version(),
     )
-    settings = core.config.wyoming.as_settings()
+    # A proxy of HTTP does not reach it: a key that is set for one changes nothing here.
+    trusts_this_machine = not core.config.server.require_key
+    settings = core.config.wyoming.as_settings(trusts_this_machine=trusts_this_machine)
     devices = core.devices
     return WyomingDoor(
         services, metrics, Contained(metrics), settings, devices.registry, devices.presence

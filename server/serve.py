@@ -24,7 +24,7 @@ from server.listeners import AddressInUse, bind, is_local_only, urls
 from server.logs import set_up
 from server.metrics import PrometheusMetrics, metrics_routes
 from server.net import is_unspecified, lan_addresses, own_names, url_host
-from server.state import make_key, open_folder, read_key
+from server.state import make_key, open_folder, read_key, shut_folder
 from server.tls import Tls, open_tls
 from server.version import product_version
 from web.docs import docs_routes
@@ -84,8 +84,11 @@ def open_entrance(config: Config, stack: ExitStack) -> Entrance:
     was = _bound(config, willow.was_port, "willow.was_port", stack, host=willow.was_host)
     wyoming, note = _bound_wyoming(config.wyoming, stack)
     own_tls = "auto" if secure and server.tls == "off" else server.tls
-    is_local, is_was_local = is_local_only(main), is_local_only(was)
+    is_local, is_was_local = (
+        is_local_only(sockets) and not server.needs_key_here for sockets in (main, was)
+    )
     needs_key = not (is_local and is_was_local)
+    notes = [*note, *shut_folder(config.paths.state_dir)]
     key = server.api_key or read_key(config.paths.state_dir)
     folder = Path(config.paths.state_dir).expanduser()
     is_new_key = needs_key and not key
@@ -108,7 +111,7 @@ def open_entrance(config: Config, stack: ExitStack) -> Entrance:
         Listener(was, None, urls(willow.was_host, was, is_tls=False)) if was else None,
         replace(gate, is_local=is_was_local),
         wyoming,
-        note,
+        notes,
         gate,
         is_new_key,
     )
@@ -162,7 +165,7 @@ def _greet(config: Config, entrance: Entrance) -> None:
         for url in entrance.main.urls[1:] or entrance.main.urls:
             say(f"  {url}/#key={entrance.gate.key}")
         say(f"It is kept in {Path(config.paths.state_dir).expanduser() / 'api-key'}.")
-    if entrance.main.tls is None and not entrance.gate.is_local:
+    if entrance.main.tls is None and not is_local_only(entrance.main.sockets):
         say("Over http, browsers give the microphone only on this machine: see --tls auto.")
     if entrance.main.tls is not None and config.server.tls == "auto":
         say("The certificate is our own, so the browser asks once. Its SHA-256 fingerprint is")

@@ -1,23 +1,42 @@
 """Files that only their owner may read: the API key, the certificate."""
 
 import os
+import re
 import secrets
+from collections.abc import Sequence
 from pathlib import Path
 
 from core.errors import ConfigError
+from core.private_files import make_private
 
 KEY_FILE = "api-key"
+TLS_FILE = "tls.pem"
+
+KEY_PATTERN = "[A-Za-z0-9._~-]{16,256}"
+"""With no character that a URL or a subprotocol minds. Fewer than 16 can be guessed, by who sends
+thousands of guesses a second for months."""
+KEY_CHARS = "16 to 256 of A-Z a-z 0-9 . _ ~ -"
 
 
 def open_folder(path: str) -> Path:
     """The state folder, made at need. Raises ConfigError when it cannot be."""
     folder = Path(path).expanduser()
     try:
-        # A folder that was there before keeps its mode: it may be anything. Our files are 0600.
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"config.paths.state_dir: {folder}: {error.strerror or error}") from error
     return folder
+
+
+def shut_folder(path: str) -> Sequence[str]:
+    """Take rights of others from the state folder and from our files in it, as far as they exist.
+
+    What was done, for the log. Raises ConfigError for what belongs to another user. (The database
+    sees to its files itself.)
+    """
+    folder = Path(path).expanduser()
+    ours = (folder, folder / KEY_FILE, folder / TLS_FILE)
+    return [done for one in ours if (done := make_private(one, "config.paths.state_dir"))]
 
 
 def write_private(file: Path, data: bytes) -> None:
@@ -34,14 +53,20 @@ def write_private(file: Path, data: bytes) -> None:
 
 
 def read_key(path: str) -> str | None:
-    """The key that an earlier start made, if any."""
+    """The key that an earlier start made, if any. Raises ConfigError, also for one that somebody
+    wrote there and that can be guessed."""
     file = Path(path).expanduser() / KEY_FILE
     try:
-        return file.read_text(encoding="ascii").strip() or None
+        key = file.read_text(encoding="ascii").strip()
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot read the key in {file}: {error}") from error
+    if key and not re.fullmatch(KEY_PATTERN, key):
+        raise ConfigError(
+            f"the key in {file} must be {KEY_CHARS}; without the file, a new one is made"
+        )
+    return key or None
 
 
 def make_key(folder: Path) -> str:

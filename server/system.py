@@ -1,5 +1,6 @@
 """The real clock and the trace file: what `core.ports` asks of the machine."""
 
+import logging
 import os
 import time
 from collections.abc import Iterator, Mapping
@@ -11,6 +12,9 @@ from typing import Any, BinaryIO
 import msgspec
 
 from core.errors import ConfigError
+from core.private_files import make_private
+
+logger = logging.getLogger(__name__)
 
 
 class SystemClock:
@@ -39,6 +43,8 @@ def open_trace(path: str) -> Iterator[JsonlTrace | None]:
     if not path:
         yield None
         return
+    if done := make_private(Path(path).expanduser(), "config.trace.path"):
+        logger.warning("! trace: %s", done)
     try:
         descriptor = os.open(Path(path).expanduser(), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     except OSError as error:

@@ -14,7 +14,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from core.errors import ConfigError
 from server.net import Address
-from server.state import write_private
+from server.state import TLS_FILE, write_private
 
 LIFETIME = timedelta(days=397)  # what browsers accept at most from public authorities
 RENEW_BEFORE = timedelta(days=14)
@@ -35,7 +35,7 @@ def open_tls(
     if setting == "off":
         return None
     if setting == "auto":
-        file = folder / "tls.pem"
+        file = folder / TLS_FILE
         if not _is_usable(file, names, addresses, now):
             write_private(file, _make(names, addresses, now))
         return _load(file, None)

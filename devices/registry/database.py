@@ -15,6 +15,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, IntegrityError, NoSuchModuleError, SQLAlchemyError
 
 from core.errors import ConfigError, StorageFailed
+from core.private_files import make_private
 from devices.registry.migrate import migrate
 
 logger = logging.getLogger(__name__)
@@ -155,11 +156,19 @@ def _begin_sqlite(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE")  # waits now; one that waits later may deadlock
 
 
+BESIDE = ("-wal", "-shm", "-journal")
+"Ends of the names of files that SQLite has beside its own, with the same content in them."
+
+
 def _shut_file(url: URL) -> None:
-    """SQLite's file is its owner's alone: it holds who is in the house, and digests of keys."""
+    """SQLite's files are their owner's alone: they hold who is in the house, and digests of keys.
+    Raises ConfigError for those of another user."""
     if url.get_backend_name() == "sqlite" and url.database and url.database != ":memory:":
         file = Path(url.database)
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for one in (file, *(file.with_name(file.name + end) for end in BESIDE)):
+            if done := make_private(one, "config.devices.database"):
+                logger.warning("! devices: %s", done)
         os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o600))
 
 

@@ -107,8 +107,9 @@ class WyomingDoor:
 
     async def _checked_in(self, address: Address) -> Device | None:
         """Who comes from elsewhere is a device, known by its address: the protocol says no more.
-        None: this machine's own. Raises Forbidden not_approved or blocked, StorageFailed."""
-        if address.is_loopback:
+        None: this machine's own, where it is trusted. Raises Forbidden not_approved or blocked,
+        StorageFailed."""
+        if address.is_loopback and self._settings.trusts_this_machine:
             return None
         name = str(address)
         device = await self._directory.check_in(

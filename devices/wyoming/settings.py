@@ -10,3 +10,5 @@ class WyomingSettings:
     networks: tuple[Network, ...]
     "Whose connections are taken."
     max_connections: int
+    trusts_this_machine: bool = True
+    "False: who comes from there is a device like others, that a person approves."

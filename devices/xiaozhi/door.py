@@ -11,7 +11,7 @@ from aiohttp import hdrs
 from aiohttp import web as aioweb
 
 from core.errors import Forbidden, NotFound, RequestError, Unauthorized
-from core.http import FORWARDED, JSON
+from core.http import JSON, is_forwarded
 from core.ports import Clock, Metrics, Place
 from devices.directory import Device, Directory
 from devices.networks import address_of, is_among
@@ -167,7 +167,7 @@ class XiaozhiDoor:
 
     def _let_in(self, request: aioweb.Request) -> str:
         """The device's address. Raises Forbidden."""
-        if any(name in request.headers for name in FORWARDED):
+        if is_forwarded(request.headers, request.version):
             raise Forbidden("a check-in cannot come through a proxy", code="forbidden_network")
         address = address_of(request.remote)
         if address is None or not is_among(address, self._settings.networks):

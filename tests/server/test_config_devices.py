@@ -21,12 +21,24 @@ PASSWORD = "hunter2"
             {"EARSHOT_DEVICES__APPROVAL": "networks", "EARSHOT_DEVICES__NETWORKS": "1.2.3.0/24"},
             {"127.0.0.1", "::1", "1.2.3.4"},
         ),
+        # A proxy may be what comes from this machine.
+        ({"EARSHOT_REQUIRE_KEY": "true"}, set()),
+        ({"EARSHOT_API_KEY": "k" * 16}, set()),
+        ({"EARSHOT_ALLOWED_HOSTS": "voice.example"}, set()),
+        ({"EARSHOT_HOST": "0.0.0.0"}, set()),
+        ({"EARSHOT_HOST": "localhost"}, {"127.0.0.1", "::1"}),
+        (
+            {"EARSHOT_REQUIRE_KEY": "1", "EARSHOT_DEVICES__APPROVAL": "networks"},
+            {"10.1.1.1", "fd00::1"},
+        ),
     ],
 )
 def test_approval_unasked_is_this_machines_unless_networks_are_enough(
     settings: dict[str, str], approved: set[str]
 ) -> None:
-    rule = load(settings).config.devices.as_settings().rule
+    config = load(settings).config
+    trusts = config.server.trusts_this_machine
+    rule = config.devices.as_settings(trusts_this_machine=trusts).rule
     asked = ("127.0.0.1", "::1", "10.1.1.1", "fd00::1", "1.2.3.4", "")
     assert {one for one in asked if rule.approves(one)} == approved
 

@@ -368,6 +368,49 @@ def test_foreign_hosts_are_forbidden() -> None:
     asyncio.run(run())
 
 
+PROXIED = (
+    "Via",
+    "Forwarded",
+    "X-Forwarded-For",
+    "X-Forwarded-Proto",
+    "x-forwarded-host",
+    "X-Forwarded",
+    "CF-Connecting-IP",
+    "Cf-Ray",
+    "CDN-Loop",
+    "True-Client-IP",
+    "X-Client-IP",
+    "X-Real-IP",
+    "X-Cluster-Client-Ip",
+    "Fastly-Client-IP",
+    "Fly-Client-IP",
+    "Tailscale-User-Login",
+    "X-Envoy-External-Address",
+    "X-Original-Host",
+    "X-Original-Forwarded-For",
+    "X-Azure-ClientIP",
+    "X-Amzn-Trace-Id",
+    "X-Auth-Request-User",
+    "Remote-User",
+)
+
+
+def test_whatever_a_proxy_adds_the_key_is_needed() -> None:
+    async def run() -> None:
+        async with serving([route("/hello", hello)]) as client:
+            for name in PROXIED:
+                assert (await client.get("/hello", headers={name: "x"})).status == 401, name
+                keyed = {name: "x", "Authorization": f"Bearer {KEY}"}
+                assert (await client.get("/hello", headers=keyed)).status == 200, name
+            usual = {"Accept": "*/*", "X-Request-ID": "1", "X-Stainless-Lang": "python"}
+            assert (await client.get("/hello", headers=usual)).status == 200
+            # nginx as it comes: no header, but HTTP/1.0.
+            head = b"GET /hello HTTP/1.0\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
+            assert (await answer_to(client, head)).startswith(b"HTTP/1.0 401 ")
+
+    asyncio.run(run())
+
+
 def test_a_page_of_another_site_neither_loads_nor_shows_anything() -> None:
     async def run() -> None:
         routes = [
@@ -377,8 +420,8 @@ def test_a_page_of_another_site_neither_loads_nor_shows_anything() -> None:
         ]
         async with serving(routes) as client:
             for site, status in (
-                ("cross-site", 403),
-                ("same-site", 403),
+                ("cross-site", 401),
+                ("same-site", 401),
                 ("same-origin", 200),
                 ("none", 200),
             ):

@@ -6,18 +6,31 @@ import signal
 import socket
 import ssl
 import stat
+from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import urlsplit
+from urllib.request import Request, urlopen
 
 import aiohttp
 import psutil
 import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
+from server.config_load import load
+from server.serve import open_entrance
 from tests.server.process import LOADS_HERE, Running, run, serving
 
 MODEL = "EARSHOT_ASR__OPTIONS__MODEL"
+
+
+def check_in(url: str) -> dict[str, Any]:
+    """What a board of this machine is told."""
+    request = Request(f"{url}/xiaozhi/ota/", b"{}", {"Device-Id": "a1:b2:c3:d4:e5:f6"})
+    with urlopen(request, timeout=20) as answer:
+        told: dict[str, Any] = json.load(answer)
+    return told
 
 
 def get(url: str, path: str, *, key: str | None = None, host: str = "127.0.0.1") -> tuple[int, Any]:
@@ -186,6 +199,43 @@ def test_another_address_needs_the_key_which_is_printed_once(tmp_path: Path) -> 
     with serving(tmp_path, "--host", "0.0.0.0") as again:
         assert get(again.url, "/metrics", key=key)[0] == 200
         assert not [line for line in again.said if key in line]
+
+
+def test_a_server_behind_a_proxy_needs_the_key_on_its_own_machine(tmp_path: Path) -> None:
+    """What a forwarder of bytes brings looks as if it came from here."""
+    state = tmp_path / "earshot"
+    state.mkdir(mode=0o755)
+    with serving(tmp_path, settings={"EARSHOT_REQUIRE_KEY": "true"}) as server:
+        (shown,) = [line for line in server.said if "#key=" in line]
+        url, _, key = shown.strip().partition("/#key=")
+        assert url == server.url
+        assert stat.S_IMODE(state.stat().st_mode) == 0o700
+        assert any(f"{state} could be used by others (mode 0755)" in line for line in server.said)
+        assert get(url, "/")[0] == 200
+        assert get(url, "/health") == (200, {"status": "ready"})
+        assert get(url, "/earshot/engines")[0] == 401
+        assert get(url, "/earshot/engines", key=key)[0] == 200
+        board = check_in(url)
+        assert "websocket" not in board
+        assert len(board["activation"]["code"]) == 6
+        # The key of this machine's own server is found; another machine's would not be.
+        talked = run(tmp_path, "talk", "--text", "turn on the kitchen light", "--url", url)
+        assert talked.returncode == 0, talked.stdout + talked.stderr
+        listed = run(tmp_path, "devices", "list", "--url", url)
+        assert board["activation"]["code"] in listed.stdout, listed.stderr
+
+
+@pytest.mark.parametrize(
+    "settings", [{"EARSHOT_API_KEY": "k" * 16}, {"EARSHOT_ALLOWED_HOSTS": "voice.example"}]
+)
+def test_so_it_does_where_settings_say_that_others_come(settings: dict[str, str]) -> None:
+    with ExitStack() as stack, TemporaryDirectory() as folder:
+        server = {"EARSHOT_STATE_DIR": folder, "EARSHOT_WYOMING__PORT": "0", "EARSHOT_PORT": "0"}
+        entrance = open_entrance(load({**server, **settings}).config, stack)
+        assert not entrance.gate.is_local
+        assert entrance.gate.key
+        assert entrance.is_new_key == ("EARSHOT_API_KEY" not in settings)
+        assert open_entrance(load(server).config, stack).gate.is_local
 
 
 def test_tls_auto_gives_https_for_the_names_of_this_machine(tmp_path: Path) -> None:

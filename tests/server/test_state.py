@@ -1,5 +1,6 @@
 """Key and certificate: private files, made once, renewed when they no longer fit."""
 
+import os
 import stat
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
@@ -8,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from core.errors import ConfigError
-from server.state import make_key, open_folder, read_key
+from core.private_files import make_private
+from server.state import make_key, open_folder, read_key, shut_folder
+from server.system import open_trace
 from server.tls import LIFETIME, Tls, open_tls
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -29,6 +32,82 @@ def test_a_folder_that_cannot_be_is_a_configuration_error(tmp_path: Path) -> Non
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match=r"config\.paths\.state_dir"):
         open_folder(str(tmp_path / "file" / "state"))
+
+
+def mode_of(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_what_others_could_read_is_tightened_and_told(tmp_path: Path) -> None:
+    folder = open_folder(str(tmp_path / "state"))
+    make_key(folder)
+    (folder / "tls.pem").touch(0o600)
+    assert shut_folder(str(folder)) == []
+    wide = {folder: 0o777, folder / "api-key": 0o644, folder / "tls.pem": 0o666}
+    for path, mode in wide.items():
+        path.chmod(mode)
+    told = shut_folder(str(folder))
+    for line, (path, mode) in zip(told, wide.items(), strict=True):
+        assert line.startswith(f"{path} could be used by others (mode {mode:04o})")
+    assert [mode_of(path) for path in wide] == [0o700, 0o600, 0o600]
+    assert shut_folder(str(tmp_path / "none")) == []
+
+
+def test_what_belongs_to_another_user_is_refused_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = open_folder(str(tmp_path / "state"))
+    make_key(folder)
+    if os.geteuid() == 0:
+        os.chown(folder / "api-key", 4242, -1)
+    else:
+        folder.chmod(0o700)
+        monkeypatch.setattr(os, "geteuid", lambda: 4242)
+    with pytest.raises(ConfigError, match=r"^config\.paths\.state_dir: .* belongs to another user"):
+        shut_folder(str(folder))
+
+
+def test_what_is_roots_is_as_good_as_ours_unless_everybody_may_use_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 4242)
+    with pytest.raises(ConfigError, match=r"^x: /etc/passwd belongs to root, and everybody may"):
+        make_private(Path("/etc/passwd"), "x")
+    assert make_private(Path("/etc/shadow"), "x") == ""
+
+
+def test_where_rights_cannot_be_changed_the_path_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "file"
+    file.touch(0o644)
+    monkeypatch.setattr(Path, "chmod", lambda *_: None)  # as on a file system without them
+    with pytest.raises(ConfigError, match=r"^x: .*file can be used by others \(mode 0644\)"):
+        make_private(file, "x")
+
+
+@pytest.mark.parametrize("key", ["short", "x" * 15, "with a space in it", "x" * 257])
+def test_a_key_that_can_be_guessed_is_refused(key: str, tmp_path: Path) -> None:
+    (tmp_path / "api-key").write_text(f"{key}\n")
+    with pytest.raises(ConfigError, match="16 to 256") as caught:
+        read_key(str(tmp_path))
+    assert str(tmp_path / "api-key") in str(caught.value)
+    assert key not in str(caught.value)
+
+
+def test_a_trace_that_others_could_read_is_tightened(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    trace = tmp_path / "trace.jsonl"
+    trace.touch()
+    trace.chmod(0o644)
+    with open_trace(str(trace)) as out:
+        assert out is not None
+    assert mode_of(trace) == 0o600
+    assert f"{trace} could be used by others (mode 0644)" in caplog.text
+    with open_trace("/dev/null") as out:  # no file: its rights are not ours
+        assert out is not None
+    assert mode_of(Path("/dev/null")) == 0o666
 
 
 def tls(folder: Path, setting: str = "auto", *, now: datetime = NOW, names: str = "box") -> Tls:

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from aiohttp import web as aioweb
 
 from core.errors import Overloaded, RequestError, StorageFailed
-from core.http import FORWARDED
+from core.http import is_forwarded
 from core.ports import Clock, Metrics
 from devices.directory import Settings
 from devices.networks import address_of, is_among
@@ -160,8 +160,8 @@ class WasDoor:
 
 
 def arrival_of(request: aioweb.Request) -> Arrival:
-    is_forwarded = any(name in request.headers for name in FORWARDED)
-    address = None if is_forwarded else address_of(request.remote)
+    is_direct = not is_forwarded(request.headers, request.version)
+    address = address_of(request.remote) if is_direct else None
     peer = request.transport.get_extra_info("peername") if request.transport else None
     said = request.headers.get("User-Agent", "")
     version = said.removeprefix(USER_AGENT) if said.startswith(USER_AGENT) else ""

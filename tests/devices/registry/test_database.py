@@ -1,6 +1,7 @@
 """From any version to this one, and through what goes wrong with databases."""
 
 import asyncio
+import os
 import stat
 import threading
 from collections.abc import Sequence
@@ -165,6 +166,46 @@ def test_the_file_is_its_owners_alone(tmp_path: Path) -> None:
             assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o700
 
     asyncio.run(main())
+
+
+def test_files_that_others_could_read_are_tightened(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    url = f"sqlite:///{tmp_path}/devices.db"
+    files = [tmp_path / f"devices.db{end}" for end in ("", "-shm", "-wal")]
+
+    async def main() -> None:
+        async with known(url) as former:  # holds its files open, as a server that was killed
+            await former.registry.check_in(contact())
+            for file in files:
+                file.chmod(0o666)
+            async with known(url) as here:
+                assert len(await here.registry.everyone()) == 1
+                assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
+
+    asyncio.run(main())
+    for file in files:
+        assert f"{file} could be used by others (mode 0666)" in caplog.text
+
+
+def test_a_database_of_another_user_is_refused_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "devices.db-wal"
+    file.touch()
+    if os.geteuid() == 0:
+        os.chown(file, 4242, -1)
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: 4242)
+
+    async def main() -> None:
+        async with opened(f"sqlite:///{tmp_path}/devices.db"):
+            pass
+
+    with pytest.raises(
+        ConfigError, match=r"^config\.devices\.database: .* belongs to another user"
+    ):
+        asyncio.run(main())
 
 
 def test_a_database_that_cannot_be_opened_is_tried_again(

@@ -232,6 +232,8 @@ def test_addresses_of_no_named_network_need_the_key(caplog: pytest.LogCaptureFix
     [
         {"Origin": "https://evil.example"},
         {"X-Forwarded-For": "203.0.113.7"},
+        {"Via": "1.1 proxy"},
+        {"CF-Connecting-IP": "203.0.113.7"},
         {"Sec-Fetch-Site": "cross-site"},
     ],
     ids=lambda one: next(iter(one)),

@@ -75,6 +75,19 @@ def test_who_is_not_approved_is_told_how_to_be(standing: Standing, code: str, wo
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("trusts", [True, False])
+def test_this_machine_is_a_device_like_others_where_it_is_not_trusted(trusts: bool) -> None:
+    async def main() -> None:
+        here = limited(Scene(directory=Standings("new")), trusts_this_machine=trusts)
+        async with here.serving() as port, client(port) as one:
+            await send(one, Describe())
+            told = (await until(one, "info"))[-1]
+            assert told.type == ("info" if trusts else "error")
+        assert here.directory.came == ([] if trusts else ["127.0.0.1"])
+
+    asyncio.run(main())
+
+
 @pytest.mark.usefixtures("_from_the_lan")
 def test_an_approved_one_is_served() -> None:
     async def main() -> None:

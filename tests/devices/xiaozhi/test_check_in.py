@@ -150,8 +150,9 @@ def test_who_is_told_what() -> None:
         for body in (b"x" * 40_000, in_chunks(b"x" * 40_000)):
             async with post(PATH, headers=HEADERS, data=body) as response:
                 assert await refused(response) == (413, "too_large")
-        async with post(PATH, headers=HEADERS | {"X-Forwarded-For": "10.0.0.9"}) as response:
-            assert (await error_of(response))["code"] == "forbidden_network"
+        for name in ("X-Forwarded-For", "Via", "CF-Connecting-IP", "Tailscale-User-Login"):
+            async with post(PATH, headers=HEADERS | {name: "10.0.0.9"}) as response:
+                assert (await error_of(response))["code"] == "forbidden_network"
         assert server.scene.directory.known == {}
         async with post(PATH, headers=HEADERS) as response:
             url = (await response.json())["websocket"]["url"]

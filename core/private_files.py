@@ -1,0 +1,64 @@
+"""Files and folders that are nobody's but their owner's: a key, a database, what was heard.
+
+They may have been there before, with rights for everybody: a backup, another tool or a wide umask
+made them so. Then those rights are taken away, or the path is refused.
+"""
+
+import os
+import stat
+from pathlib import Path
+
+from core.errors import ConfigError
+
+ROOT = 0
+"Its user may read everything anyway: what it owns is as good as ours, unless everybody may use it."
+
+OTHERS = stat.S_IRWXG | stat.S_IRWXO
+"Rights of everybody but the owner."
+
+
+def make_private(path: Path, setting: str) -> str:
+    """Take the rights of others from what exists, links followed; not from pipes and terminals.
+
+    What was done, for the log; empty: nothing was to do. Raises ConfigError, which names `setting`
+    and path, for what belongs to another user, and where rights cannot be changed.
+    """
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        raise ConfigError(f"{setting}: {path}: {error.strerror or error}") from error
+    mode = stat.S_IMODE(found.st_mode)
+    if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
+        return ""
+    if found.st_uid not in (os.geteuid(), ROOT):
+        raise ConfigError(
+            f"{setting}: {path} belongs to another user (uid {found.st_uid}), who could read and"
+            f" change it; give it to uid {os.geteuid()}, or name another path"
+        )
+    if found.st_uid != os.geteuid():  # root's, perhaps shared with our group, as Kubernetes does
+        if not mode & stat.S_IRWXO:
+            return ""
+        raise ConfigError(
+            f"{setting}: {path} belongs to root, and everybody may use it (mode {mode:04o}); take"
+            " that right away (chmod o-rwx), or name another path"
+        )
+    return _tightened(path, mode, setting) if mode & OTHERS else ""
+
+
+def _tightened(path: Path, mode: int, setting: str) -> str:
+    """Raises ConfigError."""
+    private, why = mode & ~OTHERS, ""
+    try:
+        path.chmod(private)
+        if stat.S_IMODE(path.stat().st_mode) & OTHERS:
+            why = "its file system keeps no rights"
+    except OSError as error:
+        why = error.strerror or str(error)
+    if why:
+        raise ConfigError(
+            f"{setting}: {path} can be used by others (mode {mode:04o}), and that cannot be"
+            f" changed: {why}; name another path"
+        )
+    return f"{path} could be used by others (mode {mode:04o}); its mode is {private:04o} now"
