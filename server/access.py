@@ -81,7 +81,7 @@ def caller_of(request: aioweb.Request) -> Caller:
     return Caller(
         host=request.headers.get(hdrs.HOST),
         origin=request.headers.get(hdrs.ORIGIN),
-        scheme=request.scheme,
+        scheme=_scheme_of(request),
         token=token_of(
             authorization,
             ", ".join(request.headers.getall(hdrs.SEC_WEBSOCKET_PROTOCOL, ())) or None,
@@ -93,6 +93,13 @@ def caller_of(request: aioweb.Request) -> Caller:
             and request.headers.get("Sec-Fetch-Site") in FOREIGN_SITES
         ),
     )
+
+
+def _scheme_of(request: aioweb.Request) -> str:
+    """What the browser speaks, as a proxy says: pages that came by it are of this origin. A page of
+    another site cannot say it, as no preflight allows this header."""
+    said = request.headers.get("X-Forwarded-Proto", "").partition(",")[0].strip().lower()
+    return said if said in ("http", "https") else request.scheme
 
 
 def _is_preflight(gate: Gate, caller: Caller, request: aioweb.Request) -> bool:

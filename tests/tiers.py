@@ -119,6 +119,7 @@ NOT_UNIT = (
     "server/models/test_pull.py",
     "server/models/test_voices.py",
     "server/test_replay.py",
+    "server/test_reverse_proxy.py",
     "server/test_serve.py",
     "server/test_tools.py",
     "serving/test_hardware.py",
