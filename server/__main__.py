@@ -59,8 +59,9 @@ def _run(options: argparse.Namespace, started: float) -> int:
             return _doctor(options)
         case "talk":
             from bench import talk
+            from bench.address import DEFAULT_URL
 
-            options.key = _key_for(options, options.url or talk.DEFAULT_URL)
+            options.key = _key_for(options, options.url or DEFAULT_URL)
             return int(talk.main(options))
         case "bench":
             from bench import menu

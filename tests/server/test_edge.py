@@ -543,7 +543,8 @@ def test_a_route_may_take_smaller_bodies_also_in_chunks() -> None:
             bodies: list[bytes | AsyncIterator[bytes]] = [bytes(1000), chunks(10)]
             for data in bodies:
                 assert await (await client.post("/small", data=data)).text() == "1000"
-            for data in [bytes(1001), chunks(11)]:
+            bodies = [bytes(1001), chunks(11)]
+            for data in bodies:
                 refused = await client.post("/small", data=data)
                 assert (refused.status, (await error_of(refused))["code"]) == (413, "too_large")
 

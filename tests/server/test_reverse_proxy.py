@@ -56,7 +56,8 @@ AS_IT_COMES = "server {{ listen 127.0.0.1:{port}; location / {{ proxy_pass {upst
 def documented(folder: Path, port: int, upstream: str) -> str:
     """The configuration of the page, with this machine's port, upstream and certificate."""
     page = (ROOT / "docs" / "reverse-proxy.md").read_text(encoding="utf-8")
-    (text,) = re.findall(r"```nginx\n(.*?)```", page, re.DOTALL)
+    found: list[str] = re.findall(r"```nginx\n(.*?)```", page, re.DOTALL)
+    (text,) = found
     open_tls("auto", folder, [NAME], [], datetime.now(UTC))
     for what, instead in (
         ("listen 443 ssl;", f"listen 127.0.0.1:{port} ssl;"),
