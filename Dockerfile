@@ -28,7 +28,8 @@ RUN VENV=/opt/earshot GPU=1 EDITABLE=0 PIP_NO_CACHE_DIR=1 scripts/install.sh
 FROM python:3.11.14-slim-bookworm AS base
 RUN groupadd --system --gid 10001 earshot \
   && useradd --system --uid 10001 --gid earshot --create-home earshot \
-  && install -d -o earshot -g earshot /srv/earshot /srv/earshot/models /srv/earshot/var
+  && install -d -o earshot -g earshot /srv/earshot /srv/earshot/models \
+  && install -d -m 0700 -o earshot -g earshot /srv/earshot/var
 ENV PATH=/opt/earshot/bin:$PATH PYTHONUNBUFFERED=1 EARSHOT_STATE_DIR=/srv/earshot/var
 WORKDIR /srv/earshot
 # models: weights you put there or fetch; var: the API key and the certificate
