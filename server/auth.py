@@ -80,12 +80,10 @@ class Gate:
         alone does. Raises Forbidden (`forbidden_host`, `forbidden_origin`) or Unauthorized."""
         name = self._check_host(caller)
         is_foreign = caller.is_cross_site or not _is_same_origin(caller)
-        needs_key = (
-            not self.is_local
-            or is_foreign
-            or caller.is_forwarded
-            or not (name is None or is_loopback(name))
+        is_elsewhere = (
+            not self.is_local or caller.is_forwarded or not (name is None or is_loopback(name))
         )
+        needs_key = is_elsewhere or is_foreign
         is_key = self._is_key(caller.token)
         token = None if is_key else caller.token
         opens = is_key or _is_admitted(token, admits)
@@ -98,6 +96,11 @@ class Gate:
                 code="forbidden_origin",
             )
         if needs_key and not has_key:
+            if caller.is_cross_site and not is_elsewhere:
+                raise Forbidden(
+                    "a page of another site loads this; only its scripts that send the key may",
+                    code="forbidden_origin",
+                )
             raise Unauthorized(self._why(caller, takes_others=admits is not None))
         cors_origin = caller.origin if is_foreign else None
         return Access(is_trusted=True, cors_origin=cors_origin, token=token)
@@ -126,8 +129,6 @@ class Gate:
         return compare_digest(token.encode("utf-8", "replace"), self.key.encode())
 
     def _why(self, caller: Caller, *, takes_others: bool) -> str:
-        if caller.is_cross_site:
-            return "a page of another site loads this; only its scripts that send the key may"
         if caller.token is not None and takes_others:
             return "the key is wrong, or a client secret that is unknown or has expired"
         if caller.token is not None and self.key:

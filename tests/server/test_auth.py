@@ -104,8 +104,8 @@ def test_what_came_through_a_proxy_is_not_local() -> None:
 @pytest.mark.parametrize(
     ("is_local", "token", "is_basic", "is_public", "expected"),
     [
-        (True, None, False, False, "401"),
-        (True, KEY, True, False, "401"),  # a password that the browser remembers
+        (True, None, False, False, "403"),
+        (True, KEY, True, False, "403"),  # a password that the browser remembers
         (True, KEY, False, False, "trusted"),
         (True, None, False, True, "public"),  # a link to the page
         (False, None, False, False, "401"),

@@ -420,8 +420,8 @@ def test_a_page_of_another_site_neither_loads_nor_shows_anything() -> None:
         ]
         async with serving(routes) as client:
             for site, status in (
-                ("cross-site", 401),
-                ("same-site", 401),
+                ("cross-site", 403),
+                ("same-site", 403),
                 ("same-origin", 200),
                 ("none", 200),
             ):
