@@ -5,6 +5,12 @@ from dataclasses import dataclass, field
 from json import dumps
 from typing import Any, Literal
 
+
+def utf8_bytes(text: str) -> int:
+    """The size of a text as UTF-8, lone surrogates included."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
 ItemStatus = Literal["in_progress", "completed", "incomplete"]
 ImageDetail = Literal["auto", "low", "high"]
 
@@ -77,12 +83,13 @@ class ListedTool:
     description: str
     input_schema: Mapping[str, Any]
     is_read_only: bool = False
-    chars: int = field(init=False, compare=False)
-    "As JSON, about. Counted once: a history asks at each of its items."
+    size_bytes: int = field(init=False, compare=False)
+    "About its size as JSON. Counted once: a history asks at each of its items."
 
     def __post_init__(self) -> None:
-        chars = len(self.name) + len(self.description) + len(dumps(self.input_schema))
-        object.__setattr__(self, "chars", chars)
+        schema = dumps(self.input_schema)
+        size_bytes = utf8_bytes(self.name) + utf8_bytes(self.description) + len(schema)
+        object.__setattr__(self, "size_bytes", size_bytes)
 
 
 @dataclass(frozen=True, slots=True)

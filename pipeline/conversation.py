@@ -1,16 +1,21 @@
 """What outlives a connection: a conversation's history and profile, and who listens to it now."""
 
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from core.ids import new_id
+from core.items import utf8_bytes
 from core.ports import NOWHERE, Place
 from pipeline.history import History
 from pipeline.settings import Profile
 
 MAX_CONVERSATIONS = 1000
-"The longest unused go first; one costs some 100 kB, and 1 M characters at most."
+"The longest unused go first; one costs some 100 kB, and 1 MiB of text at most."
+MAX_REMEMBERED_BYTES = 128 * 1024 * 1024
+"""UTF-8 bytes of all conversations together: an eighth of the memory of the smallest machine that
+runs a recogniser. Python keeps a text with rare letters in up to four times as many."""
 
 
 class Speaker(Protocol):
@@ -19,8 +24,16 @@ class Speaker(Protocol):
     def say(self, text: str) -> bool: ...
 
 
+def _ignore_growth(_: int) -> None: ...
+
+
+def _ignore_id(_: str) -> None: ...
+
+
 @dataclass(slots=True)
 class Conversation:
+    """What one conversation remembers. `Conversations` makes those that outlive a request."""
+
     id: str
     history: History = field(default_factory=History)
     speakers: list[Speaker] = field(default_factory=list[Speaker])
@@ -29,29 +42,70 @@ class Conversation:
     "Spoken in it last: what is said unasked, or over a connection that names none, is in it too."
     place: Place = NOWHERE
     'Where its last connection stands: tools may take "the lights" for the room\'s.'
-    profile: Profile | None = None
-    "What its next connection begins with; a client takes a value back by sending null for it."
+    is_named: bool = True
+    "A client gave it its id, so that one may come back to it."
+    _profile: Profile | None = None
+    _on_growth: Callable[[int], None] = _ignore_growth
+    _on_left: Callable[[str], None] = _ignore_id
+
+    @property
+    def profile(self) -> Profile | None:
+        """What its next connection begins with; a client takes a value back by sending null."""
+        return self._profile
+
+    @profile.setter
+    def profile(self, profile: Profile | None) -> None:
+        grown = _profile_bytes(profile) - _profile_bytes(self._profile)
+        self._profile = profile
+        self._on_growth(grown)
+
+    @property
+    def size_bytes(self) -> int:
+        """UTF-8 bytes of its history and its profile."""
+        return self.history.size_bytes + _profile_bytes(self._profile)
+
+    def detach(self) -> None:
+        """Ends the reports of growth: a request may hold a forgotten conversation a moment."""
+        self._on_growth = _ignore_growth
+        self.history.detach()
 
     def left_by(self, speaker: Speaker) -> None:
-        """Images are kept while somebody is there: a thousand conversations are remembered."""
+        """Ends a connection. Images are kept while a connection is there; a conversation that no
+        client can name again ends with its last connection."""
         self.speakers.remove(speaker)
         if not self.speakers:
             self.history.forget_images()
+            self._on_left(self.id)
 
 
 class Conversations:
     """Every conversation that is remembered. Also the `Announcer` of the skills."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, max_bytes: int = MAX_REMEMBERED_BYTES) -> None:
         self._known: OrderedDict[str, Conversation] = OrderedDict()
+        self._max_bytes = max_bytes
+        self._bytes = 0
+
+    @property
+    def size_bytes(self) -> int:
+        """UTF-8 bytes of all histories and profiles."""
+        return self._bytes
 
     def get(self, conversation_id: str | None) -> Conversation:
-        """The conversation with this id, or a new one. An unknown id begins anew under it."""
+        """The conversation with this id, or a new one under it. Without an id, a new one that is
+        forgotten when its last connection leaves."""
         found = self._known.get(conversation_id or "")
         if found is None:
-            found = Conversation(conversation_id or new_id("conv"))
+            found = Conversation(
+                conversation_id or new_id("conv"),
+                History(self._grow),
+                is_named=bool(conversation_id),
+                _on_growth=self._grow,
+                _on_left=self._left,
+            )
             self._known[found.id] = found
-            self._forget_unused()
+            self._forget_unused(keep=found.id)
+        found.is_named |= bool(conversation_id)
         self._known.move_to_end(found.id)
         return found
 
@@ -72,7 +126,38 @@ class Conversations:
             return False
         return any(speaker.say(text) for speaker in reversed(conversation.speakers))
 
-    def _forget_unused(self) -> None:
-        unused = [c.id for c in self._known.values() if not c.speakers]
-        for conversation_id in unused[: max(0, len(self._known) - MAX_CONVERSATIONS)]:
-            del self._known[conversation_id]
+    def _left(self, conversation_id: str) -> None:
+        conversation = self._known.get(conversation_id)
+        if conversation is not None and not conversation.is_named:
+            self._forget(conversation)
+
+    def _forget_unused(self, *, keep: str) -> None:
+        unused = [c for c in self._known.values() if not c.speakers and c.id != keep]
+        for conversation in unused[: max(0, len(self._known) - MAX_CONVERSATIONS)]:
+            self._forget(conversation)
+
+    def _forget(self, conversation: Conversation) -> None:
+        del self._known[conversation.id]
+        self._bytes -= conversation.size_bytes
+        conversation.detach()
+
+    def _grow(self, grown_bytes: int) -> None:
+        self._bytes += grown_bytes
+        if grown_bytes > 0 and self._bytes > self._max_bytes:
+            self._make_room()
+
+    def _make_room(self) -> None:
+        """Forgets conversations that nobody uses, the longest unused first; then the largest ones
+        that are in use give of theirs, so that one client cannot take the memory of the others."""
+        for conversation in [c for c in self._known.values() if not c.speakers]:
+            if self._bytes <= self._max_bytes:
+                return
+            self._forget(conversation)
+        while self._bytes > self._max_bytes:
+            by_size = sorted(self._known.values(), key=lambda one: one.size_bytes, reverse=True)
+            if not any(conversation.history.shed() for conversation in by_size):
+                return
+
+
+def _profile_bytes(profile: Profile | None) -> int:
+    return 0 if profile is None else utf8_bytes(profile.instructions)

@@ -1,8 +1,8 @@
 """A conversation's items in order, and what a language model gets to see of them. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TypeAlias, assert_never
+from typing import NamedTuple, TypeAlias, assert_never
 
 from core.errors import RequestError
 from core.items import (
@@ -19,15 +19,17 @@ from core.items import (
     MessageItem,
     Part,
     TextPart,
+    utf8_bytes,
 )
 from engines.base import Message, ToolCall
 from pipeline.arguments import parsed
 from pipeline.tool_results import NO_RESULT, refused
 
-MAX_IMAGE_CHARS = 8 * 1024 * 1024
-"Of the data URLs of all images; the oldest go first."
-MAX_TEXT_CHARS = 1024 * 1024
-"Of all items; the oldest go first. More than any context takes, and a client may send 256 kB each."
+MAX_IMAGE_BYTES = 8 * 1024 * 1024
+"Limit for the data URLs of all images; the oldest go first."
+MAX_TEXT_BYTES = 1024 * 1024
+"""Limit for the text of all items, as UTF-8; the oldest go first. It is more than any context
+takes; a client may send 256 kB in one item."""
 MAX_ITEMS = 400
 "A long day of talking; the oldest go first, so that a conversation never outgrows its memory."
 Call: TypeAlias = FunctionCallItem | McpCallItem | McpApprovalRequestItem
@@ -35,15 +37,40 @@ ROOT = "root"
 "`previous_item_id` that means: before everything else."
 
 
+class ItemSize(NamedTuple):
+    """Bytes of UTF-8 that one item holds."""
+
+    text: int
+    images: int
+
+
+def _ignore_growth(_: int) -> None: ...
+
+
 class History:
-    def __init__(self) -> None:
+    """The items of one conversation, bounded in number and size."""
+
+    def __init__(self, on_growth: Callable[[int], None] = _ignore_growth) -> None:
+        """`on_growth`: called with each change of `size_bytes`; negative when it shrinks."""
+        self._on_growth = on_growth
         self._items: list[Item] = []
+        self._sizes: dict[str, ItemSize] = {}
+        "Item id -> what it holds. Counted once per version of an item."
         self._internal: set[str] = set()
         "Items of the server's own tool calls: the model sees them, clients do not."
 
     @property
     def items(self) -> tuple[Item, ...]:
         return tuple(self._items)
+
+    def detach(self) -> None:
+        """Ends the reports of growth."""
+        self._on_growth = _ignore_growth
+
+    @property
+    def size_bytes(self) -> int:
+        """UTF-8 bytes of all texts and images."""
+        return sum(size.text + size.images for size in self._sizes.values())
 
     def find(self, item_id: str) -> Item | None:
         return next((item for item in self._items if item.id == item_id), None)
@@ -77,15 +104,16 @@ class History:
         self._items.insert(index, item)
         if is_internal:
             self._internal.add(item.id)
-        self._forget_oldest()
-        if isinstance(item, MessageItem) and item.images:
-            self.forget_images(MAX_IMAGE_CHARS)
+        self._count(item)
+        self._enforce_limits()
         return previous
 
     def replace(self, item: Item) -> None:
         """Put a new version in the place of the item with the same id; gone ones stay gone."""
         if self.find(item.id) is not None:
             self._items[self._index(item.id)] = item
+            self._count(item)
+            self._enforce_limits()
 
     def truncate(self, item_id: str, text: str) -> MessageItem:
         """Cut an assistant's message to the text that was heard.
@@ -113,16 +141,15 @@ class History:
 
     def delete(self, item_id: str) -> None:
         """Raises RequestError item_not_found."""
-        self._items.remove(self.shown(item_id))
+        self._drop(self._items.index(self.shown(item_id)))
 
     def remove(self, item_id: str) -> bool:
         """Forget an item, if it is still there. Whether clients knew it."""
         item = self.find(item_id)
         if item is None:
             return False
-        self._items.remove(item)
         is_shown = item_id not in self._internal
-        self._internal.discard(item_id)
+        self._drop(self._items.index(item))
         return is_shown
 
     def resolved(self, items: Sequence[Item | ItemReference]) -> tuple[Item, ...]:
@@ -137,15 +164,29 @@ class History:
             for index, item in enumerate(items)
         )
 
-    def forget_images(self, kept_chars: int = 0) -> None:
-        """All but the newest that are together no larger. Their items stay."""
+    def forget_images(self, kept_bytes: int = 0) -> None:
+        """Forgets all images but the newest that are together no larger than `kept_bytes`. Their
+        items stay."""
         for index in reversed(range(len(self._items))):
             item = self._items[index]
             if not isinstance(item, MessageItem) or not item.images:
                 continue
-            kept_chars -= sum(len(image.url) for image in item.images)
-            if kept_chars < 0:
-                self._items[index] = replace(item, parts=tuple(map(_unseen, item.parts)))
+            kept_bytes -= self._sizes[item.id].images
+            if kept_bytes < 0:
+                unseen = replace(item, parts=tuple(map(_unseen, item.parts)))
+                self._items[index] = unseen
+                self._count(unseen)
+
+    def shed(self) -> bool:
+        """Forgets what is worth least to make room: all images, or else the older half of the
+        items. The newest item stays. Returns False when nothing is left to forget."""
+        if any(size.images for size in self._sizes.values()):
+            self.forget_images()
+            return True
+        gone = len(self._items) // 2
+        for _ in range(gone):
+            self._drop(0)
+        return gone > 0
 
     def messages(self, instructions: str) -> list[Message]:
         """What a model sees: instructions first."""
@@ -167,12 +208,26 @@ class History:
                 return index
         raise _unknown(item_id)
 
-    def _forget_oldest(self) -> None:
-        chars = sum(map(_chars, self._items))
-        while len(self._items) > MAX_ITEMS or (chars > MAX_TEXT_CHARS and len(self._items) > 1):
-            gone = self._items.pop(0)
-            self._internal.discard(gone.id)
-            chars -= _chars(gone)
+    def _enforce_limits(self) -> None:
+        text_bytes = sum(size.text for size in self._sizes.values())
+        while len(self._items) > MAX_ITEMS or (
+            text_bytes > MAX_TEXT_BYTES and len(self._items) > 1
+        ):
+            text_bytes -= self._sizes[self._items[0].id].text
+            self._drop(0)
+        if sum(size.images for size in self._sizes.values()) > MAX_IMAGE_BYTES:
+            self.forget_images(MAX_IMAGE_BYTES)
+
+    def _count(self, item: Item) -> None:
+        """Takes note of a new item, or of a new version of one."""
+        before = self._sizes.get(item.id, ItemSize(0, 0))
+        size = self._sizes[item.id] = _size(item)
+        self._on_growth(sum(size) - sum(before))
+
+    def _drop(self, index: int) -> None:
+        gone = self._items.pop(index)
+        self._internal.discard(gone.id)
+        self._on_growth(-sum(self._sizes.pop(gone.id)))
 
 
 def messages_of(items: Sequence[Item], instructions: str) -> list[Message]:
@@ -213,24 +268,27 @@ def _exchange(call_id: str, name: str, arguments: str, result: str | None) -> li
     return [asked, Message("tool", NO_RESULT if result is None else result, call_id=call_id)]
 
 
-def _chars(item: Item) -> int:
+def _size(item: Item) -> ItemSize:
+    images = 0
     match item:
         case MessageItem():
-            return len(item.text)
-        case FunctionCallItem(arguments=arguments):
-            return len(arguments)
-        case FunctionOutputItem(output=output):
-            return len(output)
-        case McpCallItem(arguments=arguments, result=result):
-            return len(arguments) + len(result or "")
-        case McpApprovalRequestItem(arguments=arguments):
-            return len(arguments)
-        case McpApprovalResponseItem(reason=reason):
-            return len(reason or "")
+            texts = [item.text]
+            images = sum(utf8_bytes(image.url) for image in item.images)
+        case FunctionCallItem():
+            texts = [item.call_id, item.name, item.arguments]
+        case FunctionOutputItem():
+            texts = [item.call_id, item.output]
+        case McpCallItem():
+            texts = [item.name, item.arguments, item.result or ""]
+        case McpApprovalRequestItem():
+            texts = [item.name, item.arguments]
+        case McpApprovalResponseItem():
+            texts = [item.reason or ""]
         case McpListItem(tools=tools):
-            return sum(tool.chars for tool in tools)
+            return ItemSize(sum(tool.size_bytes for tool in tools), 0)
         case _:
             assert_never(item)
+    return ItemSize(sum(map(utf8_bytes, texts)), images)
 
 
 def _unseen(part: Part) -> Part:

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
 
 from core.errors import Overloaded
 from core.ports import Place
@@ -19,6 +20,18 @@ RETRY_AFTER_S = 5
 "Calls last minutes, but somebody hangs up every few seconds on a full server."
 
 
+@dataclass(frozen=True, slots=True)
+class Guest:
+    """A client that came with a key made for it, not with the owner's."""
+
+    key: bytes = field(repr=False)
+    "A digest of its key: sessions of one key are counted together."
+    max_sessions: int
+    "Sessions that this key may have at once."
+    ends_in_s: float | None = None
+    "Seconds after which its session ends; None: a session may outlive the key."
+
+
 class Sessions:
     def __init__(
         self, surroundings: Surroundings, conversations: Conversations, max_sessions: int
@@ -26,6 +39,8 @@ class Sessions:
         self._surroundings, self._conversations = surroundings, conversations
         self._max_sessions = max_sessions
         self._live: dict[str, Session] = {}
+        self._guests: dict[str, bytes] = {}
+        "Session id -> the guest's key that opened it."
         self._is_draining = False
         self._is_empty, self._is_used = asyncio.Event(), asyncio.Event()
         "Nobody is there; somebody is."
@@ -52,17 +67,21 @@ class Sessions:
         conversation_id: str | None = None,
         place: Place | None = None,
         door: str = "realtime",
+        guest: Guest | None = None,
     ) -> AsyncIterator[Session]:
         """A running session for as long as the body runs; leaving it frees everything.
 
-        Raises Overloaded server_full or draining, RequestError for settings that cannot be.
+        `guest`: None when the client came with the owner's key. Raises Overloaded server_full,
+        draining or too_many_sessions, RequestError for settings that cannot be.
         """
-        self._admit()
+        self._admit(guest)
         conversation = self._conversations.get(conversation_id)
         if place is not None:
             conversation.place = place
         session = Session(settings, conversation, paced_by, self._surroundings)
         self._live[session.id] = session
+        if guest is not None:
+            self._guests[session.id] = guest.key
         self._is_empty.clear()
         self._is_used.set()
         self._report()
@@ -77,6 +96,7 @@ class Sessions:
                     session.close()
         finally:
             del self._live[session.id]
+            self._guests.pop(session.id, None)
             if not self._live:
                 self._is_empty.set()
                 self._is_used.clear()
@@ -106,14 +126,22 @@ class Sessions:
             session.close()
         await self._is_empty.wait()
 
-    def _admit(self) -> None:
+    def _admit(self, guest: Guest | None) -> None:
         if self._is_draining:
             raise Overloaded(
                 "the server is shutting down", retry_after_s=RETRY_AFTER_S, code="draining"
             )
-        if self.count >= self._max_sessions:
+        # The last place is the owner's: no guest can lock the owner out.
+        places = self._max_sessions if guest is None else self._max_sessions - 1
+        if self.count >= places:
+            raise Overloaded(f"all {places} sessions are in use", retry_after_s=RETRY_AFTER_S)
+        if guest is None:
+            return
+        if sum(key == guest.key for key in self._guests.values()) >= guest.max_sessions:
             raise Overloaded(
-                f"all {self._max_sessions} sessions are in use", retry_after_s=RETRY_AFTER_S
+                f"this client secret has {guest.max_sessions} sessions, the limit: end one first",
+                retry_after_s=RETRY_AFTER_S,
+                code="too_many_sessions",
             )
 
     def _report(self) -> None:

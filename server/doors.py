@@ -99,7 +99,7 @@ def open_doors(core: Core) -> Doors:
     ice = config.ice.as_settings()
     peer = PeerSettings(ice=ice)
     spools = Spools(SpoolLimits(max_bytes=config.server.max_upload_bytes))
-    secrets = Secrets(core.surroundings.clock)
+    secrets = Secrets(core.surroundings.clock, max_sessions=config.realtime.client_secret_sessions)
     realtime, whip = _realtime(core, peer, secrets), _whip(core, peer)
     was, xiaozhi = _was(core), _xiaozhi(core)
     images: Mapping[Kind, FirmwareFolder] = {

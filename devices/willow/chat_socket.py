@@ -96,7 +96,7 @@ class _Talk:
                 for task in others:
                     task.cancel()
         finally:
-            self._conversation.speakers.remove(self)
+            self._conversation.left_by(self)
 
     def say(self, text: str) -> bool:
         """Unasked. False: it cannot be told here."""

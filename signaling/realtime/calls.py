@@ -142,7 +142,10 @@ class Call:
         refusal: EarshotError | None = None
         try:
             opened = self._sessions.open(
-                terms.settings, paced_by="server", conversation_id=terms.conversation_id
+                terms.settings,
+                paced_by="server",
+                conversation_id=terms.conversation_id,
+                guest=terms.guest,
             )
             async with AsyncExitStack() as stack:
                 with params_below("session"):

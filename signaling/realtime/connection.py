@@ -53,6 +53,7 @@ class End(Enum):
 
     CLIENT = "the client left"
     IDLE = "nothing happened for too long"
+    EXPIRED = "the client secret expired"
     LAGGING = "the client did not take its events"
     SERVER = "the server ended the session"
 
@@ -86,6 +87,7 @@ class Connection:
     ) -> None:
         """`max_event_bytes`: above it the transport takes no text. Raises RequestError where these
         terms alone cannot be told."""
+        self._ends_in_s = terms.guest.ends_in_s if terms.guest else None
         self._session = session
         self._send_text = send
         self._metrics = metrics
@@ -126,6 +128,7 @@ class Connection:
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             idle = tasks.create_task(self._end_when_idle(), name="idle")
+            expiry = tasks.create_task(self._end_when_expired(), name="expiry")
             for begun in self._translator.created():
                 await self._send(begun)
             self._follow_home()
@@ -134,7 +137,7 @@ class Connection:
                 for out in self._translator.to_json(happened):
                     await self._send(out)
             self._tasks = None
-            for task in (idle, self._watch):
+            for task in (idle, expiry, self._watch):
                 if task is not None:
                     task.cancel()
 
@@ -338,6 +341,14 @@ class Connection:
         message = f"The session ends: nothing happened for {self._idle_timeout_s:g} s."
         await self._send(self._translator.error("session_idle", message))
         self.close(End.IDLE)
+
+    async def _end_when_expired(self) -> None:
+        if self._ends_in_s is None:
+            return
+        await asyncio.sleep(self._ends_in_s)
+        message = "The session ends: the client secret that opened it has expired."
+        await self._send(self._translator.error("session_expired", message))
+        self.close(End.EXPIRED)
 
     def _follow_home(self) -> None:
         """Watch the home if the client wants it, in the session's language."""

@@ -17,9 +17,8 @@ from signaling.realtime.beta import is_beta, secret_request_to_ga, session_to_be
 from signaling.realtime.calls import Calls
 from signaling.realtime.offer import read_offer, read_sdp, read_secret_request, terms_of
 from signaling.realtime.ports import Guard, HomeSource, Sessions
-from signaling.realtime.secrets import SecretAnswer, SecretRequest, Secrets
+from signaling.realtime.secrets import Minted, SecretAnswer, SecretRequest, Secrets
 from signaling.realtime.session import session_json
-from signaling.realtime.session_object import SessionObject
 from signaling.realtime.ws import serve
 from signaling.token import TOKEN
 
@@ -129,9 +128,10 @@ class RealtimeDoor:
         value, expires_at = self.secrets.mint(asked)
         return SecretAnswer(value, expires_at, session_json(terms, new_id("sess")))
 
-    def _minted(self, request: aioweb.Request) -> SessionObject | None:
-        """Raises Unauthorized."""
-        return None if self.secrets is None else self.secrets.session_of(request[TOKEN])
+    def _minted(self, request: aioweb.Request) -> Minted | None:
+        """What the request's client secret was made for; None: it came with the owner's key.
+        Raises Unauthorized."""
+        return None if self.secrets is None else self.secrets.minted_for(request[TOKEN])
 
     def _fresh(self, conversation_id: str | None) -> SessionSettings:
         return self._sessions.remembered(self._settings.fresh, conversation_id)

@@ -16,7 +16,7 @@ from pipeline.settings import DEFAULT, SessionSettings
 from signaling.realtime.fields import checked
 from signaling.realtime.fixed import as_minted, check_conversation, check_type
 from signaling.realtime.incoming import MAX_CONTROL_EVENT_BYTES
-from signaling.realtime.secrets import SecretRequest
+from signaling.realtime.secrets import Minted, SecretRequest
 from signaling.realtime.session import Terms, conversation_of, merged
 from signaling.realtime.session_object import SessionObject
 from signaling.realtime.wire import WireStruct
@@ -53,7 +53,7 @@ def terms_of(
     query: Mapping[str, str],
     fresh: Fresh,
     sent: SessionObject | None = None,
-    minted: SessionObject | None = None,
+    minted: Minted | None = None,
 ) -> Terms:
     """`fresh` with `model`, `intent=transcription`, `conversation_id` of the query, and with the
     session object that was sent. `minted`: what the request's ephemeral key was made for; its type,
@@ -65,8 +65,10 @@ def terms_of(
             param="call_id",
         )
     if minted is not None:
-        check_conversation(query.get("conversation_id"), conversation_of(minted))
-        fixed = as_minted(terms_of(_named(minted), fresh, minted))
+        session = minted.session
+        check_conversation(query.get("conversation_id"), conversation_of(session))
+        fixed = as_minted(terms_of(_named(session), fresh, session))
+        fixed = replace(fixed, guest=minted.guest)
         return _within(fixed, merged(fixed, sent)) if sent else fixed
     conversation_id = query.get("conversation_id")
     if conversation_id is not None and not 0 < len(conversation_id) <= MAX_ID_LENGTH:
@@ -101,9 +103,7 @@ def _within(fixed: Terms, wished: Terms) -> Terms:
     return replace(wished, settings=settings)
 
 
-async def read_offer(
-    request: aioweb.Request, fresh: Fresh, minted: SessionObject | None = None
-) -> Offer:
+async def read_offer(request: aioweb.Request, fresh: Fresh, minted: Minted | None = None) -> Offer:
     """Raises RequestError for another body than SDP or the form of `sdp` and `session`."""
     if request.content_type == SDP:
         return Offer(await read_sdp(request), terms_of(request.query, fresh, minted=minted))

@@ -9,6 +9,7 @@ from core.audio import AudioFrame
 from core.events import SessionEvent
 from core.items import Item
 from pipeline.items import Recordings
+from pipeline.sessions import Guest
 from pipeline.settings import ResponseRequest, SessionSettings
 
 
@@ -62,6 +63,7 @@ class Sessions(Protocol):
         paced_by: Literal["server", "client"],
         conversation_id: str | None = None,
         door: str = "realtime",
+        guest: Guest | None = None,
     ) -> AbstractAsyncContextManager[Session]: ...
 
 

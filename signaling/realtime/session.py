@@ -10,6 +10,7 @@ from core.errors import Conflict
 from core.events import FormatName
 from pipeline.engines import own_model
 from pipeline.prompts import PromptUse
+from pipeline.sessions import Guest
 from pipeline.settings import DEFAULT, SessionSettings
 from signaling.realtime.answering import (
     UNLIMITED,
@@ -71,6 +72,8 @@ class Terms:
     "The client speaks the beta shape."
     has_spoken: bool = False
     "The client has had sound of an answer: the voice stays."
+    guest: Guest | None = None
+    "The client came with a client secret; None: with the owner's key."
     knows_conversations: bool = False
     "The client sent the field `earshot`, so it is shown it."
 

@@ -18,8 +18,8 @@ from signaling.realtime.connection import Connection, End
 from signaling.realtime.offer import Fresh, terms_of
 from signaling.realtime.ports import HomeSource, Session, Sessions
 from signaling.realtime.quality import RoundTrip
+from signaling.realtime.secrets import Minted
 from signaling.realtime.session import Terms
-from signaling.realtime.session_object import SessionObject
 from signaling.realtime.socket import TOO_SLOW, EventSocket, let_go
 
 logger = logging.getLogger(__name__)
@@ -27,6 +27,7 @@ logger = logging.getLogger(__name__)
 _CLOSE: Mapping[End, tuple[int, bytes]] = {
     End.CLIENT: (WSCloseCode.OK, b""),
     End.IDLE: (WSCloseCode.OK, b"idle"),
+    End.EXPIRED: (WSCloseCode.POLICY_VIOLATION, b"the client secret expired"),
     End.LAGGING: TOO_SLOW,
     End.SERVER: (WSCloseCode.SERVICE_RESTART, b"going away"),
 }
@@ -40,7 +41,7 @@ async def serve(
     home: HomeSource | None,
     idle_timeout_s: float,
     fresh: Fresh,
-    minted: SessionObject | None = None,
+    minted: Minted | None = None,
 ) -> aioweb.StreamResponse:
     """One client from upgrade to close. Raises RequestError and Overloaded before the upgrade."""
     terms = terms_of(request.query, fresh, minted=minted)
@@ -51,7 +52,10 @@ async def serve(
             "This path speaks WebSocket; POST an SDP offer for WebRTC.", code="websocket_expected"
         )
     async with sessions.open(
-        terms.settings, paced_by="client", conversation_id=terms.conversation_id
+        terms.settings,
+        paced_by="client",
+        conversation_id=terms.conversation_id,
+        guest=terms.guest,
     ) as session:
         await ws.open(request)
         end = await _converse(ws, session, terms, metrics, home, idle_timeout_s)

@@ -27,7 +27,8 @@ from core.items import (
     MessageItem,
     TextPart,
 )
-from pipeline.history import MAX_IMAGE_CHARS, MAX_TEXT_CHARS, History
+from pipeline.conversation import Conversation
+from pipeline.history import MAX_IMAGE_BYTES, MAX_TEXT_BYTES, History
 from pipeline.items import MAX_WAITING
 from pipeline.session import Session
 from pipeline.settings import ResponseRequest, SessionSettings
@@ -215,7 +216,7 @@ def test_images_are_refused_where_nobody_sees(llm: EchoLlm) -> None:
 
 def test_the_newest_images_are_kept_while_somebody_is_there() -> None:
     kept = History()
-    image = ImagePart("x" * (MAX_IMAGE_CHARS // 3), "low")
+    image = ImagePart("x" * (MAX_IMAGE_BYTES // 3), "low")
     for n in range(4):
         kept.add(MessageItem(str(n), "user", (TextPart(str(n)), image)))
     assert [bool(i.images) for i in kept.items if isinstance(i, MessageItem)] == [False] + [
@@ -223,14 +224,14 @@ def test_the_newest_images_are_kept_while_somebody_is_there() -> None:
     ] * 3
     assert [m.text for m in kept.messages("")] == ["0", "1", "2", "3"]
     world = World(llm=SeeingLlm())
-    found: list[str] = []
+    held: list[Conversation] = []
 
     async def scene(session: Session) -> None:
+        held.append(world.conversations.get(session.conversation_id))
         session.add_item(MessageItem("a", "user", (IMAGE,)))
-        found.append(session.conversation_id)
 
     run_session(world, scene, TEXT)
-    [item] = world.conversations.get(found[0]).history.items
+    [item] = held[0].history.items
     assert item == MessageItem("a", "user", (ImagePart(""),))
 
 
@@ -305,14 +306,14 @@ def test_a_restored_request_for_approval_is_a_call_without_a_result() -> None:
 def test_schemas_count_as_text() -> None:
     kept = History()
     for number in range(6):
-        schema = {"description": "x" * (MAX_TEXT_CHARS // 4 - 100)}
+        schema = {"description": "x" * (MAX_TEXT_BYTES // 4 - 100)}
         kept.add(McpListItem(str(number), "kitchen", (ListedTool("cook", "", schema),)))
     assert [item.id for item in kept.items] == ["2", "3", "4", "5"]
 
 
 def test_a_conversation_holds_no_more_text_than_a_model_could_take() -> None:
     kept = History()
-    quarter = "x" * (MAX_TEXT_CHARS // 4)
+    quarter = "x" * (MAX_TEXT_BYTES // 4)
     for number in range(6):
         kept.add(MessageItem(str(number), "user", (TextPart(quarter),)))
     assert [item.id for item in kept.items] == ["2", "3", "4", "5"]

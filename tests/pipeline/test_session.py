@@ -384,12 +384,10 @@ def test_a_conversation_outlives_its_connection() -> None:
 
     async def main() -> None:
         sessions = Sessions(world.surroundings(), world.conversations, max_sessions=1)
-        async with sessions.open(SessionSettings(modality="text"), paced_by="client") as session:
+        asked = SessionSettings(modality="text")
+        async with sessions.open(asked, paced_by="client", conversation_id="hall") as session:
             session.add_item(MessageItem("item_1", "user", (TextPart("one"),)))
-            conversation_id = session.conversation_id
-        async with sessions.open(
-            SessionSettings(modality="text"), paced_by="client", conversation_id=conversation_id
-        ) as session:
+        async with sessions.open(asked, paced_by="client", conversation_id="hall") as session:
             session.add_item(MessageItem("item_2", "user", (TextPart("two"),)))
             session.create_response(ResponseRequest())
             await asyncio.sleep(1)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from aiohttp import ClientResponse, WSServerHandshakeError, encode_basic_auth
+from aiohttp import ClientResponse, WSCloseCode, WSServerHandshakeError, encode_basic_auth
 from multidict import CIMultiDict
 from openai.types.realtime import ClientSecretCreateResponse
 
@@ -18,7 +18,7 @@ from pipeline.settings import DEFAULT, SessionSettings
 from server.auth import Gate
 from signaling.ice import IceDoor, ice_routes
 from signaling.realtime.offer import terms_of
-from signaling.realtime.secrets import SecretRequest, Secrets
+from signaling.realtime.secrets import Minted, SecretRequest, Secrets
 from signaling.realtime.session_object import (
     Extension,
     RealtimeSession,
@@ -190,13 +190,65 @@ def test_only_so_many_live_and_the_dead_are_forgotten() -> None:
     secrets.mint(SecretRequest())
     assert len(secrets._live) == 1
     with pytest.raises(Unauthorized):
-        secrets.session_of(first)
+        secrets.minted_for(first)
+
+
+def test_sessions_of_all_live_secrets_together_have_a_limit_in_bytes() -> None:
+    clock = HandClock()
+    session = RealtimeSession(instructions="\N{PARROT}" * 100)
+    secrets = Secrets(clock, max_bytes=1000)
+    for _ in range(2):
+        secrets.mint(SecretRequest(session=session))
+    with pytest.raises(Overloaded, match="the limits are 10000 and 1000 bytes") as caught:
+        secrets.mint(SecretRequest(session=session))
+    assert caught.value.code == "too_many_client_secrets"
+    clock.at_s = 600
+    secrets.mint(SecretRequest(session=session))
+
+
+def test_a_secret_opens_two_sessions_at_once() -> None:
+    async def scene(server: Server) -> None:
+        key = (await mint(server))["value"]
+        protocols = ("realtime", f"openai-insecure-api-key.{key}")
+        url = "/v1/realtime?model=gpt-realtime"
+        async with (
+            server.client.ws_connect(url, protocols=protocols) as first,
+            server.client.ws_connect(url, protocols=protocols) as second,
+        ):
+            for ws in (first, second):
+                await ws.receive_json()
+            with pytest.raises(WSServerHandshakeError) as caught:
+                await connect(server, key)
+            assert caught.value.status == 503
+            await connect(server, (await mint(server))["value"])
+
+    against(scene, remote(HandClock()))
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_sessions_end_with_their_secret_if_it_was_minted_so(ends: bool) -> None:
+    clock = HandClock()
+
+    async def scene(server: Server) -> None:
+        minted = await mint(server, expires_after={"seconds": 10}, earshot={"ends_sessions": ends})
+        clock.at_s = 9.95
+        protocols = ("realtime", f"openai-insecure-api-key.{minted['value']}")
+        url = "/v1/realtime?model=gpt-realtime"
+        async with server.client.ws_connect(url, protocols=protocols) as ws:
+            assert (await ws.receive_json())["type"] == "session.created"
+            if not ends:
+                return
+            told = [message async for message in ws]
+            assert told[-1].json()["error"]["code"] == "session_expired"
+            assert ws.close_code == WSCloseCode.POLICY_VIOLATION
+
+    against(scene, remote(clock))
 
 
 @pytest.mark.parametrize("token", [None, "sk-dummy"])
 def test_what_is_no_secret_was_minted_for_nothing(token: str | None) -> None:
     """On this machine no key is needed, and stock clients send any."""
-    assert Secrets(HandClock()).session_of(token) is None
+    assert Secrets(HandClock()).minted_for(token) is None
 
 
 def bearer(key: str) -> list[tuple[str, str]]:
@@ -236,21 +288,30 @@ def test_however_a_secret_is_carried_it_opens_only_its_session(
     against(scene, remote(HandClock()))
 
 
+def as_key(session: SessionObject) -> Minted:
+    """A live key for this session."""
+    secrets = Secrets(HandClock())
+    token, _ = secrets.mint(SecretRequest(session=session))
+    minted = secrets.minted_for(token)
+    assert minted is not None
+    return minted
+
+
 def test_what_was_minted_stays() -> None:
     minted = RealtimeSession(model="echo", earshot=Extension(conversation_id="c"))
     wish = RealtimeSession(model="other", instructions="x")
-    terms = terms_of({}, lambda _: SessionSettings(), wish, minted)
+    terms = terms_of({}, lambda _: SessionSettings(), wish, as_key(minted))
     assert (terms.settings.llm, terms.settings.instructions) == ("echo", "x")
     assert terms.conversation_id == "c"
     other = RealtimeSession(earshot=Extension(conversation_id="d"))
     with pytest.raises(RequestError):
-        terms_of({}, lambda _: SessionSettings(), other, minted)
+        terms_of({}, lambda _: SessionSettings(), other, as_key(minted))
 
 
 @pytest.mark.parametrize("minted", [RealtimeSession(), TranscriptionSession()])
 def test_a_secret_without_a_model_is_for_the_default(minted: SessionObject) -> None:
     query = {"model": "other", "intent": "transcription"}
-    terms = terms_of(query, lambda _: SessionSettings(), minted=minted)
+    terms = terms_of(query, lambda _: SessionSettings(), minted=as_key(minted))
     assert terms.settings.llm == DEFAULT
     assert terms.settings.answers == isinstance(minted, RealtimeSession)
 
@@ -266,9 +327,9 @@ def test_the_type_that_was_minted_stays(
     minted: SessionObject, wish: SessionObject, fixed: str
 ) -> None:
     with pytest.raises(RequestError, match=f"minted for '{fixed}'") as caught:
-        terms_of({}, lambda _: SessionSettings(), wish, minted)
+        terms_of({}, lambda _: SessionSettings(), wish, as_key(minted))
     assert (caught.value.code, caught.value.param) == ("cannot_update_type", "session.type")
-    terms_of({}, lambda _: SessionSettings(), minted, minted)
+    terms_of({}, lambda _: SessionSettings(), minted, as_key(minted))
 
 
 def test_an_update_cannot_make_a_transcription_answer() -> None:

@@ -81,7 +81,7 @@ export class Choices {
       output_modalities: ["audio"],
       include: ["earshot.hypothesis", "earshot.turn", "earshot.connection", "earshot.wake"],
       earshot: {
-        ...(conversationId ? { conversation_id: conversationId } : {}),
+        conversation_id: conversationId ?? newConversationId(),
         ...(this.wakeWord === DEFAULT ? {} : { wake_word: this.wakeWord === "off" ? "" : this.wakeWord }),
       },
     };
@@ -107,4 +107,10 @@ export class Choices {
       // Unreadable choices are no choices.
     }
   }
+}
+
+/** The page names its conversation: the server forgets an unnamed one when its connection ends. */
+function newConversationId() {
+  const bytes = crypto.getRandomValues(new Uint8Array(16)); // randomUUID needs https
+  return `page_${Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("")}`;
 }

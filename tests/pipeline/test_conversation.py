@@ -1,0 +1,165 @@
+"""What conversations remember, and how much memory they may take together."""
+
+from contextlib import AsyncExitStack
+
+import pytest
+
+from core.errors import Overloaded
+from core.items import ImagePart, MessageItem, TextPart
+from pipeline.conversation import Conversation, Conversations
+from pipeline.history import MAX_TEXT_BYTES, History
+from pipeline.sessions import Guest, Sessions
+from pipeline.settings import Profile, SessionSettings
+from tests.loop import run_virtual
+from tests.pipeline.fakes import World
+
+KIB = "x" * 1024
+
+
+class Listener:
+    """A connection."""
+
+    def say(self, text: str) -> bool:
+        return bool(text)
+
+
+def text(item_id: str, words: str) -> MessageItem:
+    return MessageItem(item_id, "user", (TextPart(words),))
+
+
+def used(conversations: Conversations, conversation_id: str | None) -> Conversation:
+    """A conversation with one connection."""
+    conversation = conversations.get(conversation_id)
+    conversation.speakers.append(Listener())
+    return conversation
+
+
+def test_a_history_counts_bytes_of_utf8_not_characters() -> None:
+    history = History()
+    emoji = "\N{PARROT}" * (MAX_TEXT_BYTES // 8)
+    for number in range(3):
+        history.add(text(str(number), emoji))
+    assert [item.id for item in history.items] == ["1", "2"]
+    assert history.size_bytes == 2 * 4 * len(emoji)
+
+
+def test_a_version_that_grows_counts_as_a_new_item_does() -> None:
+    history = History()
+    history.add(text("first", KIB))
+    history.add(text("second", ""))
+    history.replace(text("second", "x" * MAX_TEXT_BYTES))
+    assert [item.id for item in history.items] == ["second"]
+
+
+def test_a_conversation_without_a_clients_id_ends_with_its_last_connection() -> None:
+    conversations = Conversations()
+    unnamed, named = used(conversations, None), used(conversations, "hall")
+    for one in (unnamed, named):
+        one.history.add(text("a", KIB))
+        one.left_by(one.speakers[0])
+    assert conversations.get("hall") is named
+    assert conversations.size_bytes == len(KIB)
+    assert conversations.get(unnamed.id) is not unnamed
+
+
+def test_a_conversation_that_a_client_names_later_is_kept() -> None:
+    conversations = Conversations()
+    first = used(conversations, None)
+    second = used(conversations, first.id)
+    assert second is first
+    for speaker in tuple(first.speakers):
+        first.left_by(speaker)
+    assert conversations.get(first.id) is first
+
+
+def test_all_conversations_share_one_limit_and_the_longest_unused_go_first() -> None:
+    conversations = Conversations(max_bytes=3 * len(KIB))
+    for name in ("a", "b", "c", "d"):
+        conversations.get(name).history.add(text(name, KIB))
+    assert conversations.size_bytes == 3 * len(KIB)
+    assert [bool(conversations.get(name).history.items) for name in "abcd"] == [
+        False,
+        True,
+        True,
+        True,
+    ]
+
+
+def test_the_largest_conversation_in_use_gives_room_before_a_small_one() -> None:
+    conversations = Conversations(max_bytes=8 * len(KIB))
+    large, small = used(conversations, "large"), used(conversations, "small")
+    small.history.add(text("kept", KIB))
+    for number in range(20):
+        large.history.add(text(str(number), KIB))
+    assert [item.id for item in small.history.items] == ["kept"]
+    assert conversations.size_bytes <= 8 * len(KIB)
+    assert large.history.items[-1].id == "19"
+    assert conversations.size_bytes == large.size_bytes + small.size_bytes
+
+
+def test_images_go_before_words_when_memory_runs_out() -> None:
+    conversations = Conversations(max_bytes=4 * len(KIB))
+    seeing = used(conversations, "seeing")
+    picture = ImagePart("data:image/png;base64," + 3 * KIB)
+    seeing.history.add(MessageItem("shown", "user", (TextPart(KIB), picture)))
+    seeing.history.add(text("more", KIB))
+    [shown, _] = seeing.history.items
+    assert isinstance(shown, MessageItem)
+    assert (shown.text, shown.images) == (KIB, ())
+
+
+def test_instructions_that_are_remembered_count_too() -> None:
+    conversations = Conversations(max_bytes=3 * len(KIB))
+    for number in range(10):
+        one = conversations.get(str(number))
+        one.profile = Profile.of(SessionSettings(instructions=KIB))
+        one.profile = Profile.of(SessionSettings(instructions=KIB))
+    assert conversations.size_bytes == 3 * len(KIB)
+    assert conversations.profile_of("9") is not None
+    assert conversations.profile_of("0") is None
+
+
+def test_a_forgotten_conversation_that_is_still_held_is_not_counted() -> None:
+    conversations = Conversations(max_bytes=len(KIB))
+    held = conversations.get("held")
+    held.history.add(text("a", KIB))
+    conversations.get("next").history.add(text("b", KIB))
+    held.history.add(text("c", KIB))
+    held.profile = Profile.of(SessionSettings(instructions=KIB))
+    assert conversations.size_bytes == len(KIB)
+
+
+@pytest.mark.parametrize(
+    ("owners", "guests", "owner_code", "guest_code"),
+    [
+        (0, 0, "", ""),
+        (0, 2, "", "too_many_sessions"),
+        (1, 1, "", ""),
+        (2, 1, "", "server_full"),
+        (4, 0, "server_full", "server_full"),
+    ],
+)
+def test_a_client_secret_has_two_sessions_and_never_the_last_place(
+    owners: int, guests: int, owner_code: str, guest_code: str
+) -> None:
+    guest, world = Guest(b"key", 2), World()
+
+    async def code(sessions: Sessions, by: Guest | None) -> str:
+        try:
+            async with sessions.open(SessionSettings(), paced_by="server", guest=by):
+                return ""
+        except Overloaded as full:
+            return full.code
+
+    async def main() -> None:
+        sessions = Sessions(world.surroundings(), world.conversations, max_sessions=4)
+        async with AsyncExitStack() as stack:
+            for by in [*owners * [None], *guests * [guest]]:
+                await stack.enter_async_context(
+                    sessions.open(SessionSettings(), paced_by="server", guest=by)
+                )
+            assert await code(sessions, None) == owner_code
+            assert await code(sessions, guest) == guest_code
+        assert await code(sessions, guest) == ""
+
+    run_virtual(main())
