@@ -10,6 +10,13 @@ from pipeline.tool_arguments import ArgumentCheck
 
 logger = logging.getLogger(__name__)
 
+MAX_TOOLS = 128
+"""Tools of all sources together. OpenAI's API takes no more in one request, and a model reads each
+of them again in every turn."""
+
+SHOWN_NAMES = 8
+"Names in one log line."
+
 MAX_KNOWN = 32
 "Catalogues kept: one for each language and state of the sources that was lately in use."
 
@@ -44,6 +51,8 @@ class Catalogues:
         self._known: dict[tuple[int, ...], _Known] = {}
         self._hidden: set[str] = set()
         "Names whose collision has been logged."
+        self._left_out: tuple[str, ...] = ()
+        "Tools beyond the limit, as they were logged last."
 
     def get(self, context: ToolContext) -> Mapping[str, Tool]:
         """By the name that models know, in the order of the providers."""
@@ -57,17 +66,36 @@ class Catalogues:
         return known.tools
 
     def _named(self, told: Sequence[Sequence[ToolSpec]]) -> Mapping[str, Tool]:
-        """The first provider's tool keeps its name."""
+        """The first provider's tool keeps its name; what exceeds the limit is left out."""
         tools: dict[str, Tool] = {}
+        left_out: list[str] = []
         for provider, specs in zip(self._providers, told, strict=True):
             for spec in specs:
                 name = spec.name
                 if name in tools:
                     name = spec.fallback_name
                     self._tell(spec.name, name if name not in tools else "")
-                if name and name not in tools:
+                if not name or name in tools:
+                    continue
+                if len(tools) < MAX_TOOLS:
                     tools[name] = Tool(replace(spec, name=name), provider, spec.name)
+                else:
+                    left_out.append(name)
+        self._warn_of_limit(tuple(left_out))
         return tools
+
+    def _warn_of_limit(self, left_out: tuple[str, ...]) -> None:
+        if left_out and left_out != self._left_out:
+            shown = ", ".join(left_out[:SHOWN_NAMES]) + (", ..." if left_out[SHOWN_NAMES:] else "")
+            logger.warning(
+                "! %d tools are known, and a model is offered %d at most. %d are left out: %s. "
+                "Name the useful ones under 'tools' of each MCP server",
+                MAX_TOOLS + len(left_out),
+                MAX_TOOLS,
+                len(left_out),
+                shown,
+            )
+        self._left_out = left_out
 
     def _tell(self, name: str, other: str) -> None:
         if name not in self._hidden:

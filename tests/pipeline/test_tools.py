@@ -15,6 +15,7 @@ from core.errors import NotFound
 from core.ports import ToolContext, ToolOutcome, ToolSpec
 from engines.base import ToolCall
 from pipeline.tool_arguments import ArgumentCheck, InvalidArguments
+from pipeline.tool_catalogue import MAX_TOOLS, Catalogues
 from pipeline.tool_results import MAX_RESULT_CHARS, as_json
 from pipeline.tools import MAX_PARALLEL, Toolbox
 from tests.loop import run_virtual
@@ -305,3 +306,24 @@ def test_any_result_is_json_of_bounded_length(data: dict[str, Any], limit: int) 
     assert len(text) <= limit
     assert isinstance(json.loads(text), dict)
     text.encode()
+
+
+def test_all_sources_together_have_a_limit_that_is_told_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    ours = Shop((ToolSpec("light", "", ANYTHING),))
+    servers = [
+        Shop(tuple(ToolSpec(f"{name}_{n}", "", ANYTHING) for n in range(64))) for name in "abc"
+    ]
+    catalogues = Catalogues((ours, *servers))
+    offered = catalogues.get(CONTEXT)
+    assert len(offered) == MAX_TOOLS
+    assert next(iter(offered)) == "light"
+    assert list(offered)[-1] == "b_62"
+    for shop in servers:
+        shop.specs = (*shop.specs,)
+    catalogues.get(ToolContext("conv_2", "de"))
+    [warning] = [record.getMessage() for record in caplog.records]
+    assert warning.startswith("! 193 tools are known, and a model is offered 128 at most. 65 are")
+    assert "b_63, c_0, c_1" in warning
+    assert "Name the useful ones under 'tools' of each MCP server" in warning
