@@ -19,8 +19,8 @@ SILENCE_MS = 500
 LATE_S = 0.8
 "So long after speech a server may still notice that there was some."
 
-COMMITTED = "input_audio_buffer.committed"
 TRANSCRIPTION = "conversation.item.input_audio_transcription"
+FINAL = frozenset((f"{TRANSCRIPTION}.completed", f"{TRANSCRIPTION}.failed"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +44,16 @@ class Speaker:
         self._client, self._timeout_s = client, timeout_s
         self._clock = asyncio.get_running_loop().time
         self._changed = asyncio.Event()
+        self._spoken: dict[str, str] = {}
+        self._former: frozenset[str] = frozenset()
         self._begin()
 
     def _begin(self) -> None:
+        # A recording that was given up may still get its words, after the next one began.
+        self._former |= self._spoken.keys()
         self._log = TurnLog()
-        self._committed: dict[str, str] = {}
-        "Items in the order in which they were spoken, and their texts."
+        self._spoken = {}
+        "Item -> its text, in the order in which the items were spoken. Empty: not known yet."
         self._open: set[str] = set()
         self._partials: list[str] = []
         self._final_at: float | None = None
@@ -76,7 +80,7 @@ class Speaker:
         words_at, final_at = self._log.words_at, self._final_at
         error = self._error or ("" if is_final else f"no final text within {self._timeout_s:g} s")
         return Answer(
-            text=" ".join(filter(None, self._committed.values())),
+            text=" ".join(filter(None, self._spoken.values())),
             took_ms=1000 * ((final_at if final_at is not None else self._clock()) - ended_at),
             first_partial_ms=None if words_at is None else 1000 * (words_at - begun_at),
             partials=tuple(self._partials),
@@ -84,18 +88,27 @@ class Speaker:
         )
 
     def _take(self, received: Received) -> None:
-        self._log.take(received)
         item = str(received.event.get("item_id", ""))
-        if received.type == COMMITTED:
-            self._committed[item] = ""
-            self._open.add(item)
-        elif received.type == "error":
-            self._error = self._log.error
-        elif received.type in {f"{TRANSCRIPTION}.completed", f"{TRANSCRIPTION}.failed"}:
-            self._committed[item] = self._log.transcripts.get(item, "")
-            self._open.discard(item)
-            self._final_at = received.at
-            self._error = self._log.error
+        if item in self._former:
+            return
+        self._log.take(received)
+        match received.type:
+            case "input_audio_buffer.speech_started" if item:
+                self._spoken.setdefault(item, "")  # the order of the speech, not of the texts
+            case "input_audio_buffer.committed":
+                self._spoken.setdefault(item, "")
+                if item not in self._log.transcripts:
+                    self._open.add(item)
+            case "conversation.item.deleted":  # its words are in a later item
+                self._spoken.pop(item, None)
+                self._open.discard(item)
+            case "error":
+                self._error = self._log.error
+            case kind if kind in FINAL:
+                self._spoken[item] = self._log.transcripts.get(item, "")
+                self._open.discard(item)
+                self._final_at = received.at
+                self._error = self._log.error
         words = self._words()
         if words and (not self._partials or self._partials[-1] != words):
             self._partials.append(words)
@@ -103,7 +116,7 @@ class Speaker:
     def _words(self) -> str:
         """Of all that was said so far, as it would be shown now; empty while nothing changes."""
         now = f"{self._log.stable} {self._log.unstable}".strip()
-        return " ".join(filter(None, (*self._committed.values(), now))) if now else ""
+        return " ".join(filter(None, (*self._spoken.values(), now))) if now else ""
 
     async def _finished(self, late_at: float) -> bool:
         """Wait for the text of everything that was said; False when it does not come."""

@@ -1,0 +1,119 @@
+"""What a streamed recording's text is, in whatever order the server tells of its utterances."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bench.asr.streaming import TRANSCRIPTION, Speaker
+from bench.realtime import Received, background
+from core.audio import Pcm
+from tests.loop import run_virtual
+
+RATE_HZ = 24_000
+TEXTS = {"u1": "one two three", "u2": "four five"}
+
+
+def started(item: str) -> dict[str, Any]:
+    return {"type": "input_audio_buffer.speech_started", "item_id": item, "audio_start_ms": 1}
+
+
+def stopped(item: str) -> dict[str, Any]:
+    return {"type": "input_audio_buffer.speech_stopped", "item_id": item, "audio_end_ms": 900}
+
+
+def committed(item: str) -> dict[str, Any]:
+    return {"type": "input_audio_buffer.committed", "item_id": item}
+
+
+def completed(item: str) -> dict[str, Any]:
+    return {
+        "type": f"{TRANSCRIPTION}.completed",
+        "item_id": item,
+        "transcript": TEXTS.get(item, item),
+    }
+
+
+class Client:
+    """A connection and its mouth: while a recording is spoken, its events arrive."""
+
+    def __init__(self, *recordings: list[dict[str, Any]]) -> None:
+        self.end = ""
+        self._recordings = iter(recordings)
+        self._arrived: asyncio.Queue[Received] = asyncio.Queue()
+
+    @property
+    def mouth(self) -> "Client":
+        return self
+
+    async def say(self, _: Pcm) -> int:
+        for event in next(self._recordings):
+            self._arrived.put_nowait(Received(event, asyncio.get_running_loop().time()))
+            await asyncio.sleep(0.1)
+        return 0
+
+    def spoken_at(self, _: int) -> float:
+        return asyncio.get_running_loop().time()
+
+    async def events(self) -> AsyncIterator[Received]:
+        while True:
+            yield await self._arrived.get()
+
+
+def orders() -> Iterator[list[dict[str, Any]]]:
+    """Every order that two utterances may come in: each has its own events in theirs, and the
+    second one begins after the first one stopped."""
+    first = [committed("u1"), completed("u1")]
+    second = [started("u2"), stopped("u2"), committed("u2"), completed("u2")]
+    for places in combinations(range(6), 2):
+        mixed, left = iter(second), iter(first)
+        yield [
+            started("u1"),
+            stopped("u1"),
+            *(next(left if place in places else mixed) for place in range(6)),
+        ]
+
+
+def heard(*recordings: list[dict[str, Any]]) -> list[str]:
+    """The texts of recordings that are spoken one after the other."""
+    texts: list[str] = []
+
+    async def main() -> None:
+        speaker = Speaker(Client(*recordings), timeout_s=1)  # type: ignore[arg-type]
+        async with background(speaker.read()):
+            for _ in recordings:
+                answer = await speaker.say(np.ones(RATE_HZ, np.int16), (0, RATE_HZ))
+                texts.append(answer.text)
+
+    run_virtual(main())
+    return texts
+
+
+@pytest.mark.parametrize("events", list(orders()))
+def test_both_utterances_are_kept_whenever_their_texts_come(events: list[dict[str, Any]]) -> None:
+    assert heard(events) == ["one two three four five"]
+
+
+def test_a_text_that_is_known_before_its_item_is_committed_counts() -> None:
+    early = [started("u1"), stopped("u1"), completed("u1"), committed("u1")]
+    assert heard(early) == ["one two three"]
+
+
+def test_texts_stand_in_the_order_of_the_speech() -> None:
+    events = [*map(started, TEXTS), *map(committed, TEXTS), completed("u2"), completed("u1")]
+    assert heard([*events[:1], stopped("u1"), *events[1:]]) == ["one two three four five"]
+
+
+def test_an_item_whose_words_a_later_one_says_again_is_left_out() -> None:
+    deleted = {"type": "conversation.item.deleted", "item_id": "u1"}
+    again = [started("whole"), deleted, committed("whole"), completed("whole")]
+    assert heard([started("u1"), committed("u1"), *again]) == ["whole"]
+
+
+def test_a_text_that_comes_after_its_recording_is_not_the_next_ones() -> None:
+    begun = [started("u1"), stopped("u1"), committed("u1")]
+    next_one = [started("u2"), completed("u1"), stopped("u2"), committed("u2"), completed("u2")]
+    assert heard(begun, next_one) == ["", "four five"]
