@@ -21,7 +21,6 @@ MODEL_LIBRARIES = (
     "pocketsphinx",
     "pymicro_features",
     "pymicro_wakeword",
-    "ray",
     "sounddevice",
     "tokenizers",
     "torch",
