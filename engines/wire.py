@@ -113,17 +113,19 @@ T = TypeVar("T")
 class FrameReader(Generic[T]):
     """Bytes in any split -> messages. Raises RemoteProtocolError; the stream is then lost."""
 
-    def __init__(self, decoder: Decoder[T]) -> None:
-        self._decoder = decoder
+    def __init__(self, decoder: Decoder[T], max_payload_bytes: int | None = None) -> None:
+        """`max_payload_bytes`: None is MAX_PAYLOAD_BYTES."""
+        self._decoder, self._max_payload_bytes = decoder, max_payload_bytes
         self._buffer = bytearray()
 
     def receive_data(self, data: bytes) -> Iterator[T]:
         """The messages that `data` completes. Consume all of them before the next call."""
         self._buffer += data
+        limit = self._max_payload_bytes or MAX_PAYLOAD_BYTES
         while len(self._buffer) >= _LENGTH_BYTES:
             length = int.from_bytes(self._buffer[:_LENGTH_BYTES], "big")
-            if length > MAX_PAYLOAD_BYTES:
-                raise RemoteProtocolError(f"frame of {length} bytes, limit {MAX_PAYLOAD_BYTES}")
+            if length > limit:
+                raise RemoteProtocolError(f"frame of {length} bytes, limit {limit}")
             end = _LENGTH_BYTES + length
             if len(self._buffer) < end:
                 return
@@ -146,7 +148,7 @@ def reply_reader() -> FrameReader[Reply]:
     return FrameReader(Decoder(Reply))
 
 
-def worker_command(python: str, fd: int) -> list[str]:
+def worker_command(python: str, fd: int, module: str = "engines.worker") -> list[str]:
     """How to start a worker on an inherited socket.
 
     Its thread libraries read these settings when they are loaded. Threads that spin while they
@@ -154,7 +156,7 @@ def worker_command(python: str, fd: int) -> list[str]:
     GPUs are to be counted as nvidia-smi counts them, not by speed.
     """
     settings = ["OMP_WAIT_POLICY=PASSIVE", "OPENBLAS_NUM_THREADS=1", "CUDA_DEVICE_ORDER=PCI_BUS_ID"]
-    return ["env", *settings, python, "-m", "engines.worker", "--fd", str(fd)]
+    return ["env", *settings, python, "-m", module, "--fd", str(fd)]
 
 
 def frame(message: Struct) -> bytearray:

@@ -171,16 +171,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="engines.worker")
     parser.add_argument("--fd", type=int, required=True, help="inherited, connected stream socket")
     fd = parser.parse_args(arguments).fd
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # libraries print, C++ ones too
-    logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.INFO)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the group: the gateway decides
-    _die_with_parent()
+    become_worker()
     with socket.socket(fileno=fd) as connection:
         Worker(connection).run()
 
 
-def _die_with_parent() -> None:
-    """Linux only: the kernel kills us when the gateway dies, even in the middle of a decode."""
+def become_worker() -> None:
+    """What every worker process does first."""
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # libraries print, C++ ones too
+    logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.INFO)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the group: the gateway decides
+    die_with_parent()
+
+
+def die_with_parent() -> None:
+    """Linux only: the kernel kills us when the parent dies, even in the middle of a decode."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 

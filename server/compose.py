@@ -31,6 +31,7 @@ from server.home_assistant import house
 from server.system import SystemClock, open_trace
 from server.tidying import tidy
 from server.tools import own_tools
+from serving.decoder import DecoderProcess
 
 
 class Drains(Protocol):
@@ -178,6 +179,7 @@ def _core(
         reader=Reader(surroundings.engines),
         languages=languages,
         exchanges=Exchanges(surroundings, conversations, languages, usual=fresh),
+        decoder=DecoderProcess(surroundings.metrics),
     )
 
 

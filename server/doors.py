@@ -35,6 +35,7 @@ from server.devices import Devices
 from server.edge import Contained
 from server.engines import Engines
 from server.version import product_version
+from serving.decoder import DEVICE_UPLOADS, UPLOADS, DecoderProcess
 from signaling.ice import IceDoor, ice_routes
 from signaling.realtime.door import RealtimeDoor, RealtimeSettings
 from signaling.realtime.secrets import Secrets
@@ -67,6 +68,7 @@ class Core:
     reader: Reader
     languages: TextLanguage
     exchanges: Exchanges
+    decoder: DecoderProcess
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +118,7 @@ def open_doors(core: Core) -> Doors:
             *whip_routes(whip),
             *device_routes(devices),
             *xiaozhi_routes(xiaozhi),
-            *openai_routes(AudioDoor(core.transcriber, Cards(engines), spools)),
+            *openai_routes(_audio(core, spools)),
             *speech_routes(SpeechDoor(core.surroundings.engines, core.reader, core.languages)),
         ),
         willow_routes=willow_routes(willow),
@@ -124,12 +126,17 @@ def open_doors(core: Core) -> Doors:
         runs={
             "calls": realtime.run,
             "devices": devices.run,
+            "files": core.decoder.run,
             "publications": whip.run,
             "willow-calls": willow.run,
             "willow-devices": was.run,
         },
         wyoming=_wyoming(core),
     )
+
+
+def _audio(core: Core, spools: Spools) -> AudioDoor:
+    return AudioDoor(core.transcriber, Cards(core.engines), spools, core.decoder.share(UPLOADS))
 
 
 def _realtime(core: Core, peer: PeerSettings, secrets: Secrets) -> RealtimeDoor:
@@ -182,6 +189,7 @@ def _willow(core: Core, spools: Spools, peer: PeerSettings, was: WasDoor) -> Wil
         core.surroundings.engines,
         core.transcriber,
         spools,
+        core.decoder.share(DEVICE_UPLOADS),
         core.surroundings.clock,
         Contained(core.surroundings.metrics),
         core.reader,

@@ -122,6 +122,7 @@ NOT_UNIT = (
     "server/test_reverse_proxy.py",
     "server/test_serve.py",
     "server/test_tools.py",
+    "serving/test_decoder.py",
     "serving/test_hardware.py",
     "serving/test_process.py",
     "serving/test_process_loading.py",

@@ -33,6 +33,7 @@ from devices.willow.speaking import (
 from devices.willow.speech_to_speech import SpeechToSpeech
 from devices.willow.upload import AudioForm, body_of, listen, listen_to_file, spool_form
 from devices.willow.values import switch_of
+from media.files import FileDecoder
 from media.peer import PeerSettings
 from media.spool import Spools
 from pipeline.engines import EngineSet
@@ -79,6 +80,7 @@ class WillowDoor:
         engines: EngineSet,
         transcriber: Transcriber,
         spools: Spools,
+        decoder: FileDecoder,
         clock: Clock,
         guard: Guard,
         reader: Reader,
@@ -88,7 +90,8 @@ class WillowDoor:
     ) -> None:
         self.settings = settings = settings or WillowSettings()
         self._engines, self._transcriber, self._clock = engines, transcriber, clock
-        self._spools, self._reader, self._ears = spools, reader, ears
+        self._spools, self._decoder = spools, decoder
+        self._reader, self._ears = reader, ears
         self.chatbot = Chatbot(engines, exchanges, reader)
         self.chat_socket = ChatSocket(self.chatbot, exchanges, max_open=settings.max_calls)
         self.speech_to_speech = SpeechToSpeech(engines, self.chatbot, reader, self._hear_file)
@@ -233,7 +236,7 @@ class WillowDoor:
 
             async def recognise() -> Heard:
                 async with self._hearing(ask, priority, self.settings.max_file_s) as heard:
-                    await listen_to_file(heard, spool)
+                    await listen_to_file(heard, spool, self._decoder)
                     return await heard.heard(since=began)
 
             return await while_connected(request, recognise())
@@ -248,7 +251,7 @@ class WillowDoor:
                 try:
                     async with asyncio.timeout(settings.reply_timeout_s):
                         if not is_pushed:
-                            await listen_to_file(found, spool)
+                            await listen_to_file(found, spool, self._decoder)
                         return await found.heard(since=ended)
                 except TimeoutError:
                     why = f"no text within {settings.reply_timeout_s:g} s"

@@ -16,7 +16,7 @@ from core.threads import in_thread
 from devices.willow.hearing import Hearing
 from devices.willow.values import invalid, named, text_of, whole_of
 from media.amr import AmrDecoder
-from media.files import FORMATS, FileLimits, blocks
+from media.files import FORMATS, FileDecoder, FileLimits
 from media.raw import BITS, ByteDecoder, NotPlain, RawDecoder, WavDecoder
 from media.spool import Spool
 
@@ -96,10 +96,11 @@ async def listen(
     return False
 
 
-async def listen_to_file(hearing: Hearing, spool: Spool) -> None:
-    """Decode and push what the spool holds. Raises RequestError unsupported_audio; TooLarge."""
+async def listen_to_file(hearing: Hearing, spool: Spool, decoder: FileDecoder) -> None:
+    """Decode and push what the spool holds. Raises RequestError unsupported_audio; TooLarge;
+    Overloaded; EngineCrashed."""
     limits = FileLimits(max_duration_s=hearing.max_audio_s)
-    async with aclosing(blocks(await spool.file(), limits=limits)) as decoded:
+    async with aclosing(decoder.blocks(await spool.file(), limits=limits)) as decoded:
         async for pcm in decoded:
             await hearing.push(pcm)
 

@@ -14,7 +14,7 @@ import pytest
 from core.errors import EngineCrashed, EngineError, EngineTimeout
 from engines import wire
 from engines.base import AsrItem, AsrOptions
-from serving.pools import patience, process
+from serving.pools import child, patience
 from serving.pools.process import ProcessWorker
 from serving.scheduler import AsrScheduler, Priority
 from tests.loop import run_virtual
@@ -141,7 +141,7 @@ def test_nobody_waits_for_ever_for_a_worker_that_cannot_be_restarted(
             running.cancel()
 
     monkeypatch.setattr(ProcessWorker, "_live", never)
-    assert run_virtual(main()) == pytest.approx(process.LOAD_TIMEOUT_S)
+    assert run_virtual(main()) == pytest.approx(child.LOAD_TIMEOUT_S)
 
 
 def test_bad_audio_fails_one_call_not_the_worker() -> None:

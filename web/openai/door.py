@@ -11,7 +11,7 @@ from msgspec import Struct
 from core.audio import ASR_RATE_HZ, samples_to_ms
 from core.connected import while_connected
 from core.errors import RequestError
-from media.files import FileLimits, blocks
+from media.files import FileDecoder, FileLimits
 from media.spool import Spool, Spools
 from pipeline.recording import Recording, Transcriber
 from web.openai.answers import answer
@@ -38,10 +38,12 @@ class AudioDoor:
         transcriber: Transcriber,
         models: Models,
         spools: Spools,
+        decoder: FileDecoder,
         *,
         max_duration_s: float = 2 * 3600,
     ) -> None:
         self._transcriber, self._models, self._spools = transcriber, models, spools
+        self._decoder = decoder
         self._limits = FileLimits(spools.limits.max_bytes, max_duration_s)
 
     @property
@@ -95,7 +97,7 @@ class AudioDoor:
         """Decode the upload into the recording; its length in ms."""
         samples = 0
         try:
-            decoded = blocks(await spool.file(), ASR_RATE_HZ, self._limits)
+            decoded = self._decoder.blocks(await spool.file(), ASR_RATE_HZ, self._limits)
             async with aclosing(decoded):
                 async for pcm in decoded:
                     samples += len(pcm)

@@ -19,6 +19,7 @@ from pipeline.recording import Transcriber
 from pipeline.surroundings import Surroundings
 from pipeline.text_language import TextLanguage
 from pipeline.tools import Toolbox
+from tests.media.thread_decoder import ThreadDecoder
 from tests.pipeline.fakes import Adder, Counts, EchoLlm, LevelAsr, LoopClock, LoudVads, ToneTts
 from tests.server.http import serving
 
@@ -84,6 +85,7 @@ class Scene:
             engines,
             Transcriber(engines),
             self.spools,
+            ThreadDecoder(),
             clock,
             self.guard,
             self.reader,

@@ -18,6 +18,7 @@ from media.spool import SpoolLimits, Spools
 from pipeline.engines import EngineSet
 from pipeline.recording import Transcriber
 from serving.scheduler import Priority
+from tests.media.thread_decoder import ThreadDecoder
 from tests.pipeline.fakes import LoudVads, words_of
 from tests.server.http import serving
 from web.openai.door import AudioDoor
@@ -165,7 +166,9 @@ async def door(folder: Path, **limits: int) -> AsyncIterator[Server]:
     engines = EngineSet(
         LoudVads(), {"default": listener, "listener": listener, "other": listener}, {}, {}
     )
-    opened = AudioDoor(Transcriber(engines), Cards(), spools, max_duration_s=MAX_DURATION_S)
+    opened = AudioDoor(
+        Transcriber(engines), Cards(), spools, ThreadDecoder(), max_duration_s=MAX_DURATION_S
+    )
     async with serving(routes(opened)) as client:
         yield Server(client, listener, spools)
 

@@ -11,6 +11,7 @@ from engines.base import Segment, TokenLogprob
 from media.spool import Spools
 from pipeline.engines import EngineSet
 from pipeline.recording import Transcriber
+from tests.media.thread_decoder import ThreadDecoder
 from tests.pipeline.fakes import LoudVads
 from tests.web.openai.listening import Cards
 from web.openai.answers import logprobs, usage
@@ -104,7 +105,9 @@ def test_known_fields(name: str, in_transcriptions: bool, in_translations: bool)
 
 def test_the_api_page_shows_the_fields() -> None:
     spools = Spools()
-    door = AudioDoor(Transcriber(EngineSet(LoudVads(), {}, {}, {})), Cards(), spools)
+    door = AudioDoor(
+        Transcriber(EngineSet(LoudVads(), {}, {}, {})), Cards(), spools, ThreadDecoder()
+    )
     described = json.loads(
         msgspec.json.encode(document(routes(door), title="t", version="1", description="d"))
     )

@@ -1,0 +1,22 @@
+"""Decodes files in a thread of the test: for doors that are tested without worker processes."""
+
+from collections.abc import AsyncGenerator
+from typing import BinaryIO
+
+from core.audio import ASR_RATE_HZ, Pcm
+from core.threads import in_thread
+from media.files import FileLimits, decode
+
+
+class ThreadDecoder:
+    """A `media.files.FileDecoder` without any protection."""
+
+    async def blocks(
+        self, file: BinaryIO, rate_hz: int = ASR_RATE_HZ, limits: FileLimits | None = None
+    ) -> AsyncGenerator[Pcm, None]:
+        decoding = decode(file, rate_hz, limits)
+        try:
+            while (pcm := await in_thread(next, decoding, None)) is not None:
+                yield pcm
+        finally:
+            await in_thread(decoding.close)
