@@ -83,7 +83,7 @@ class DecoderProcess(ChildWorker[None, HostReply]):
         self._files: socket.socket | None = None
         self._running: dict[int, _Running] = {}
         self._next_id = 0
-        self._processor_s = processor_s
+        self.processor_s = processor_s
 
     def share(self, max_files: int) -> "DecoderShare":
         """A decoder of at most so many files at once, whatever others have."""
@@ -105,7 +105,7 @@ class DecoderProcess(ChildWorker[None, HostReply]):
             limits.max_bytes,
             limits.max_duration_s,
             MEMORY_BYTES,
-            self._processor_s,
+            self.processor_s,
             PROCESSOR_PER_AUDIO_S,
         )
         ours, theirs = socket.socketpair()
@@ -207,7 +207,7 @@ class DecoderShare:
                                 return
                             case Failed(code=code, message=message):
                                 raise _refusal(code, message)
-            raise _killed(await over)
+            raise _killed(await over, self._process.processor_s)
         finally:
             self._process.cancel(request_id)
 
@@ -272,12 +272,12 @@ def _refusal(code: str, message: str) -> RequestError:
     return RequestError(message, code="unsupported_audio")
 
 
-def _killed(exit_code: int) -> RequestError:
+def _killed(exit_code: int, processor_s: float) -> RequestError:
     """A decoder ended without a word."""
     logger.warning("! files: a decoder ended with exit status %d", exit_code)
     if exit_code == -signal.SIGXCPU:
         return _unsupported(
-            f"it takes too long to decode; allowed are {PROCESSOR_S} s of processor time and"
+            f"it takes too long to decode; allowed are {processor_s:g} s of processor time and"
             f" {PROCESSOR_PER_AUDIO_S} s for each second of sound"
         )
     return _unsupported(

@@ -22,8 +22,9 @@ def m4a(samples: int, *, tracks: int = 1, sample_bytes: int = 1) -> bytes:
     return _movie([tables] * tracks, bytes(64))
 
 
-def m4a_of_repeats(chunks: int, samples_per_chunk: int) -> bytes:
-    """An M4A whose chunks all lie at the same place: four bytes of it are so many packets more."""
+def m4a_of_repeats(chunks: int, samples_per_chunk: int, codec: bytes = b"mp4a") -> bytes:
+    """An M4A whose chunks all lie at the same place: four bytes of it are so many packets more.
+    They are frames of silence to AMR."""
     samples = chunks * samples_per_chunk
     tables = (
         _box(b"stts", struct.pack(">IIII", 0, 1, samples, 1024)),
@@ -31,7 +32,7 @@ def m4a_of_repeats(chunks: int, samples_per_chunk: int) -> bytes:
         _box(b"stsz", struct.pack(">III", 0, 1, samples)),
         _box(b"stco", struct.pack(">II", 0, chunks) + struct.pack(">I", 40) * chunks),
     )
-    return _movie([tables], bytes(samples_per_chunk))
+    return _movie([tables], b"\x7c" * samples_per_chunk, codec=codec)
 
 
 def m4a_of_fragments(samples: int) -> bytes:
@@ -59,7 +60,9 @@ def caf_chunk(size_bytes: int) -> bytes:
     )
 
 
-def _movie(tracks: Sequence[Sequence[bytes]], media: bytes, extends: bytes = b"") -> bytes:
+def _movie(
+    tracks: Sequence[Sequence[bytes]], media: bytes, extends: bytes = b"", codec: bytes = b"mp4a"
+) -> bytes:
     """A file of tracks with these sample tables. The media lies at byte 40."""
     rate_hz, one = 44_100, 0x00010000
     matrix = struct.pack(">9I", one, 0, 0, 0, one, 0, 0, 0, 0x40000000)
@@ -67,7 +70,10 @@ def _movie(tracks: Sequence[Sequence[bytes]], media: bytes, extends: bytes = b""
     config = _descriptor(0x04, bytes([0x40, 0x15]) + bytes(11) + decoder_config)
     esds = _box(b"esds", bytes(4) + _descriptor(0x03, bytes(3) + config))
     sample = struct.pack(">6xH8xHH4xI", 1, 1, 16, rate_hz << 16)
-    stsd = _box(b"stsd", struct.pack(">II", 0, 1) + _box(b"mp4a", sample + esds))
+    stsd = _box(
+        b"stsd",
+        struct.pack(">II", 0, 1) + _box(codec, sample + (esds if codec == b"mp4a" else b"")),
+    )
     url = _box(b"url ", struct.pack(">I", 1))
     data = _box(b"dinf", _box(b"dref", struct.pack(">II", 0, 1) + url))
     movie = _box(

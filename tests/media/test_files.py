@@ -1,7 +1,6 @@
-import asyncio
 import tracemalloc
 import wave
-from contextlib import aclosing
+from fractions import Fraction
 from io import BytesIO
 from pathlib import Path
 
@@ -11,7 +10,17 @@ import pytest
 
 from core.audio import AudioFrame, Pcm
 from core.errors import RequestError, TooLarge
-from media.files import BLOCK_S, FileLimits, blocks, decode, decode_file, write_wav
+from media import files
+from media.files import (
+    BLOCK_S,
+    CODECS,
+    FileLimits,
+    decode,
+    decode_file,
+    load_codecs,
+    write_wav,
+)
+from tests.media.hostile_files import caf_chunk, m4a_of_repeats
 from tests.media.signals import peak_hz, tone
 from tests.shared import shared_data
 
@@ -103,7 +112,7 @@ def test_limits_are_named(limits: FileLimits, code: str, message: str, tmp_path:
         assert error.value.code == code
 
 
-CODECS = {
+RECORDINGS = {
     "1272-141231-0002.flac": 13.335,
     "1272-141231-0002.mp3": 13.335,
     "command_001.awb": 1.94,
@@ -119,29 +128,158 @@ CODECS = {
 }
 
 
-@pytest.mark.parametrize(("name", "duration_s"), CODECS.items())
+@pytest.mark.parametrize(("name", "duration_s"), RECORDINGS.items())
 def test_recordings_of_every_container(name: str, duration_s: float) -> None:
     heard = decode_file(shared_data("codecs", name))
     assert len(heard) / 16000 == pytest.approx(duration_s, abs=0.03)
     assert np.abs(heard).max() > 5000
 
 
+def encoded(container: str, codec: str) -> bytes:
+    """A second of a tone."""
+    rate_hz, layout = 48_000, "mono"
+    data = BytesIO()
+    with av.open(data, "w", format=container) as file:
+        stream = file.add_stream(codec, rate=rate_hz, layout=layout)
+        assert isinstance(stream, av.AudioStream)
+        one = av.AudioFrame.from_ndarray(tone(440, rate_hz, rate_hz)[None], "s16", "mono")
+        one.sample_rate = rate_hz
+        stream.codec_context.open()
+        size = stream.codec_context.frame_size or 4096
+        for part in av.AudioResampler(stream.format.name, layout, rate_hz, size).resample(one):
+            file.mux(stream.encode(part))
+        file.mux(stream.encode(None))
+    return data.getvalue()
+
+
 @pytest.mark.parametrize(
     ("container", "codec"),
-    [("mpeg", "mp2"), ("avi", "mp3"), ("flv", "mp3"), ("tta", "tta")],
+    [
+        ("mpeg", "mp2"),
+        ("mp3", "libmp3lame"),
+        ("matroska", "pcm_s16le"),
+        ("webm", "libopus"),
+        ("ogg", "libopus"),
+        ("mov", "alac"),
+        ("mp4", "aac"),
+        ("adts", "aac"),
+        ("caf", "pcm_s16be"),
+        ("au", "pcm_mulaw"),
+        ("wav", "pcm_f32le"),
+        ("wav", "adpcm_ms"),
+        ("wav", "adpcm_ima_wav"),
+        ("w64", "pcm_s24le"),
+    ],
 )
-def test_containers_of_films_and_old_recorders(container: str, codec: str) -> None:
-    rate_hz, data = 44100, BytesIO()
-    with av.open(data, "w", format=container) as file:
-        stream = file.add_stream(codec, rate=rate_hz, layout="mono")
-        assert isinstance(stream, av.AudioStream)
-        frame = av.AudioFrame.from_ndarray(tone(440, rate_hz, rate_hz)[None], "s16", "mono")
-        frame.sample_rate = rate_hz
-        for one in (frame, None):
-            file.mux(stream.encode(one))
-    heard = decode_file(data.getvalue())
+def test_what_phones_browsers_and_recorders_write(container: str, codec: str) -> None:
+    heard = decode_file(encoded(container, codec))
     assert len(heard) / 16000 == pytest.approx(1, abs=0.15)
     assert peak_hz(heard, 16000) == pytest.approx(440, abs=2)
+
+
+@pytest.mark.parametrize(
+    ("container", "codec"),
+    [("avi", "mp3"), ("flv", "mp3"), ("tta", "tta"), ("wv", "wavpack")],
+)
+def test_containers_that_nobody_needs_are_not_opened(container: str, codec: str) -> None:
+    with pytest.raises(RequestError, match="allowed are wav, w64, aiff") as error:
+        decode_file(encoded(container, codec))
+    assert error.value.code == "unsupported_audio"
+
+
+@pytest.mark.parametrize(
+    ("container", "codec", "named"), [("mp4", "ac3", "ac3"), ("matroska", "wavpack", "wavpack")]
+)
+def test_codecs_that_nobody_needs_are_not_run(container: str, codec: str, named: str) -> None:
+    """Also not to find out what is in the file."""
+    with pytest.raises(RequestError, match=f"codec is {named}; allowed are PCM, FLAC") as error:
+        decode_file(encoded(container, codec))
+    assert error.value.code == "unsupported_audio"
+
+
+def test_every_codec_is_there() -> None:
+    load_codecs()
+    assert set(CODECS) <= av.codecs_available
+
+
+def test_the_sound_of_a_film_is_heard() -> None:
+    """Its pictures are not decoded, though their packets are read."""
+    data = BytesIO()
+    with av.open(data, "w", format="mp4") as file:
+        pictures, sound = file.add_stream("mpeg4", rate=10), file.add_stream("aac", rate=16_000)
+        assert isinstance(pictures, av.VideoStream)
+        assert isinstance(sound, av.AudioStream)
+        pictures.width = pictures.height = 64
+        sound.layout = "mono"
+        for _ in range(10):
+            picture = av.VideoFrame.from_ndarray(np.zeros((64, 64, 3), np.uint8), "rgb24")
+            file.mux(pictures.encode(picture))
+        one = av.AudioFrame.from_ndarray(tone(440, 16_000, 16_000)[None], "s16", "mono")
+        one.sample_rate = 16_000
+        file.mux(sound.encode(one))
+        file.mux([*pictures.encode(None), *sound.encode(None)])
+    assert peak_hz(decode_file(data.getvalue()), 16000) == pytest.approx(440, abs=2)
+
+
+def test_a_file_that_names_a_place_beyond_all_files_is_refused(tmp_path: Path) -> None:
+    """A file on a disk does not let itself be read there; one in memory does."""
+    path = tmp_path / "a.caf"
+    path.write_bytes(caf_chunk(2**62))
+    with pytest.raises(RequestError, match="cannot decode this file") as error:
+        decode_file(path)
+    assert error.value.code == "unsupported_audio"
+
+
+def test_packets_that_lie_at_one_place_are_refused() -> None:
+    """The index is within bounds; what it has read again and again is not."""
+    with pytest.raises(RequestError, match="again and again") as error:
+        decode_file(m4a_of_repeats(16_000, 5, b"sawb"))
+    assert error.value.code == "unsupported_audio"
+
+
+@pytest.mark.parametrize(("packets", "is_heard"), [(900, True), (1100, False)])
+def test_packets_that_cannot_be_decoded_are_bounded(packets: int, is_heard: bool) -> None:
+    data, sound = BytesIO(), tone(440, 16_000, 16_000)
+    with av.open(data, "w", format="matroska") as file:
+        stream = file.add_stream("aac", rate=16_000, layout="mono")
+        assert isinstance(stream, av.AudioStream)
+        frame = av.AudioFrame.from_ndarray(sound[None], "s16", "mono")
+        frame.sample_rate = 16_000
+        file.mux(stream.encode(frame))
+        file.mux(stream.encode(None))
+        for number in range(packets):
+            broken = av.Packet(bytes(20))
+            broken.stream, broken.pts = stream, 2000 + 20 * number
+            broken.dts, broken.time_base = broken.pts, Fraction(1, 1000)
+            file.mux(broken)
+    if is_heard:
+        assert len(decode_file(data.getvalue())) >= 16_000
+    else:
+        with pytest.raises(RequestError, match="more than 1000 packets in a row have no sound"):
+            decode_file(data.getvalue())
+
+
+def test_a_longer_frame_than_any_codec_has_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = shared_data("codecs", "1272-141231-0002.flac").read_bytes()
+    monkeypatch.setattr(files, "MAX_FRAME_SAMPLES", 4095)
+    with pytest.raises(RequestError, match="unsupported audio"):
+        decode_file(data)
+
+
+@pytest.mark.parametrize(
+    ("rate_hz", "layout", "why"),
+    [
+        (500, "mono", "sample rate 500 Hz"),
+        (400_000, "mono", "sample rate 400000 Hz"),
+        (16_000, "9.1.4", "14 channels"),
+    ],
+)
+def test_each_frame_is_checked(rate_hz: int, layout: str, why: str) -> None:
+    """Not only the first: a stream may change in the middle."""
+    frame = av.AudioFrame(layout=layout, samples=100)
+    frame.sample_rate = rate_hz
+    with pytest.raises(RequestError, match=why):
+        files._check_frame(frame)
 
 
 @pytest.mark.parametrize(
@@ -166,7 +304,7 @@ def test_a_damaged_stretch_is_passed_over() -> None:
     middle = len(data) // 2
     data[middle : middle + 200] = np.random.default_rng(1).bytes(200)
     heard = decode_file(bytes(data))
-    assert len(heard) / 16000 == pytest.approx(CODECS[name], abs=0.3)
+    assert len(heard) / 16000 == pytest.approx(RECORDINGS[name], abs=0.3)
 
 
 def test_a_container_that_is_not_opened_says_which_are() -> None:
@@ -222,25 +360,3 @@ def encoded_silence(duration_s: int) -> bytes:
             container.mux(stream.encode(frame))
         container.mux(stream.encode(None))
     return out.getvalue()
-
-
-def test_closing_ends_the_decoding_and_leaves_the_file_open() -> None:
-    data = BytesIO(wav(bytes(2 * 16000 * 60), 16000, 2, 1))
-
-    async def scene() -> None:
-        async with aclosing(blocks(data)) as pieces:
-            async for _ in pieces:
-                break
-
-    asyncio.run(scene())
-    assert not data.closed
-    assert 0 < data.tell() < 16000 * 60
-
-
-def test_the_same_errors_in_blocks() -> None:
-    async def scene() -> None:
-        async for _ in blocks(b"hello"):
-            pytest.fail("no audio")
-
-    with pytest.raises(RequestError, match="unsupported audio"):
-        asyncio.run(scene())
