@@ -32,9 +32,9 @@ from serving.pools.decoder_host import (
 
 logger = logging.getLogger(__name__)
 
-UPLOADS = 8
+UPLOADS = 16
 """Files of callers that are decoded at once. A long one is decoded as fast as it is recognised, so
-it keeps its place that long; together they take at most 8 times MEMORY_BYTES."""
+it keeps its place that long; together they take at most 16 times MEMORY_BYTES, 1 GiB."""
 
 DEVICE_UPLOADS = 4
 "The same for Willow's devices, which have no key: theirs never take a caller's place."

@@ -16,10 +16,13 @@ import resource
 import selectors
 import signal
 import socket
+import sys
 import wave
+from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from io import BytesIO
+from time import monotonic
 from typing import NoReturn
 
 from msgspec import Struct
@@ -32,8 +35,11 @@ from media.files import FileLimits, decode, load_codecs
 
 logger = logging.getLogger(__name__)
 
-NICE = 10
-"Live sessions go first: where both want it, they get nine times the processor time."
+NICE = 15
+"Of a file that takes long: where a live session wants the processor too, it gets 28 times as much."
+
+NICE_AFTER_S = 0.25
+"Most files are decoded by then, so they are as quick beside other work as they were without us."
 
 REFILL_S = 0.02
 """After the last message, before the next decoder is forked: most files are decoded by then, and do
@@ -102,6 +108,8 @@ class DecoderHost:
         self._lost_spares = 0
         self._running: dict[int, int] = {}
         "Process id of a decoder -> its request."
+        self._new: deque[tuple[float, int]] = deque()
+        "When a decoder has to step back, and its process id; in order."
 
     def run(self) -> None:
         woken, wakes = socket.socketpair()
@@ -118,10 +126,10 @@ class DecoderHost:
             for one in (self._control, self._files, woken):
                 ready.register(one, selectors.EVENT_READ)
             while True:
-                wait_s = REFILL_S if self._spare is None else None
-                found = [key.fileobj for key, _ in ready.select(wait_s)]
-                if not found:
+                found = [key.fileobj for key, _ in ready.select(self._wait_s())]
+                if not found and self._spare is None:
                     self._fork_spare()
+                self._step_back()
                 requests = list(self._receive()) if self._control in found else []
                 self._take_files()  # before a `Cancel` that came after one
                 if woken in found:
@@ -131,6 +139,20 @@ class DecoderHost:
                     return
                 for request in requests:
                     self._serve(request)
+
+    def _wait_s(self) -> float | None:
+        """Until there is something to do without any message."""
+        waits = [max(0.0, at - monotonic()) for at, _ in list(self._new)[:1]]
+        if self._spare is None:
+            waits.append(REFILL_S)
+        return min(waits, default=None)
+
+    def _step_back(self) -> None:
+        """Has the decoders that took long give way to others."""
+        while self._new and self._new[0][0] <= monotonic():
+            _, process_id = self._new.popleft()
+            if process_id in self._running:
+                os.setpriority(os.PRIO_PROCESS, process_id, NICE)
 
     def _serve(self, request: HostRequest | None) -> None:
         match request:
@@ -174,6 +196,7 @@ class DecoderHost:
                 except ConnectionError:
                     continue  # it died while it waited: the next one
             self._running[process_id] = request_id
+            self._new.append((monotonic() + NICE_AFTER_S, process_id))
             self._lost_spares = 0
             return
 
@@ -253,14 +276,14 @@ def _decode_silence() -> None:
 def _confine(request: DecodeFile) -> None:
     """From here on the process has a bounded memory and processor time, and opens nothing: no
     file, no socket. A decoder that a file has taken over can only send sound."""
-    with open("/proc/self/statm", "rb") as statm:  # noqa: PTH123 - a path object costs more
-        size_bytes = int(statm.read().split()[0]) * resource.getpagesize()
-    _limit(resource.RLIMIT_AS, size_bytes + request.memory_bytes)
+    if sys.platform == "linux":
+        with open("/proc/self/statm", "rb") as statm:  # noqa: PTH123 - a path object costs more
+            size_bytes = int(statm.read().split()[0]) * resource.getpagesize()
+        _limit(resource.RLIMIT_AS, size_bytes + request.memory_bytes)
+        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))  # it interrupts nobody
     _limit(resource.RLIMIT_CORE, 0)
     _limit(resource.RLIMIT_NOFILE, 0)
     _allow_processor_s(request.processor_s)
-    os.nice(NICE)
-    os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))  # it interrupts nobody
 
 
 def _limit(kind: int, limit: int) -> None:

@@ -15,6 +15,7 @@ from tests.devices.willow.servers import (
     against,
 )
 from tests.devices.willow.uploads import ONE_TWO, audio, flac, form, pieces, wav
+from tests.media.hostile_files import caf_chunk, monkeys_audio
 from tests.server.http import error_of
 from tests.shared import shared_data
 
@@ -71,6 +72,7 @@ def test_a_device_is_answered_with_language_and_text(
         (audio(bits="12"), "x-audio-bits", "16, 24, 32"),
         (audio(channel="0"), "x-audio-channel", "1, 2"),
         (audio(codec="../../etc"), "x-audio-codec", "pcm, wav,"),
+        (audio(codec="ape"), "x-audio-codec", "pcm, wav, w64, aiff, flac, mp3, ogg, opus,"),
     ],
 )
 def test_an_absurd_header_is_named_with_what_is_allowed(
@@ -180,6 +182,8 @@ def test_a_model_that_cannot_translate_says_so() -> None:
         (b"this is text, not sound" * 99, "wav", "unsupported_audio"),
         (b"this is text, not sound" * 99, "amrwb", "unsupported_audio"),
         (b"this is text, not sound" * 99, "mp3", "unsupported_audio"),
+        (monkeys_audio(10**8), "flac", "unsupported_audio"),
+        (caf_chunk(2**62), "caf", "unsupported_audio"),
         (b"#!AMR-WB\n" + b"\x50" * 99, "amrwb", "unsupported_audio"),
         (b"\0" * (21 * 32_000), "pcm", "audio_too_long"),
         (wav(np.zeros(21 * 16_000, np.int16)), "wav", "audio_too_long"),

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.media.hostile_files import caf_chunk, monkeys_audio
 from tests.server.http import error_of
 from tests.shared import shared_data
 from tests.web.openai.listening import (
@@ -145,6 +146,8 @@ def test_what_the_model_cannot_do(fields: Mapping[str, str], param: str, tmp_pat
         (None, "missing_required_parameter", "'file'"),
         (b"", "unsupported_audio", "unsupported audio"),
         (b"turn on the lamp", "unsupported_audio", "unsupported audio"),
+        (monkeys_audio(10**8), "unsupported_audio", "allowed are wav, w64, aiff, flac, mp3"),
+        (caf_chunk(2**62), "unsupported_audio", "allowed are wav, w64, aiff, flac, mp3"),
         (wav(recording()), "unsupported_audio", "no audio samples"),
         (bytes(5000), "unsupported_audio", "unsupported audio"),
         (SPOKEN[:40], "unsupported_audio", "unsupported audio"),
