@@ -41,9 +41,9 @@ NICE = 15
 NICE_AFTER_S = 0.25
 "Most files are decoded by then, so they are as quick beside other work as they were without us."
 
-REFILL_S = 0.02
-"""After the last message, before the next decoder is forked: most files are decoded by then, and do
-not share the processor with it."""
+REFILL_S = 0.1
+"""Until the next decoder is forked while one works; else it is forked when that one has ended. A
+fork takes a few milliseconds of a processor that the file may want."""
 
 MAX_LOST_SPARES = 5
 "In a row. Then something is wrong with this process, and the server starts another, not at once."
@@ -153,6 +153,8 @@ class DecoderHost:
             _, process_id = self._new.popleft()
             if process_id in self._running:
                 os.setpriority(os.PRIO_PROCESS, process_id, NICE)
+                if sys.platform == "linux":  # it does not interrupt others any more
+                    os.sched_setscheduler(process_id, os.SCHED_BATCH, os.sched_param(0))
 
     def _serve(self, request: HostRequest | None) -> None:
         match request:
@@ -221,6 +223,8 @@ class DecoderHost:
                 if process_id in self._running:
                     exit_code = os.waitstatus_to_exitcode(status)
                     self._send(FileOver(self._running.pop(process_id), exit_code))
+                    if self._spare is None:
+                        self._fork_spare()
 
     def _lose_spare(self) -> None:
         assert self._spare is not None
@@ -280,7 +284,6 @@ def _confine(request: DecodeFile) -> None:
         with open("/proc/self/statm", "rb") as statm:  # noqa: PTH123 - a path object costs more
             size_bytes = int(statm.read().split()[0]) * resource.getpagesize()
         _limit(resource.RLIMIT_AS, size_bytes + request.memory_bytes)
-        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))  # it interrupts nobody
     _limit(resource.RLIMIT_CORE, 0)
     _limit(resource.RLIMIT_NOFILE, 0)
     _allow_processor_s(request.processor_s)

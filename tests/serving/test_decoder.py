@@ -13,6 +13,7 @@ from typing import BinaryIO
 import numpy as np
 import psutil
 import pytest
+from msgspec.msgpack import Decoder
 
 from core.audio import Pcm
 from core.errors import EngineCrashed, Overloaded, RequestError, TooLarge
@@ -20,6 +21,7 @@ from engines.wire import FrameReader
 from media.files import FileLimits, decode_file
 from serving import decoder
 from serving.decoder import MEMORY_BYTES, DecoderProcess, DecoderShare
+from serving.pools.decoder_host import SoundReply
 from tests.media.hostile_files import (
     caf_chunk,
     m4a,
@@ -354,7 +356,7 @@ def test_a_decoder_that_died_while_it_waited_is_replaced() -> None:
     ],
 )
 def test_a_decoder_that_a_file_took_over_is_not_believed(said: bytes) -> None:
-    sounds = FrameReader(decoder.Decoder(decoder.SoundReply), decoder._MAX_PAYLOAD_BYTES)
+    sounds: FrameReader[SoundReply] = FrameReader(Decoder(SoundReply), decoder._MAX_PAYLOAD_BYTES)
     with pytest.raises(RequestError, match="the decoder broke"):
         decoder._understood(sounds, said)
 
