@@ -50,7 +50,7 @@ async def _measure(files: Sequence[Path], rounds: int) -> None:
             except RequestError:
                 continue  # this folder also holds what is no audio
         await asyncio.sleep(1)
-        print(f"\nidle, not shared with others: {_own_mb(process):.0f} MB")
+        print(f"\nidle: {_idle_mb(process):.0f} MB")
         running.cancel()
 
 
@@ -75,10 +75,10 @@ async def _in_thread(file: BinaryIO) -> AsyncGenerator[Pcm, None]:
         yield pcm
 
 
-def _own_mb(process: DecoderProcess) -> float:
-    """Of the host and its spare decoder."""
+def _idle_mb(process: DecoderProcess) -> float:
+    """Of the host and its spare decoder; what several processes share is counted once."""
     host = psutil.Process(process.pid)
-    return sum(float(one.memory_full_info().uss) for one in (host, *host.children())) / 2**20
+    return sum(float(one.memory_full_info().pss) for one in (host, *host.children())) / 2**20
 
 
 if __name__ == "__main__":
