@@ -208,7 +208,8 @@ def workers_of(server: Running) -> list[psutil.Process]:
     """The recogniser's processes, once they are there and ready."""
     with urlopen(f"{server.url}/health") as health:
         assert health.status == 200
-    workers: list[psutil.Process] = psutil.Process(server.process.pid).children()
+    children = psutil.Process(server.process.pid).children()
+    workers = [one for one in children if "engines.worker" in one.cmdline()]
     assert workers
     return workers
 

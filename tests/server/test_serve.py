@@ -76,7 +76,9 @@ def test_a_server_is_ready_tells_what_is_loaded_and_stops_with_0(tmp_path: Path)
 
 
 def _workers(server: Running) -> list[psutil.Process]:
-    return psutil.Process(server.process.pid).children()
+    """The recognisers' processes."""
+    children = psutil.Process(server.process.pid).children()
+    return [one for one in children if "engines.worker" in one.cmdline()]
 
 
 def _models(server: Running) -> dict[str, dict[str, Any]]:
