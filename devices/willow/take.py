@@ -12,7 +12,10 @@ TAIL_MS = 120
 browser's encoder and in our jitter buffer."""
 
 TAIL_TIMEOUT_S = 0.25
-"A client that takes its microphone away with `stop` sends less; then nothing more will come."
+"The tail is not waited for longer than this, however slowly it comes."
+TAIL_GAP_S = 0.04
+"""Two packets' time. WIS's browser client takes its microphone away with `stop`: when no packet has
+come for so long, nothing more will come, and the words are recognised at once."""
 
 
 class Take:
@@ -22,7 +25,9 @@ class Take:
         self._max_samples = round(max_audio_s * ASR_RATE_HZ)
         self._waiting: deque[Pcm] = deque()
         self._ready = asyncio.Event()
-        self._tail_done = asyncio.Event()
+        self._news = asyncio.Event()
+        "A frame came, or the tail is whole."
+        self._is_tail_done = False
         self._samples = 0
         self._ends_at: int | None = None
         self._is_over = False
@@ -38,23 +43,32 @@ class Take:
             return
         if self._samples + len(frame.pcm) > self._max_samples:
             self.is_full = True
-            self._tail_done.set()
+            self._end_tail()
             return
         self._waiting.append(frame.pcm)
         self._samples += len(frame.pcm)
         self._ready.set()
+        self._news.set()
         if self._ends_at is not None and self._samples >= self._ends_at:
-            self._tail_done.set()
+            self._end_tail()
 
     async def tail(self) -> bool:
-        """Wait for it, but not for long; whether it came whole."""
+        """Waits for the tail as long as packets come, but not for long. Returns whether it came
+        whole."""
         self._ends_at = self._samples + ASR_RATE_HZ * TAIL_MS // 1000
         try:
             async with asyncio.timeout(TAIL_TIMEOUT_S):
-                await self._tail_done.wait()
+                while not self._is_tail_done:
+                    self._news.clear()
+                    async with asyncio.timeout(TAIL_GAP_S):
+                        await self._news.wait()
         except TimeoutError:
             return False
         return True
+
+    def _end_tail(self) -> None:
+        self._is_tail_done = True
+        self._news.set()
 
     def close(self) -> None:
         """`pieces` ends now."""

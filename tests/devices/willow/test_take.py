@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from core.audio import AudioFrame
-from devices.willow.take import TAIL_TIMEOUT_S, Take
+from devices.willow.take import TAIL_GAP_S, Take
 from tests.loop import run_virtual
 
 FRAME_MS = 20
@@ -20,10 +20,11 @@ def frame() -> AudioFrame:
     ("frames", "max_audio_s", "whole", "waited_s", "heard_ms"),
     [
         (100, 60.0, True, 0.12, 120),
-        (3, 60.0, False, TAIL_TIMEOUT_S, 60),
+        (0, 60.0, False, TAIL_GAP_S, 0),
+        (3, 60.0, False, 0.06 + TAIL_GAP_S, 60),
         (100, 0.1, True, 0.12, 100),
     ],
-    ids=["comes", "microphone away", "does not fit"],
+    ids=["comes", "microphone away already", "microphone away soon", "does not fit"],
 )
 def test_a_tail_ends(
     frames: int, max_audio_s: float, whole: bool, waited_s: float, heard_ms: int
