@@ -123,6 +123,9 @@ class Route:
     admits_peer: Callable[[str | None], bool] | None = None
     """Whether a program at this address needs no key, for devices that know none; never a page in a
     browser, nor what comes through a proxy. None: no address is enough."""
+    admits_page: Callable[[str, str | None], bool] | None = None
+    """Whether pages of this origin, in a browser at this address, need no key; never what comes
+    through a proxy. None: no origin is enough."""
     max_body_bytes: int | None = None
     """Largest body; None: the server's own limit. A handler that reads one above the server's limit
     reads it in pieces, and counts those that come without a Content-Length."""

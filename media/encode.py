@@ -16,6 +16,10 @@ UNKNOWN_SIZE = 0xFFFFFFFF
 "In a WAV head: until the stream ends, as FFmpeg writes it to a pipe."
 
 
+HEAD_BYTES = 44
+"Of a WAV file as it is written here."
+
+
 class AudioEncoder(Protocol):
     """Bytes of one stream: `push` samples, then `finish`."""
 
@@ -45,6 +49,15 @@ class WavEncoder:
 
     def finish(self) -> bytes:
         return self.push(np.zeros(0, np.int16))
+
+
+def with_sizes(wav: bytes) -> bytes:
+    """A whole file of `WavEncoder`, with its true sizes in the head."""
+    sound_bytes = len(wav) - HEAD_BYTES
+    riff = struct.pack("<I", len(wav) - len(b"RIFF0000"))
+    return (
+        wav[:4] + riff + wav[8 : HEAD_BYTES - 4] + struct.pack("<I", sound_bytes) + wav[HEAD_BYTES:]
+    )
 
 
 class RawEncoder:

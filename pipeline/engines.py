@@ -99,6 +99,13 @@ class EngineSet:
         found = self.asr.get(name) or self.asr.get(own_model(name))
         return found or _missing(unknown_model(name, [DEFAULT, *self.recognisers()]), param)
 
+    def recogniser_name(self, name: str) -> str:
+        """What `/v1/models` calls the recogniser that a name means. Raises NotFound
+        model_not_found."""
+        meant = self.recogniser(name, param="model")
+        own = (own for own, one in self.recognisers().items() if one is meant)
+        return next(own, meant.info.model)
+
     def recognisers(self) -> Mapping[str, Recogniser]:
         """Every one by its own name."""
         found = {name: self.asr.get(name) for name in self.asr if name != DEFAULT}

@@ -75,6 +75,11 @@ class Transcriber:
         when it cannot be used at all."""
         check_options(self._engines.recogniser(model, param="model").info, options)
 
+    def name_of(self, model: str) -> str:
+        """The own name of the recogniser that is meant, for answers to say. Raises NotFound
+        model_not_found."""
+        return self._engines.recogniser_name(model)
+
     @asynccontextmanager
     async def open(
         self,

@@ -14,10 +14,13 @@ from signaling.token import TOKEN
 
 ACCESS = aioweb.RequestKey("access", Access)
 
+API_KEY = "X-API-Key"
+"Where WIS's clients and several others send the key; it counts as `Authorization: Bearer`."
+
 PREFLIGHT: Mapping[str, str] = {
     "Access-Control-Allow-Methods": "GET, POST, PUT, PATCH, DELETE, OPTIONS",
     "Access-Control-Allow-Headers": (
-        "Authorization, Content-Type, If-Match, Last-Event-ID, X-Request-ID, "
+        "Authorization, X-API-Key, Content-Type, If-Match, Last-Event-ID, X-Request-ID, "
         "OpenAI-Beta, OpenAI-Organization, OpenAI-Project, X-OpenAI-Agents-SDK, "
         "X-Audio-Codec, X-Audio-Sample-Rate, X-Audio-Bits, X-Audio-Channel"  # of Willow's uploads
     ),
@@ -59,13 +62,21 @@ ADMITS = "earshot_admits"
 ADMITS_PEER = "earshot_admits_peer"
 "Attribute of a handler: which addresses need no key, or None."
 
+ADMITS_PAGE = "earshot_admits_page"
+"Attribute of a handler: which sites' pages at which addresses need no key, or None."
+
 
 def _is_known(request: aioweb.Request, caller: Caller) -> bool:
     """A browser always tells its Origin when it does more than a link does; a device never does."""
-    admits = getattr(request.match_info.handler, ADMITS_PEER, None)
-    is_direct = caller.origin is None and not caller.is_forwarded
+    handler = request.match_info.handler
+    if caller.is_forwarded:
+        return False
+    if caller.origin is not None:
+        admits_page = getattr(handler, ADMITS_PAGE, None)
+        return admits_page is not None and admits_page(caller.origin, request.remote) is True
+    admits = getattr(handler, ADMITS_PEER, None)
     is_program = "Sec-Fetch-Site" not in request.headers
-    return admits is not None and is_direct and is_program and admits(request.remote) is True
+    return admits is not None and is_program and admits(request.remote) is True
 
 
 def _is_public(request: aioweb.Request) -> bool:
@@ -78,6 +89,7 @@ def caller_of(request: aioweb.Request) -> Caller:
         if len(request.headers.getall(name, ())) > 1:
             raise Forbidden(f"more than one {name} header", code="forbidden_host")
     authorization = request.headers.get(hdrs.AUTHORIZATION)
+    own_header = request.headers.get(API_KEY, "").strip()
     return Caller(
         host=request.headers.get(hdrs.HOST),
         origin=request.headers.get(hdrs.ORIGIN),
@@ -85,8 +97,10 @@ def caller_of(request: aioweb.Request) -> Caller:
         token=token_of(
             authorization,
             ", ".join(request.headers.getall(hdrs.SEC_WEBSOCKET_PROTOCOL, ())) or None,
+            own_header,
         ),
-        is_basic=password_of(authorization) is not None,
+        # A browser remembers a password; X-API-Key comes only from a script that knows the key.
+        is_basic=password_of(authorization) is not None and not own_header,
         is_forwarded=is_forwarded(request.headers, request.version),
         is_cross_site=(
             hdrs.ORIGIN not in request.headers

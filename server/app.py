@@ -12,7 +12,7 @@ from aiohttp.typedefs import Handler
 
 from core.http import Route
 from core.ports import Metrics
-from server.access import ADMITS, ADMITS_PEER, PUBLIC, allow_reading, guard
+from server.access import ADMITS, ADMITS_PAGE, ADMITS_PEER, PUBLIC, allow_reading, guard
 from server.auth import Gate
 from server.edge import LIMIT_BYTES, edge, stamp
 from server.unparsed import Runner
@@ -79,6 +79,7 @@ def _marked(route: Route, watches: _Watches) -> Handler:
     setattr(handler, PUBLIC, route.is_public)
     setattr(handler, ADMITS, route.admits)
     setattr(handler, ADMITS_PEER, route.admits_peer)
+    setattr(handler, ADMITS_PAGE, route.admits_page)
     setattr(handler, LIMIT_BYTES, route.max_body_bytes)
     return handler
 

@@ -142,11 +142,16 @@ def _is_admitted(token: str | None, admits: Admits | None) -> bool:
     return token is not None and admits is not None and admits(token)
 
 
-def token_of(authorization: str | None, subprotocols: str | None) -> str | None:
-    """The key that a request carries in its Authorization header or WebSocket subprotocols."""
+def token_of(
+    authorization: str | None, subprotocols: str | None, own_header: str | None = None
+) -> str | None:
+    """The key that a request carries in its Authorization header, in `X-API-Key` (`own_header`), or
+    in its WebSocket subprotocols."""
     scheme, _, token = (authorization or "").strip().partition(" ")
     if scheme.lower() == "bearer" and token.strip():
         return token.strip()
+    if own_header and own_header.strip():
+        return own_header.strip()
     if password := password_of(authorization):
         return password
     for part in (subprotocols or "").split(","):

@@ -7,6 +7,7 @@ from msgspec import Meta
 
 from core.errors import ConfigError
 from devices.networks import Network
+from devices.willow.door import PageSettings
 from devices.willow.was.settings import WasSettings
 from pipeline.settings import SessionSettings
 from server.config_types import Section
@@ -78,6 +79,16 @@ class WillowConfig(Section, frozen=True):
             ),
         ),
     ] = ()
+    page_origins: Annotated[
+        tuple[Annotated[str, Meta(pattern=r"^https?://[^/*@\s]+$")], ...],
+        Meta(
+            title="list of origins like https://kiosk.lan:8443",
+            description=(
+                "Sites whose pages may recognise and speak without the key, as WIS's browser client"
+                " does, in browsers of this machine and of willow.networks."
+            ),
+        ),
+    ] = ()
 
     secrets: Annotated[
         bool,
@@ -100,6 +111,10 @@ class WillowConfig(Section, frozen=True):
     def was_host(self) -> str:
         """The address of was_port: all of this machine's where others may connect."""
         return listening_host(self.networks, self._networks())
+
+    def as_page_settings(self) -> PageSettings:
+        """Whose pages need no key."""
+        return PageSettings(frozenset(self.page_origins), self._networks())
 
     def as_settings(self, state_dir: str, usual: SessionSettings, version: str) -> WasSettings:
         """The application server's. `usual`: what a conversation begins with."""

@@ -194,7 +194,11 @@ def _willow(core: Core, spools: Spools, peer: PeerSettings, was: WasDoor) -> Wil
         Contained(core.surroundings.metrics),
         core.reader,
         core.exchanges,
-        WillowSettings(max_calls=core.config.server.max_sessions, peer=peer),
+        WillowSettings(
+            max_calls=core.config.server.max_sessions,
+            peer=peer,
+            pages=core.config.willow.as_page_settings(),
+        ),
         WasEars(was),
     )
 

@@ -28,6 +28,7 @@ from server.state import make_key, open_folder, read_key, shut_folder
 from server.tls import Tls, open_tls
 from server.version import product_version
 from web.docs import docs_routes
+from web.page import willow_page_routes, willow_pages
 
 logger = logging.getLogger(__name__)
 
@@ -102,7 +103,7 @@ def open_entrance(config: Config, stack: ExitStack) -> Entrance:
         is_local=is_local,
         key=key,
         hosts=frozenset(name.lower() for name in names),
-        origins=frozenset(server.allowed_origins),
+        origins=frozenset((*server.allowed_origins, *willow.page_origins)),
     )
     asked = ((plain, None), (secure, tls))
     return Entrance(
@@ -250,8 +251,9 @@ def _routes(
         )
 
     health = health_routes(lifecycle, details)
-    routes = (*parts.routes, *parts.willow_routes, *health, *metrics_routes(metrics))
-    willow = (*parts.willow_routes, *health)
+    pages = willow_pages()
+    routes = (*parts.routes, *parts.willow_routes, *pages, *health, *metrics_routes(metrics))
+    willow = (*parts.willow_routes, *willow_page_routes(), *health)
     return _documented(routes), _documented(willow)
 
 

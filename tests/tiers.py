@@ -47,6 +47,7 @@ NOT_UNIT = (
     "devices/willow/test_upload.py",
     "devices/willow/test_upload_limits.py",
     "devices/willow/test_whisper.py",
+    "devices/willow/test_wis_clients.py",
     "devices/willow_was",
     "devices/wyoming",
     "devices/xiaozhi",

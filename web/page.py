@@ -61,36 +61,48 @@ def load(folder: Path = STATIC) -> Mapping[str, PageFile]:
 def page_routes(folder: Path = STATIC) -> tuple[Route, ...]:
     """`/` and the files it loads; both are open, since they hold nothing of the user's."""
     files = load(folder)
+    return (_html("/", files["index.html"], "The page."), _files(files))
 
-    async def index(request: aioweb.Request) -> aioweb.Response:
-        return _answer(request, files["index.html"])
 
+def willow_page_routes() -> tuple[Route, ...]:
+    """The pages that Willow's clients know, with the files that they load: for a listener that has
+    no other page."""
+    files = load()
+    return (*willow_pages(files), _files(files))
+
+
+def willow_pages(files: Mapping[str, PageFile] | None = None) -> tuple[Route, ...]:
+    """The same without the files, for a listener that has `page_routes` too."""
+    file = (files or load())["willow.html"]
+    summary = "Willow's page: speech to text over WebRTC, and questions to the assistant."
+    return tuple(_html(path, file, summary) for path in ("/rtc", "/chatbot"))
+
+
+def _html(path: str, file: PageFile, summary: str) -> Route:
+    async def page(request: aioweb.Request) -> aioweb.Response:
+        return _answer(request, file)
+
+    return Route(
+        "GET", path, page, summary, "page", response_content_type="text/html", is_public=True
+    )
+
+
+def _files(files: Mapping[str, PageFile]) -> Route:
     async def static(request: aioweb.Request) -> aioweb.Response:
         name = request.match_info["name"]
         if name not in files:
             raise NotFound(f"the page has no file {name[:80]!r}")
         return _answer(request, files[name])
 
-    return (
-        Route(
-            "GET",
-            "/",
-            index,
-            "The page.",
-            "page",
-            response_content_type="text/html",
-            is_public=True,
-        ),
-        Route(
-            "GET",
-            "/static/{name}",
-            static,
-            "A file of the page.",
-            "page",
-            response_content_type="application/octet-stream",
-            error_codes=("not_found",),
-            is_public=True,
-        ),
+    return Route(
+        "GET",
+        "/static/{name}",
+        static,
+        "A file of the page.",
+        "page",
+        response_content_type="application/octet-stream",
+        error_codes=("not_found",),
+        is_public=True,
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from core.errors import RequestError
 from devices.willow.values import invalid, named, switch_of, text_of, whole_of
-from engines.base import AsrInfo, AsrOptions
+from engines.base import AsrInfo, AsrOptions, Task
 from pipeline.engines import EngineSet, Recogniser
 from pipeline.recording import Transcriber
 from pipeline.settings import DEFAULT
@@ -17,6 +17,11 @@ SIZES = ("tiny", "base", "small", "medium", "large")
 
 BEAMS = range(1, MAX_BEAM_SIZE + 1)
 
+TASKS: tuple[Task, ...] = ("transcribe", "translate")
+
+ENGLISH = "en"
+"What translations are in: Whisper translates into no other language."
+
 
 @dataclass(frozen=True, slots=True)
 class Ask:
@@ -25,6 +30,8 @@ class Ask:
     options: AsrOptions
     translation: AsrOptions | None = None
     "Also into English."
+    returns_english: bool = False
+    "The translation is only for speech that is not English."
     note: str = field(default="", compare=False)
     "What was wished for and is done otherwise."
 
@@ -36,7 +43,8 @@ class Asking:
         self._engines, self._transcriber = engines, transcriber
 
     def read(self, wishes: Mapping[str, Any], usual_language: str = "") -> Ask:
-        """`model`, `detect_language`, `force_language`, `beam_size`, `translate`.
+        """`model`, `detect_language`, `force_language`, `beam_size`, `translate`, `task`,
+        `return_language`.
         `usual_language`: where no wish says one; empty: the server's.
 
         Raises RequestError model_not_found, unsupported_language, unsupported_parameter,
@@ -49,11 +57,17 @@ class Asking:
             beam_size=whole_of(wishes, "beam_size", BEAMS),
         )
         self._transcriber.check(model, options)
-        translation = None
+        if _task(wishes) == "translate":
+            options = replace(options, task="translate")
+            self._check_translation(model, info, options, "task=translate")
+        translation = replace(options, task="translate")
         if switch_of(wishes, "translate"):
-            translation = replace(options, task="translate")
-            self._check_translation(model, info, translation)
-        return Ask(model, options, translation, note)
+            self._check_translation(model, info, translation, "translate")
+            return Ask(model, options, translation, note=note)
+        if self._returns_english(wishes, info, options):
+            self._check_translation(model, info, translation, "return_language")
+            return Ask(model, options, translation, returns_english=True, note=note)
+        return Ask(model, options, note=note)
 
     def recogniser(self, ask: Ask) -> Recogniser:
         """What `ask` asks."""
@@ -88,11 +102,41 @@ class Asking:
         usual = usual or self._engines.default_language
         return usual if usual in info.languages else None
 
-    def _check_translation(self, model: str, info: AsrInfo, options: AsrOptions) -> None:
+    def _returns_english(
+        self, wishes: Mapping[str, Any], info: AsrInfo, options: AsrOptions
+    ) -> bool:
+        """Whether `return_language` asks for a translation. Raises RequestError."""
+        wanted = text_of(wishes, "return_language").lower()
+        spoken = options.language or (info.languages[0] if len(info.languages) == 1 else None)
+        if not wanted or wanted == spoken or options.task == "translate":
+            if wanted not in ("", ENGLISH, spoken):
+                raise _not_returned(wanted, None)
+            return False
+        if wanted != ENGLISH:
+            raise _not_returned(wanted, spoken)
+        return True
+
+    def _check_translation(self, model: str, info: AsrInfo, options: AsrOptions, wish: str) -> None:
         if "task" not in info.supports:
             raise RequestError(
-                f"the model {info.model} cannot translate; leave translate out or name another one",
+                f"the model {info.model} cannot translate; leave {wish} out or name another one",
                 code="unsupported_parameter",
-                param="translate",
+                param=wish.partition("=")[0],
             )
         self._transcriber.check(model, options)
+
+
+def _task(wishes: Mapping[str, Any]) -> Task:
+    """Raises RequestError."""
+    task = text_of(wishes, "task").lower() or "transcribe"
+    for known in TASKS:
+        if task == known:
+            return known
+    raise invalid("task", task, named(TASKS))
+
+
+def _not_returned(wanted: str, spoken: str | None) -> RequestError:
+    """`spoken`: the language that needs no translation, where it is known."""
+    allowed = named(dict.fromkeys(filter(None, (ENGLISH, spoken))))
+    why = "nothing here translates into any other language than English"
+    return invalid("return_language", wanted, f"{allowed}; {why}", code="unsupported_language")

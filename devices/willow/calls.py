@@ -281,7 +281,7 @@ class Call:
     async def _tell(self, take: Take, ask: Ask, heard: Heard, before: Take | None) -> None:
         if before is not None:
             await before.is_answered.wait()
-        self._peer.send(infer(heard.text, heard.language, heard.translation))
+        self._peer.send(infer(heard.text, heard.language, heard.translation, heard.model))
         if ask.note:
             self._peer.send(log(ask.note))
         if take.is_full:

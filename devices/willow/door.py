@@ -12,6 +12,7 @@ from aiohttp import web as aioweb
 from core.connected import ClientGone, while_connected
 from core.errors import EngineTimeout, RequestError
 from core.ports import Clock
+from devices.networks import Network, address_of, is_among
 from devices.willow.ask import Ask, Asking
 from devices.willow.calls import Guard, WillowCalls, call_settings
 from devices.willow.chat_socket import ChatSocket
@@ -51,6 +52,20 @@ FORM_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
+class PageSettings:
+    """Pages of other sites that need no key: WIS's browser client cannot send one."""
+
+    origins: frozenset[str] = frozenset()
+    networks: tuple[Network, ...] = ()
+    "Where their browsers may be."
+
+    def admits(self, origin: str, peer: str | None) -> bool:
+        """Any program can say an origin, so that its address counts, too."""
+        address = address_of(peer)
+        return origin in self.origins and address is not None and is_among(address, self.networks)
+
+
+@dataclass(frozen=True, slots=True)
 class WillowSettings:
     reply_timeout_s: float = 9.0
     "After a device's last byte. Its own patience ends at 10 s (5 s in old firmware)."
@@ -59,6 +74,7 @@ class WillowSettings:
     max_file_s: float = 2 * 3600.0
     max_calls: int = 32
     peer: PeerSettings = field(default_factory=call_settings)
+    pages: PageSettings = field(default_factory=PageSettings)
 
 
 class Offer(msgspec.Struct, frozen=True):
@@ -196,7 +212,7 @@ class WillowDoor:
         if head := head_only(request, wanted):
             return head
         file = self._reader.file(whole(text), manner(wanted, language), wanted.kind, RATE_HZ)
-        return await while_connected(request, speak(request, file))
+        return await while_connected(request, speak(request, file, is_sized=wanted.kind == "wav"))
 
     async def converse(self, request: aioweb.Request) -> aioweb.StreamResponse:
         """`POST /api/sts`."""

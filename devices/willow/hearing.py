@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from core.audio import ASR_RATE_HZ, Pcm, samples_to_ms
 from core.errors import TooLarge
 from core.ports import Clock
-from devices.willow.ask import Ask
-from pipeline.recording import Recording, Transcriber
+from devices.willow.ask import ENGLISH, Ask
+from pipeline.recording import Recording, Transcriber, Transcript
 from serving.scheduler import Priority
 
 
@@ -20,6 +20,8 @@ class Heard:
     infer_ms: float
     "From the last sample to the text: what the speaker waited."
     translation: str | None = None
+    model: str = ""
+    "Which one recognised it, by its own name."
 
     @property
     def speedup(self) -> int:
@@ -30,8 +32,10 @@ class Heard:
 class Hearing:
     """`push` until the audio is over, then `heard`."""
 
-    def __init__(self, recordings: list[Recording], clock: Clock, max_audio_s: float) -> None:
-        self._recordings, self._clock = recordings, clock
+    def __init__(
+        self, recordings: list[Recording], ask: Ask, model: str, clock: Clock, max_audio_s: float
+    ) -> None:
+        self._recordings, self._ask, self._model, self._clock = recordings, ask, model, clock
         self.max_audio_s = max_audio_s
         self._samples = 0
 
@@ -61,8 +65,12 @@ class Hearing:
             plain.language,
             samples_to_ms(self._samples, ASR_RATE_HZ),
             1000 * (self._clock.now() - began),
-            translation=others[0].text if others else None,
+            translation=others[0].text if others and self._is_translated(plain) else None,
+            model=self._model,
         )
+
+    def _is_translated(self, plain: Transcript) -> bool:
+        return not (self._ask.returns_english and plain.language == ENGLISH)
 
 
 @asynccontextmanager
@@ -80,4 +88,5 @@ async def hearing(
             )
             for options in wanted
         ]
-        yield Hearing(recordings, clock, max_audio_s)
+        model = transcriber.name_of(ask.model)
+        yield Hearing(recordings, ask, model, clock, max_audio_s)

@@ -26,7 +26,8 @@ class Start(msgspec.Struct, frozen=True, tag="start"):
 class Stop(msgspec.Struct, frozen=True, tag="stop"):
     message: str | None = None
     obj: dict[str, Any] | None = None
-    "The query's names: model, beam_size, detect_language, force_language, translate."
+    """The query's names: model, beam_size, detect_language, force_language, translate, task,
+    return_language."""
 
 
 Message: TypeAlias = Ping | Start | Stop
@@ -58,8 +59,8 @@ def failed(message: str) -> str:
     return _text({"type": "error", "message": message})
 
 
-def infer(text: str, language: str, translation: str | None) -> str:
-    found = {"text": text, "language": language}
+def infer(text: str, language: str, translation: str | None, model: str) -> str:
+    found = {"text": text, "language": language, "model": model}
     if translation is not None:
         found["translation"] = translation
     return _text({"type": "infer", "message": "", "obj": found})

@@ -62,6 +62,7 @@ def _may_be_foreign(headers: Mapping[str, str], host: str) -> bool:
     if site := headers.get("Sec-Fetch-Site"):
         return site in FOREIGN
     is_browser = headers.get("User-Agent", "").startswith("Mozilla/")
-    has_own_key = headers.get("Authorization", "").lower().startswith("bearer ")
+    is_bearer = headers.get("Authorization", "").lower().startswith("bearer ")
+    has_own_key = is_bearer or "X-API-Key" in headers
     own_pages = (f"http://{host}/", f"https://{host}/")
     return is_browser and not has_own_key and not headers.get("Referer", "").startswith(own_pages)

@@ -28,6 +28,8 @@ class Reply(msgspec.Struct, frozen=True, omit_defaults=True):
     audio_duration: int | None = None
     "ms"
     translation: str | None = None
+    model: str | None = None
+    "Which one recognised it."
 
 
 class FileReply(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -41,6 +43,7 @@ class FileReply(msgspec.Struct, frozen=True, omit_defaults=True):
     language: str
     text: str
     translation: str | None = None
+    model: str | None = None
 
 
 def file_reply(heard: Heard) -> bytes:
@@ -52,6 +55,7 @@ def file_reply(heard: Heard) -> bytes:
             heard.language,
             heard.text,
             heard.translation,
+            heard.model or None,
         )
     )
 
@@ -65,6 +69,8 @@ def device_reply(heard: Heard, *, stats: bool) -> bytes:
         fields["audio_duration"] = round(heard.audio_ms)
     if heard.translation is not None:
         fields["translation"] = heard.translation
+    if heard.model:
+        fields["model"] = heard.model
     return _bounded(fields)
 
 

@@ -1,5 +1,7 @@
 """The Willow door's routes, for the server to mount and to describe."""
 
+from dataclasses import replace
+
 from core.http import Route
 from devices.willow.chatbot import Answered
 from devices.willow.door import Offer, Pong, WillowDoor
@@ -14,6 +16,8 @@ _RECOGNITION = {
     "force_language": "A language code: the one that is spoken.",
     "beam_size": "1 to 10: more is slower, and a little better.",
     "translate": "true: also give the English translation.",
+    "task": "transcribe, or translate: the text itself is English.",
+    "return_language": "en: also give the English translation of speech in another language.",
 }
 _WISHES = ("invalid_value", "model_not_found", "unsupported_language", "unsupported_parameter")
 _UPLOAD = (
@@ -55,10 +59,10 @@ _SPOKEN = ("client_gone", "download_stalled", "engine_busy", "engine_failed")
 
 
 def routes(door: WillowDoor) -> tuple[Route, ...]:
+    # The assistant is not for pages without a key: it may switch lights.
+    for_pages = (*_listening(door), _calls(door), *_speaking(door))
     return (
-        *_listening(door),
-        _calls(door),
-        *_speaking(door),
+        *(replace(one, admits_page=door.settings.pages.admits) for one in for_pages),
         *_assistant(door),
         _speech_to_speech(door),
         *_about(door),
@@ -185,17 +189,24 @@ def _assistant(door: WillowDoor) -> tuple[Route, ...]:
             query={**text, **_QUESTION, **_SOUND},
             error_codes=(*_ASKED, *_SPOKEN[:3], "unsupported_language"),
         ),
-        Route(
-            "GET",
-            "/api/ws/chatbot",
-            door.chat_socket.serve,
-            "The same over a WebSocket: a text frame asks, a text frame answers.",
-            _TAG,
-            responses={101: None},
-            query=_QUESTION,
-            error_codes=(*_ASKED, "websocket_expected"),
+        *_both(
+            Route(
+                "GET",
+                "/api/ws/chatbot",
+                door.chat_socket.serve,
+                "The same over a WebSocket: a text frame asks, a text frame answers.",
+                _TAG,
+                responses={101: None},
+                query=_QUESTION,
+                error_codes=(*_ASKED, "websocket_expected"),
+            )
         ),
     )
+
+
+def _both(route: Route) -> tuple[Route, Route]:
+    """Under /api, and without it as WIS's README and older clients have it."""
+    return route, replace(route, path=route.path.removeprefix("/api"))
 
 
 def _speech_to_speech(door: WillowDoor) -> Route:
@@ -231,10 +242,18 @@ def _speech_to_speech(door: WillowDoor) -> Route:
 
 def _about(door: WillowDoor) -> tuple[Route, ...]:
     return (
-        Route(
-            "GET", "/api/ping", door.ping, "Whether anybody is there.", _TAG, responses={200: Pong}
+        *_both(
+            Route(
+                "GET",
+                "/api/ping",
+                door.ping,
+                "Whether anybody is there.",
+                _TAG,
+                responses={200: Pong},
+            )
         ),
         Route("GET", "/api/docs", door.docs, "To `/docs`.", _TAG, responses={302: None}),
+        Route("GET", "/api/redoc", door.docs, "To `/docs`.", _TAG, responses={302: None}),
         Route(
             "GET",
             "/api/openapi.json",

@@ -1,6 +1,7 @@
 """Answers that are sound files: which one is wanted, and how it goes out while it is made."""
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 
@@ -11,8 +12,9 @@ from core.audio import ASR_RATE_HZ
 from core.connected import ClientGone
 from core.errors import RequestError
 from core.sending import send
+from core.tasks import unwrapped
 from devices.willow.values import invalid, named, number_of, text_of
-from media.encode import FORMATS, content_type_of
+from media.encode import FORMATS, content_type_of, with_sizes
 from pipeline.engines import EngineSet
 from pipeline.reading import Manner, SoundFile
 
@@ -22,6 +24,11 @@ RATE_HZ = ASR_RATE_HZ
 MAX_TEXT_CHARS = 4096
 
 SPEEDS = (0.25, 4.0)
+
+WHOLE_TIMEOUT_S = 2.0
+"""The sizes in a WAV file's head are known when all of it is made. A slow voice with a long text
+begins to sound after this long instead, with a head that leaves the sizes open: a device's patience
+ends at 5 s in old firmware."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,23 +102,74 @@ def head_only(request: aioweb.Request, wanted: Wanted) -> aioweb.Response | None
     return aioweb.Response(headers=_headers(content_type_of(wanted.kind)))
 
 
-async def speak(request: aioweb.Request, sound: SoundFile) -> aioweb.StreamResponse:
+async def speak(
+    request: aioweb.Request, sound: SoundFile, *, is_sized: bool = False
+) -> aioweb.StreamResponse:
     """The sound as it is made. Raises EngineError before the first byte; later the connection is
-    cut, so that half an answer is not kept as a whole one."""
+    cut, so that half an answer is not kept as a whole one.
+
+    `is_sized`: a WAV file that is sent with its true sizes, as WIS does, if it is made soon.
+    """
     async with aclosing(sound.chunks()) as chunks:
-        first = await anext(chunks, b"")
-        if not first:
-            raise RequestError("nothing in text can be spoken", code="invalid_value", param="text")
-        response = aioweb.StreamResponse(headers=_headers(sound.content_type))
-        try:
-            await response.prepare(request)
-            await send(response, first)
-            async for chunk in chunks:
-                await send(response, chunk)
-            await response.write_eof()
-        except ConnectionError as exc:
-            raise ClientGone from exc
+        if not is_sized:
+            return await _stream(request, sound, chunks)
+        with unwrapped():
+            async with asyncio.TaskGroup() as tasks:
+                made, under_way = await _made_soon(chunks, tasks)
+                if under_way is None and made:
+                    headers = _headers(sound.content_type)
+                    return aioweb.Response(body=with_sizes(made), headers=headers)
+                return await _stream(request, sound, _together(made, under_way, chunks))
+
+
+async def _stream(
+    request: aioweb.Request, sound: SoundFile, chunks: AsyncGenerator[bytes, None]
+) -> aioweb.StreamResponse:
+    first = await anext(chunks, b"")
+    if not first:
+        raise RequestError("nothing in text can be spoken", code="invalid_value", param="text")
+    response = aioweb.StreamResponse(headers=_headers(sound.content_type))
+    try:
+        await response.prepare(request)
+        await send(response, first)
+        async for chunk in chunks:
+            await send(response, chunk)
+        await response.write_eof()
+    except ConnectionError as exc:
+        raise ClientGone from exc
     return response
+
+
+async def _made_soon(
+    chunks: AsyncGenerator[bytes, None], tasks: asyncio.TaskGroup
+) -> tuple[bytes, asyncio.Task[bytes | None] | None]:
+    """What is made within WHOLE_TIMEOUT_S, and the piece that is under way then; None: that is all
+    there is."""
+    made = bytearray()
+    step = tasks.create_task(_next(chunks))
+    try:
+        async with asyncio.timeout(WHOLE_TIMEOUT_S):
+            while (chunk := await asyncio.shield(step)) is not None:
+                made += chunk
+                step = tasks.create_task(_next(chunks))
+    except TimeoutError:
+        return bytes(made), step
+    return bytes(made), None
+
+
+async def _next(chunks: AsyncGenerator[bytes, None]) -> bytes | None:
+    return await anext(chunks, None)
+
+
+async def _together(
+    made: bytes, under_way: asyncio.Task[bytes | None] | None, chunks: AsyncGenerator[bytes, None]
+) -> AsyncGenerator[bytes, None]:
+    if made:
+        yield made
+    if under_way is not None and (chunk := await under_way) is not None:
+        yield chunk
+        async for chunk in chunks:
+            yield chunk
 
 
 def _headers(content_type: str) -> dict[str, str]:

@@ -6,7 +6,7 @@ from aiohttp import web as aioweb
 
 from core.connected import while_connected
 from core.errors import RequestError
-from devices.willow.ask import Ask
+from devices.willow.ask import ENGLISH, Ask
 from devices.willow.chatbot import FORMAT, Chatbot
 from devices.willow.hearing import Heard
 from devices.willow.question import read_question
@@ -17,9 +17,6 @@ from pipeline.reading import Reader, whole
 from serving.scheduler import Priority
 
 Hear = Callable[[aioweb.Request, Ask, Priority], Awaitable[Heard]]
-
-ENGLISH = "en"
-"What translations are in."
 
 
 class SpeechToSpeech:
@@ -38,7 +35,8 @@ class SpeechToSpeech:
             raise RequestError(
                 "no speech was heard in the recording", code="no_speech", param="audio_file"
             )
-        language = heard.language if heard.translation is None else ENGLISH
+        is_english = heard.translation is not None or ask.options.task == "translate"
+        language = ENGLISH if is_english else heard.language
         if is_question:
             # `model` is the recogniser's here.
             asked = {**query, "model": "", "language": language}

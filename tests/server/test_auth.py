@@ -176,6 +176,22 @@ def test_token(authorization: str | None, subprotocols: str | None, token: str |
 
 
 @pytest.mark.parametrize(
+    ("authorization", "own_header", "token"),
+    [
+        (None, KEY, KEY),
+        (None, f" {KEY} ", KEY),
+        (None, " ", None),
+        (f"Bearer {KEY}", "other", KEY),
+        ("Basic x", KEY, KEY),
+    ],
+)
+def test_the_key_in_a_header_of_its_own(
+    authorization: str | None, own_header: str, token: str | None
+) -> None:
+    assert token_of(authorization, None, own_header) == token
+
+
+@pytest.mark.parametrize(
     ("origin", "expected"),
     [(None, "trusted"), ("http://192.168.1.5:8080", "trusted"), ("https://evil.example", "401")],
 )

@@ -39,7 +39,7 @@ def test_a_sentence_between_start_and_stop_is_recognised_to_its_end() -> None:
             await caller.say(loud(500))
             caller.send("stop", obj={"model": "large", "beam_size": 5, "detect_language": False})
             found = await caller.expect("infer")
-            assert found["obj"] == {"text": "5 tenths", "language": "en"}
+            assert found["obj"] == {"text": "5 tenths", "language": "en", "model": "level"}
             logs = [await caller.messages.get() for _ in range(2)]
             assert {log["type"] for log in logs} == {"log"}
             assert "no model of the size large is here" in logs[0]["message"]

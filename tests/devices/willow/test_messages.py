@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from core.audio import ASR_RATE_HZ, AudioFrame
 from core.errors import RequestError
 from devices.willow.messages import Ping, Start, Stop, infer, pong, read_message
-from devices.willow.take import TAIL_MS, TAIL_TIMEOUT_S, Take
+from devices.willow.take import TAIL_GAP_S, TAIL_MS, Take
 from tests.loop import run_virtual
 
 
@@ -53,10 +53,10 @@ def test_what_is_wrong_is_said_briefly(text: str | bytes) -> None:
 
 def test_answers_have_a_type_that_the_client_knows() -> None:
     assert json.loads(pong("x")) == {"type": "pong", "message": "x"}
-    assert json.loads(infer("hello", "en", None)) == {
+    assert json.loads(infer("hello", "en", None, "tiny")) == {
         "type": "infer",
         "message": "",
-        "obj": {"text": "hello", "language": "en"},
+        "obj": {"text": "hello", "language": "en", "model": "tiny"},
     }
 
 
@@ -73,7 +73,7 @@ async def collected(take: Take) -> int:
 
 @pytest.mark.parametrize(
     ("late_frames", "kept_ms", "took_s"),
-    [(50, TAIL_MS, TAIL_MS / 1000), (2, 40, TAIL_TIMEOUT_S), (0, 0, TAIL_TIMEOUT_S)],
+    [(50, TAIL_MS, TAIL_MS / 1000), (2, 40, 0.04 + TAIL_GAP_S), (0, 0, TAIL_GAP_S)],
 )
 def test_a_recording_ends_with_what_was_under_way(
     late_frames: int, kept_ms: int, took_s: float

@@ -13,6 +13,7 @@ from core import sending
 from core.audio import AudioFrame
 from core.errors import EngineError
 from engines.base import WordMark
+from media.encode import UNKNOWN_SIZE
 from media.files import decode_file
 from tests.devices.willow.servers import Scene, Server, against
 from tests.pipeline.fakes import ToneTts
@@ -101,7 +102,10 @@ def test_a_text_is_spoken_in_any_format(kind: str, content_type: str) -> None:
     against(act, Scene(tts=PickyTts()))
 
 
-def test_wav_is_16_khz_mono_and_starts_before_the_voice_is_done() -> None:
+def test_wav_is_16_khz_mono_and_starts_before_a_slow_voice_is_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("devices.willow.speaking.WHOLE_TIMEOUT_S", 0.05)
     tts = PickyTts()
 
     async def act(server: Server) -> None:
@@ -109,12 +113,26 @@ def test_wav_is_16_khz_mono_and_starts_before_the_voice_is_done() -> None:
         response = await server.client.get("/api/tts?text=One+sentence.+And+another+one.")
         first = await response.content.readany()
         assert first.startswith(b"RIFF")
+        assert int.from_bytes(first[40:44], "little") == UNKNOWN_SIZE
         tts.goes_on.set()
         with wave.open(io.BytesIO(first + await response.read())) as file:
             assert (file.getframerate(), file.getnchannels(), file.getsampwidth()) == (16_000, 1, 2)
         assert [clause for clause, *_ in tts.asked] == ["One sentence.", "And another one."]
 
     against(act, Scene(tts=tts))
+
+
+def test_a_wav_file_says_its_true_sizes() -> None:
+    async def act(server: Server) -> None:
+        response = await server.client.get("/api/tts?text=One+sentence.+And+another+one.")
+        body = await response.read()
+        assert int(response.headers["Content-Length"]) == len(body)
+        assert int.from_bytes(body[4:8], "little") == len(body) - 8
+        assert int.from_bytes(body[40:44], "little") == len(body) - 44
+        with wave.open(io.BytesIO(body)) as file:
+            assert 2 * file.getnframes() == len(body) - 44
+
+    against(act, Scene(tts=PickyTts()))
 
 
 @pytest.mark.parametrize(
@@ -174,7 +192,9 @@ def test_a_voice_that_fails_at_once_is_an_error_and_later_a_cut() -> None:
         response = await server.client.get("/api/tts?text=a")
         assert (response.status, (await error_of(response))["code"]) == (502, "engine_failed")
         tts.fails, tts.breaks = False, True
-        half = await server.client.get("/api/tts?text=a")
+        broken = await server.client.get("/api/tts?text=a")
+        assert (broken.status, (await error_of(broken))["code"]) == (502, "engine_failed")
+        half = await server.client.get("/api/tts?text=a&format=flac")
         assert half.status == 200
         with pytest.raises(ClientPayloadError):
             await half.read()

@@ -54,7 +54,7 @@ def test_a_device_is_answered_with_language_and_text(
         assert response.status == 200, await response.text()
         assert response.content_type == "application/json"
         found = await response.json()
-        assert list(found) == ["language", "text"]
+        assert list(found) == ["language", "text", "model"]
         # A resampler's edges ring: other levels may be heard between the two.
         assert [word for word in found["text"].split() if word in {"one", "two"}] == ["one", "two"]
         assert found["language"] == "en"
@@ -221,7 +221,7 @@ def test_a_file_is_answered_as_wis_does() -> None:
             found = await response.json()
             assert list(found) == [
                 *("infer_time", "infer_speedup", "audio_duration"),
-                *("language", "text", "translation"),
+                *("language", "text", "translation", "model"),
             ]
             assert found["text"].startswith("one two")
             assert found["audio_duration"] in (2500, 75_000)
