@@ -168,8 +168,16 @@ class AsrInfo:
     "Longest audio of one item; None: any. Longer recordings are cut by `pipeline/`."
     supports: tuple[str, ...] = ()
     "Fields of `AsrOptions` that it honours beside `language`."
+    paddings: tuple[Padding, ...] = ()
+    "Those it honours where `padding` is supported; another one is done as `longest`."
     expects_names: bool = False
     "Hotwords help it even when they are not said: its training had prompts."
+
+
+def padding_instead(info: AsrInfo, wanted: Padding | None) -> Padding | None:
+    """What is done in place of a padding that these weights were not trained for; None: nothing."""
+    is_done = wanted is None or not info.paddings or wanted in info.paddings
+    return None if is_done else "longest"
 
 
 class AsrModel(Protocol):

@@ -85,18 +85,24 @@ class EngineSet:
     llm: Mapping[str, Llm]
     tts: Mapping[str, Tts]
     default_language: str = "en"
+    is_strict: bool = True
+    "A name that nobody has is an error; otherwise it means `default`."
     endpoint: EndOfTurn | None = None
     wake: WakeEngine | None = None
     expected: Callable[[], Sequence[str]] = tuple
     "Names that every session's recogniser should expect: those of the house."
     wasted: OnWasted = ignore_waste
 
+    def meant(self, name: str) -> str:
+        """What a name stands for that no engine has."""
+        return own_model(name) if self.is_strict else DEFAULT
+
     def recogniser(
         self, name: str, *, param: str = "audio.input.transcription.model"
     ) -> Recogniser:
         """By name; what the hosted service calls its models is the default. `param`: the field
         that the name came in. Raises NotFound model_not_found."""
-        found = self.asr.get(name) or self.asr.get(own_model(name))
+        found = self.asr.get(name) or self.asr.get(self.meant(name))
         return found or _missing(unknown_model(name, [DEFAULT, *self.recognisers()]), param)
 
     def recogniser_name(self, name: str) -> str:
@@ -120,7 +126,7 @@ class EngineSet:
         self.recogniser(name).admit(priority)
 
     def language_model(self, name: str) -> Llm:
-        found = self.llm.get(name) or self.llm.get(own_model(name))
+        found = self.llm.get(name) or self.llm.get(self.meant(name))
         there = ", ".join(dict.fromkeys([DEFAULT, *self.llm]))
         return found or _missing(f"no model {name!r}; there are: {there}", "model")
 

@@ -64,6 +64,8 @@ class Reader:
         if own_model(engine) == DEFAULT:
             return every
         if engine not in every:
+            if not self._engines.is_strict:
+                return every
             there = ", ".join(dict.fromkeys([DEFAULT, *every]))
             raise NotFound(
                 f"unknown model {engine[:64]!r}; those that speak: {there}",

@@ -10,7 +10,16 @@ import numpy as np
 from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples, samples_to_ms
 from core.errors import EngineError, Overloaded
 from core.tasks import unwrapped
-from engines.base import AsrItem, AsrOptions, AsrResult, Segment, TokenLogprob, Word
+from engines.base import (
+    AsrItem,
+    AsrOptions,
+    AsrResult,
+    Padding,
+    Segment,
+    TokenLogprob,
+    Word,
+    padding_instead,
+)
 from pipeline.engines import EngineSet, Recogniser
 from pipeline.head_start import Decode, HeadStart, ask
 from pipeline.segmenting import Cutter, Piece
@@ -74,6 +83,12 @@ class Transcriber:
         """Raises NotFound model_not_found; RequestError for what this model cannot do; EngineError
         when it cannot be used at all."""
         check_options(self._engines.recogniser(model, param="model").info, options)
+
+    def padding_instead(self, model: str, options: AsrOptions) -> Padding | None:
+        """Which padding is done in place of the one asked for; None: that one. Raises NotFound
+        model_not_found."""
+        info = self._engines.recogniser(model, param="model").info
+        return padding_instead(info, options.padding)
 
     def name_of(self, model: str) -> str:
         """The own name of the recogniser that is meant, for answers to say. Raises NotFound

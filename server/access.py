@@ -30,7 +30,10 @@ PREFLIGHT: Mapping[str, str] = {
 FOREIGN_SITES = ("cross-site", "same-site")
 "Values of Sec-Fetch-Site. Pages of other ports of this host are of the same site, and foreign."
 
-EXPOSED_HEADERS = "Accept-Patch, Accept-Post, ETag, Link, Location, Retry-After, X-Request-ID"
+EXPOSED_HEADERS = (
+    "Accept-Patch, Accept-Post, ETag, Link, Location, Retry-After, X-Request-ID, "
+    "X-Earshot-Model, X-Earshot-Padding"
+)
 "What a script of another site may read of an answer, beside its body."
 
 

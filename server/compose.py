@@ -141,7 +141,7 @@ def _surroundings(
     metrics: Metrics,
     trace: TraceSink | None,
 ) -> Surroundings:
-    chosen = engines.engine_set(config.language)
+    chosen = engines.engine_set(config.language, is_strict=config.models.strict)
     return Surroundings(
         replace(chosen, wasted=partial(count_waste, metrics, "recognition")),
         toolbox,

@@ -193,6 +193,20 @@ class AsrConfig(EngineConfig, frozen=True):
     ] = 0
 
 
+class ModelsConfig(Section, frozen=True):
+    """What requests may call models."""
+
+    strict: Annotated[
+        bool,
+        Meta(
+            description=(
+                "Whether an unknown model is an error (404), which lists those that there are; off:"
+                " any name means the server's own choice. Names of the hosted service always do."
+            )
+        ),
+    ] = True
+
+
 class LogConfig(Section, frozen=True):
     """What is written to standard error."""
 
@@ -243,6 +257,7 @@ class Config(Section, frozen=True):
     wake: EngineConfig = EngineConfig()
     endpoint: EngineConfig = EngineConfig()
     asr: AsrConfig = AsrConfig()
+    models: ModelsConfig = ModelsConfig()
     llm: EngineConfig = EngineConfig()
     tts: EngineConfig = EngineConfig()
     turn: TurnConfig = TurnConfig()

@@ -66,14 +66,16 @@ class Engines:
         """Kind -> the engine that serves it."""
         return {kind: choice.name for kind, choice in self.choices.items()}
 
-    def engine_set(self, language: str) -> EngineSet:
-        """As sessions choose among them; `language` is theirs when they do not say."""
+    def engine_set(self, language: str, *, is_strict: bool = True) -> EngineSet:
+        """As sessions choose among them; `language` is theirs when they do not say. `is_strict`:
+        see `models.strict`."""
         return EngineSet(
             self.vad,
             asr=self.asr,
             llm={DEFAULT: self.llm, self.choices["llm"].name: self.llm},
             tts={DEFAULT: self.tts[self.choices["tts"].name], **self.tts},
             default_language=language,
+            is_strict=is_strict,
             endpoint=self.endpoint,
             wake=self.wake,
         )

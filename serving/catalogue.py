@@ -41,6 +41,8 @@ class Entry(Struct, frozen=True, forbid_unknown_fields=True):
     is_multilingual: bool = True
     "Its vocabulary has languages and tasks; otherwise it knows English only."
     languages: str = "99 languages"
+    padding: Literal["nopad"] | None = None
+    "nopad: trained on windows as short as the utterance, which the model's own notes will say."
     is_automatic: bool = False
     "`auto` may pick it: the sizes, from small to large."
     aliases: tuple[str, ...] = ()

@@ -165,6 +165,7 @@ NOT_UNIT = (
     "web/openai/test_server.py",
     "web/openai/test_speech.py",
     "web/openai/test_speech_sdk.py",
+    "web/openai/test_whisper_service.py",
 )
 
 MUCH_SOUND = (

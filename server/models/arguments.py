@@ -64,6 +64,11 @@ def _convert(parser: argparse.ArgumentParser) -> None:
         help="of the file; default: float16",
     )
     parser.add_argument(
+        "--padding",
+        choices=("nopad",),
+        help="weights that were trained on windows as short as the utterance; default: as known",
+    )
+    parser.add_argument(
         "--python", default="", metavar="FILE", help="an interpreter that has torch; default: ours"
     )
     _add_source(parser)

@@ -165,7 +165,13 @@ def _convert(options: argparse.Namespace, models_dir: Path) -> Exit:
         ).folder
         conversion.check_checkpoint(folder)
     print(f"converting {folder} to {options.quantization}", flush=True)
-    wanted = conversion.Conversion(folder, options.name, options.quantization, options.python)
+    wanted = conversion.Conversion(
+        folder,
+        options.name,
+        options.quantization,
+        options.python,
+        padding=options.padding or conversion.padding_of(folder),
+    )
     print(f"made {conversion.convert(wanted, models_dir)}")
     return Exit.OK
 

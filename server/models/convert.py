@@ -9,7 +9,11 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+import msgspec
+
 from engines import convert_whisper
+from engines.asr.whisper.settings import NOTES_FILE
+from engines.base import Padding
 from server.models.errors import ModelsError, ToolsMissing
 from server.models.installed import CHECKPOINTS, holds_checkpoint, partial_folder
 from server.models.record import Record, read_record, write_record
@@ -38,6 +42,8 @@ class Conversion:
     "The interpreter that has the libraries; empty: ours."
     source: str = ""
     "Where the checkpoint came from."
+    padding: Padding | None = None
+    "What the weights were trained with, for their notes; None: as usual, or what is known of them."
 
 
 def check_name(name: str, models_dir: Path) -> None:
@@ -83,6 +89,7 @@ def convert(wanted: Conversion, models_dir: Path) -> Path:
         weights = read_weights_file(partial / "model.bin")
         if weights.spec != "WhisperSpec":
             raise ModelsError(f"{wanted.checkpoint} is a {weights.spec}, not a Whisper")
+        write_notes(partial, wanted.padding)
         came_from = read_record(wanted.checkpoint)
         write_record(
             partial,
@@ -95,6 +102,19 @@ def convert(wanted: Conversion, models_dir: Path) -> Path:
         return partial.rename(models_dir / wanted.name)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+def padding_of(checkpoint: Path) -> Padding | None:
+    """What the catalogue knows of a checkpoint that was pulled."""
+    entry = known(checkpoint.name.removesuffix(".checkpoint"))
+    return entry.padding if entry else None
+
+
+def write_notes(folder: Path, padding: Padding | None) -> None:
+    """The new model's own notes, unless the checkpoint's came with it."""
+    file = folder / NOTES_FILE
+    if padding is not None and not file.exists():
+        file.write_bytes(msgspec.json.encode({"padding": padding}) + b"\n")
 
 
 def _run(wanted: Conversion, output: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from core.errors import NotFound, RequestError
 from pipeline.engines import EngineSet, Recogniser
+from pipeline.reading import Reader
 from pipeline.session import Session
 from pipeline.settings import SessionSettings
 from tests.loop import run_virtual
@@ -41,6 +42,17 @@ def test_hosted_names_mean_the_default_unless_something_here_is_called_so() -> N
     assert here.recogniser("tiny") is other
     assert here.recogniser("whisper-1") is own
     assert list(here.recognisers()) == ["tiny", "whisper-1"]
+
+
+def test_any_name_means_the_default_where_names_are_not_strict() -> None:
+    chosen, other = LevelAsr(), LevelAsr()
+    here = replace(engines(default=chosen, tiny=other), is_strict=False)
+    assert here.recogniser("whisper-large-v3") is chosen
+    assert here.recogniser("tiny") is other
+    assert here.language_model("qwen3:8b") is here.llm["default"]
+    assert Reader(here).voices("kokoro") == here.tts
+    with pytest.raises(NotFound, match="those that speak: default, tone"):
+        Reader(replace(here, is_strict=True)).voices("kokoro")
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from engines.base import Segment, TokenLogprob, Word
+from engines.base import Padding, Segment, TokenLogprob, Word
 from pipeline.recording import Transcript
 from web.openai.job import Job
 from web.openai.languages import name_of
@@ -71,6 +71,8 @@ class TranscriptionAnswer(Struct, frozen=True, kw_only=True):
     words: tuple[VerboseWord, ...] | UnsetType = UNSET
     logprobs: tuple[Logprob, ...] | UnsetType = UNSET
     languages: tuple[LanguageCode, ...] | UnsetType = UNSET
+    padding: Padding | UnsetType = UNSET
+    "Ours: what was done, where the padding asked for is not for this model."
     usage: Usage
 
 
@@ -111,14 +113,15 @@ def _plain(job: Job, transcript: Transcript) -> TranscriptionAnswer:
         text=transcript.text,
         logprobs=logprobs(transcript.tokens) if job.has_logprobs else UNSET,
         languages=detected(job, transcript.language),
+        padding=job.padding_instead or UNSET,
         usage=usage(transcript.audio_ms),
     )
 
 
 def _verbose(job: Job, transcript: Transcript) -> TranscriptionAnswer:
     task = job.options.task
-    segments = tuple(_segment(index, one) for index, one in enumerate(transcript.segments))
-    words = tuple(_word(one) for one in transcript.words)
+    segments = tuple(segment_json(index, one) for index, one in enumerate(transcript.segments))
+    words = tuple(word_json(one) for one in transcript.words)
     return TranscriptionAnswer(
         task=task,
         language=ENGLISH if task == "translate" else name_of(transcript.language),
@@ -126,11 +129,12 @@ def _verbose(job: Job, transcript: Transcript) -> TranscriptionAnswer:
         text=transcript.text,
         segments=segments if "segment" in job.granularities else UNSET,
         words=words if "word" in job.granularities else UNSET,
+        padding=job.padding_instead or UNSET,
         usage=usage(transcript.audio_ms),
     )
 
 
-def _segment(index: int, segment: Segment) -> VerboseSegment:
+def segment_json(index: int, segment: Segment) -> VerboseSegment:
     return VerboseSegment(
         id=index,
         seek=int(segment.start_ms / 10),
@@ -145,7 +149,7 @@ def _segment(index: int, segment: Segment) -> VerboseSegment:
     )
 
 
-def _word(word: Word) -> VerboseWord:
+def word_json(word: Word) -> VerboseWord:
     return VerboseWord(word.text.strip(), _seconds(word.start_ms), _seconds(word.end_ms))
 
 

@@ -3,6 +3,7 @@
 from asyncio import TaskGroup
 from collections.abc import Callable
 from contextlib import aclosing
+from dataclasses import replace
 from functools import partial
 
 from aiohttp import web as aioweb
@@ -21,6 +22,13 @@ from web.openai.form import FILE, MAX_REST_BYTES, read_form
 from web.openai.job import Job, transcription, translation
 from web.openai.models import Models, model, model_list
 from web.openai.streaming import streamed
+from web.openai.whisper_service import WhisperService
+
+MODEL_HEADER = "X-Earshot-Model"
+"Which model gave the answer, by its own name."
+
+PADDING_HEADER = "X-Earshot-Padding"
+"What was done, where the padding asked for is not for this model."
 
 FIELD_OF = {
     "languages": "languages[]",
@@ -45,6 +53,7 @@ class AudioDoor:
         self._transcriber, self._models, self._spools = transcriber, models, spools
         self._decoder = decoder
         self._limits = FileLimits(spools.limits.max_bytes, max_duration_s)
+        self.whisper_service = WhisperService(transcriber, spools, self._limits)
 
     @property
     def max_body_bytes(self) -> int:
@@ -75,15 +84,27 @@ class AudioDoor:
             form = await read_form(request, spool, partial(is_known, wanted=fields))
             job = understood(form)
             self._check(job)
+            instead = self._transcriber.padding_instead(job.model, job.options)
+            job = replace(job, padding_instead=instead)
+            headers = self._headers(job)
             async with self._transcriber.open(job.model, job.options) as recording:
                 feed = self._feed(recording, spool)
                 if job.is_streamed:
-                    return await streamed(request, job, recording, feed)
+                    return await streamed(request, job, recording, feed, headers)
                 async with TaskGroup() as tasks:
                     tasks.create_task(feed)
                     transcript = await recording.transcript()
         body, content_type = answer(job, transcript)
-        return aioweb.Response(body=body, content_type=content_type, charset="utf-8")
+        return aioweb.Response(
+            body=body, content_type=content_type, charset="utf-8", headers=headers
+        )
+
+    def _headers(self, job: Job) -> dict[str, str]:
+        """What subtitles and plain text have no place for."""
+        headers = {MODEL_HEADER: self._transcriber.name_of(job.model)}
+        if job.padding_instead:
+            headers[PADDING_HEADER] = job.padding_instead
+        return headers
 
     def _check(self, job: Job) -> None:
         """Raises NotFound model_not_found; RequestError for what the model cannot do."""

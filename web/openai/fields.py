@@ -88,7 +88,7 @@ class TranscriptionFields(CommonFields, frozen=True, kw_only=True):
         tuple[str, ...], Meta(max_length=MAX_KEYWORDS, description="As `hotwords`, one by one.")
     ] = field(default=(), name="keywords[]")
     timestamp_granularities: Annotated[
-        tuple[Granularity, ...], Meta(description="With verbose_json only; none: segment.")
+        tuple[Granularity, ...], Meta(description="`word` with verbose_json only; none: segment.")
     ] = field(default=(), name="timestamp_granularities[]")
     include: Annotated[tuple[Literal["logprobs"], ...], Meta(description="With json only.")] = (
         field(default=(), name="include[]")

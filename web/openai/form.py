@@ -28,10 +28,10 @@ _CHUNK_BYTES = 64 * 1024
 
 
 async def read_form(
-    request: aioweb.Request, spool: Spool, is_known: Callable[[str], bool]
+    request: aioweb.Request, spool: Spool, is_known: Callable[[str], bool], *, file: str = FILE
 ) -> list[tuple[str, str]]:
-    """Name and text of each known field, read to the end of the form; the file's bytes are in
-    `spool`.
+    """Name and text of each known field, read to the end of the form; the bytes of the part `file`
+    are in `spool`.
 
     Raises RequestError unsupported_media_type, invalid_form, missing_required_parameter; TooLarge;
     Overloaded; ClientGone.
@@ -39,7 +39,7 @@ async def read_form(
     if request.content_type != FORM:
         raise RequestError(f"The body must be {FORM}.", code="unsupported_media_type")
     try:
-        return await _Form(await request.multipart(), spool, is_known).read()
+        return await _Form(await request.multipart(), spool, is_known, file).read()
     except (*BROKEN_FORM, HttpProcessingError, aioweb.RequestPayloadError) as exc:
         raise _invalid(f"The form cannot be read: {str(exc)[:200]}.") from exc
     except TimeoutError as exc:
@@ -50,9 +50,10 @@ async def read_form(
 
 class _Form:
     def __init__(
-        self, parts: MultipartReader, spool: Spool, is_known: Callable[[str], bool]
+        self, parts: MultipartReader, spool: Spool, is_known: Callable[[str], bool], file: str
     ) -> None:
         self._parts, self._spool, self._is_known = parts, spool, is_known
+        self._file = file
         self._rest_bytes = 0
 
     async def read(self) -> list[tuple[str, str]]:
@@ -60,20 +61,20 @@ class _Form:
         has_file = False
         while (part := await self._next()) is not None:
             name = _name_of(part)
-            if name == FILE and not has_file:
+            if name == self._file and not has_file:
                 has_file = True
                 await self._take_file(part)
-            elif name == FILE:
-                raise _invalid("The form has more than one 'file'.", FILE)
+            elif name == self._file:
+                raise _invalid(f"The form has more than one '{self._file}'.", self._file)
             else:
                 text = await self._text(part, name)
                 if self._is_known(name):
                     fields.append((name, text))
         if not has_file:
             raise RequestError(
-                "Missing required parameter: 'file', the audio.",
+                f"Missing required parameter: '{self._file}', the audio.",
                 code="missing_required_parameter",
-                param=FILE,
+                param=self._file,
             )
         return fields
 
@@ -107,7 +108,9 @@ class _Form:
     def _count(self, size_bytes: int) -> None:
         self._rest_bytes += size_bytes
         if self._rest_bytes > MAX_REST_BYTES:
-            raise TooLarge(f"the fields beside 'file' have more than {MAX_REST_BYTES} bytes")
+            raise TooLarge(
+                f"the fields beside '{self._file}' have more than {MAX_REST_BYTES} bytes"
+            )
 
 
 def _name_of(part: BodyPartReader) -> str:

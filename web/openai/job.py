@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from core.errors import RequestError
-from engines.base import AsrOptions, Task, Timestamps
+from engines.base import AsrOptions, Padding, Task, Timestamps
 from web.openai.checks import checked
 from web.openai.fields import (
     CommonFields,
@@ -13,6 +13,8 @@ from web.openai.fields import (
     TranslationFields,
 )
 from web.openai.languages import NAMES, code_of
+
+_WORD = "timestamp_granularities[]=word"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,8 @@ class Job:
     response_format: ResponseFormat
     granularities: tuple[Granularity, ...] = ("segment",)
     is_streamed: bool = False
+    padding_instead: Padding | None = None
+    "What is done where the padding asked for is not for this model."
 
     @property
     def has_logprobs(self) -> bool:
@@ -38,8 +42,8 @@ def transcription(form: list[tuple[str, str]]) -> Job:
     granularities = fields.timestamp_granularities or ("segment",)
     options = _options(
         fields,
-        language=_language(fields.language, "language") if fields.language else None,
-        languages=tuple(_language(one, "languages[]") for one in fields.languages),
+        language=language_of(fields.language, "language") if fields.language else None,
+        languages=tuple(language_of(one, "languages[]") for one in fields.languages),
         hotwords=", ".join(filter(None, (fields.hotwords, *fields.keywords))),
         task=fields.task,
         timestamps=_timestamps(fields.response_format, granularities),
@@ -106,7 +110,7 @@ def _timestamps(
             return "segment"
 
 
-def _language(sent: str, param: str) -> str:
+def language_of(sent: str, param: str) -> str:
     code = code_of(sent)
     if code is None:
         raise RequestError(
@@ -128,10 +132,11 @@ def _refuse_diarization(form: list[tuple[str, str]]) -> None:
 
 
 def _check_formats(fields: TranscriptionFields) -> None:
-    """What goes only with some formats."""
+    """What goes only with some formats. Clients send `segment` with any of them: it is what
+    verbose_json has anyway, and what the others have no place for."""
     wanted = fields.response_format
     for is_sent, param, allowed in (
-        (fields.timestamp_granularities, "timestamp_granularities[]", ("verbose_json",)),
+        ("word" in fields.timestamp_granularities, _WORD, ("verbose_json",)),
         (fields.include, "include[]", ("json",)),
         (fields.stream, "stream", ("json", "text")),
     ):
@@ -139,5 +144,5 @@ def _check_formats(fields: TranscriptionFields) -> None:
             raise RequestError(
                 f"'{param}' goes with response_format {' or '.join(allowed)}, not {wanted}.",
                 code="invalid_value",
-                param=param,
+                param=param.partition("=")[0],
             )

@@ -1,6 +1,8 @@
 """The REST door's routes, for the server to mount and to describe."""
 
-from core.http import Route
+from dataclasses import replace
+
+from core.http import JSON, Route
 from web.openai.answers import TranscriptionAnswer
 from web.openai.door import AudioDoor
 from web.openai.fields import TranscriptionForm, TranslationForm
@@ -8,6 +10,8 @@ from web.openai.form import FORM
 from web.openai.models import ModelCard, ModelList
 from web.openai.speech import SpeechDoor
 from web.openai.speech_fields import SpeechFields
+from web.openai.speech_voice import VoiceList, VoiceModelList
+from web.openai.whisper_service import DetectedLanguage, WhisperServiceForm
 
 _TAG = "openai"
 _AUDIO = (
@@ -31,7 +35,7 @@ _AUDIO = (
 
 
 def routes(door: AudioDoor) -> tuple[Route, ...]:
-    return (*_audio_routes(door), *_model_routes(door))
+    return (*_audio_routes(door), *_whisper_service_routes(door), *_model_routes(door))
 
 
 def speech_routes(door: SpeechDoor) -> tuple[Route, ...]:
@@ -61,6 +65,22 @@ def speech_routes(door: SpeechDoor) -> tuple[Route, ...]:
                 "unsupported_media_type",
                 "voice_not_found",
             ),
+        ),
+        Route(
+            "GET",
+            "/v1/audio/voices",
+            door.voices,
+            "The voices that speech may ask for, as Open WebUI's picker reads them.",
+            _TAG,
+            responses={200: VoiceList},
+        ),
+        Route(
+            "GET",
+            "/v1/audio/models",
+            door.models,
+            "The engines that speak, as Open WebUI's picker reads them.",
+            _TAG,
+            responses={200: VoiceModelList},
         ),
     )
 
@@ -93,6 +113,42 @@ def _audio_routes(door: AudioDoor) -> tuple[Route, ...]:
             max_body_bytes=door.max_body_bytes,
         ),
     )
+
+
+def _whisper_service_routes(door: AudioDoor) -> tuple[Route, ...]:
+    """As whisper-asr-webservice has them, for Bazarr and others."""
+    service = door.whisper_service
+    shape = Route(
+        "POST",
+        "/asr",
+        service.transcribe,
+        "Speech to text for clients of whisper-asr-webservice, such as Bazarr.",
+        _TAG,
+        request=WhisperServiceForm,
+        request_content_types=(FORM,),
+        response_content_type="text/plain",
+        query={
+            "output": "txt (default), vtt, srt, tsv or json.",
+            "task": "transcribe (default), or translate: into English.",
+            "language": "A language code or an English name; none: it is detected.",
+            "initial_prompt": "Text that comes before: its spelling and names become likelier.",
+            "word_timestamps": "true: also the time of each word; with json.",
+            "vad_filter": "Without effect: silence is always left out.",
+            "encode": "false: the audio is raw, 16 kHz, 16 bits, mono; otherwise any container.",
+        },
+        error_codes=_AUDIO,
+        max_body_bytes=door.max_body_bytes,
+    )
+    detection = replace(
+        shape,
+        path="/detect-language",
+        handler=service.detect_language,
+        summary="Which language the first 30 s of a recording are in.",
+        responses={200: DetectedLanguage},
+        response_content_type=JSON,
+        query={"encode": shape.query["encode"]},
+    )
+    return shape, detection
 
 
 def _model_routes(door: AudioDoor) -> tuple[Route, ...]:

@@ -4,18 +4,20 @@ from base64 import b64encode
 from contextlib import aclosing
 from math import ceil
 
+import msgspec
 from aiohttp import web as aioweb
 from msgspec import Struct
 
 from core.connected import ClientGone, while_connected
 from core.errors import EarshotError, RequestError
+from core.http import JSON
 from core.sending import send
 from pipeline.engines import EngineSet
 from pipeline.reading import Manner, Reader, SoundFile, whole
 from pipeline.text_language import TextLanguage
 from web.openai.languages import code_of
 from web.openai.speech_fields import SpeechFields, VoiceId, read_speech
-from web.openai.speech_voice import wished_voice
+from web.openai.speech_voice import voice_list, voice_model_list, wished_voice
 from web.openai.streaming import EventStream, error_event
 
 RATE_HZ = 24_000
@@ -52,6 +54,14 @@ class SpeechDoor:
         """`POST /v1/audio/speech`. Raises RequestError, Overloaded, EngineError."""
         fields = await read_speech(request)
         return await while_connected(request, self._speak(request, fields))
+
+    async def voices(self, _: aioweb.Request) -> aioweb.Response:
+        """`GET /v1/audio/voices`."""
+        return _json(voice_list(self._reader.voices(), self._engines.default_language))
+
+    async def models(self, _: aioweb.Request) -> aioweb.Response:
+        """`GET /v1/audio/models`."""
+        return _json(voice_model_list(self._reader.voices()))
 
     async def _speak(self, request: aioweb.Request, fields: SpeechFields) -> aioweb.StreamResponse:
         manner = await self._manner(fields)
@@ -117,12 +127,16 @@ async def _events(
         if not events.has_begun:
             raise
         await events.send(error_event(error))
-    return await events.end()
+    return await events.end(says_done=fields.stream_done)
 
 
 def _usage(text: str, audio_ms: float) -> SpeechUsage:
     words, pieces = len(text.split()), ceil(audio_ms / TOKEN_MS)
     return SpeechUsage(words, pieces, words + pieces)
+
+
+def _json(body: Struct) -> aioweb.Response:
+    return aioweb.Response(body=msgspec.json.encode(body), content_type=JSON)
 
 
 def _nothing() -> RequestError:

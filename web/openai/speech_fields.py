@@ -26,7 +26,7 @@ class VoiceId(Struct, frozen=True):
 
 
 class SpeechFields(Struct, frozen=True, kw_only=True):
-    """The body; `language` is ours."""
+    """The body; `language` and `stream_done` are ours."""
 
     model: Annotated[
         str,
@@ -47,6 +47,9 @@ class SpeechFields(Struct, frozen=True, kw_only=True):
     stream_format: Annotated[
         Literal["audio", "sse"], Meta(description="`sse`: server-sent events.")
     ] = "audio"
+    stream_done: Annotated[
+        bool, Meta(description="With `sse`: end with the line `data: [DONE]`.")
+    ] = False
     language: Annotated[
         str,
         Meta(

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator, Mapping
 
+from msgspec import Struct
+
 from core.errors import RequestError
 from engines.base import Tts
 from pipeline.settings import DEFAULT
@@ -38,6 +40,44 @@ def wished_voice(
     if name in engines:
         return name, None
     raise _unknown(engines, name, usual)
+
+
+class VoiceCard(Struct, frozen=True):
+    """One voice, as pickers read it."""
+
+    id: str
+    "What `voice` takes."
+    name: str
+    language: str
+
+
+class VoiceList(Struct, frozen=True):
+    voices: tuple[VoiceCard, ...]
+
+
+class VoiceModelCard(Struct, frozen=True):
+    """One engine that speaks, as pickers read it."""
+
+    id: str
+    name: str
+
+
+class VoiceModelList(Struct, frozen=True):
+    models: tuple[VoiceModelCard, ...]
+
+
+def voice_list(engines: Mapping[str, Tts], usual: str) -> VoiceList:
+    """Every voice once, the server's language (`usual`) first. One that several languages or
+    engines have is listed where it comes first, which is where its name leads."""
+    found: dict[str, VoiceCard] = {}
+    for language, name in sorted(_voices(engines), key=lambda one: one[0] != usual):
+        found.setdefault(name, VoiceCard(name, name, language))
+    return VoiceList((VoiceCard(DEFAULT, DEFAULT, usual), *found.values()))
+
+
+def voice_model_list(engines: Mapping[str, Tts]) -> VoiceModelList:
+    names = dict.fromkeys([DEFAULT, *engines])
+    return VoiceModelList(tuple(VoiceModelCard(name, name) for name in names))
 
 
 def _voices(engines: Mapping[str, Tts]) -> Iterator[tuple[str, str]]:

@@ -1,7 +1,7 @@
 """A transcription as server-sent events: a delta for each stretch of the recording."""
 
 from asyncio import TaskGroup
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 
 import msgspec
 from aiohttp import web as aioweb
@@ -10,7 +10,7 @@ from msgspec import UNSET, Struct, UnsetType
 from core.connected import ClientGone
 from core.errors import EarshotError, RequestError
 from core.sending import send
-from engines.base import TokenLogprob
+from engines.base import Padding, TokenLogprob
 from pipeline.recording import Recording
 from pipeline.writing import join_texts
 from web.openai.answers import LanguageCode, Logprob, Usage, detected, logprobs, usage
@@ -34,14 +34,16 @@ class TextDone(Struct, frozen=True, tag="transcript.text.done"):
     usage: Usage
     logprobs: tuple[Logprob, ...] | UnsetType = UNSET
     languages: tuple[LanguageCode, ...] | UnsetType = UNSET
+    padding: Padding | UnsetType = UNSET
+    "Ours: what was done, where the padding asked for is not for this model."
 
 
 class EventStream:
     """The response. It begins with the first event: what fails before still has a status."""
 
-    def __init__(self, request: aioweb.Request) -> None:
+    def __init__(self, request: aioweb.Request, headers: Mapping[str, str] | None = None) -> None:
         self._request = request
-        self._response = aioweb.StreamResponse(headers=HEADERS)
+        self._response = aioweb.StreamResponse(headers={**HEADERS, **(headers or {})})
 
     @property
     def has_begun(self) -> bool:
@@ -50,8 +52,10 @@ class EventStream:
     async def send(self, event: Struct) -> None:
         await self._write(msgspec.json.encode(event))
 
-    async def end(self) -> aioweb.StreamResponse:
-        await self._write(b"[DONE]")
+    async def end(self, *, says_done: bool = True) -> aioweb.StreamResponse:
+        """`says_done`: with the closing line `[DONE]`."""
+        if says_done:
+            await self._write(b"[DONE]")
         await self._response.write_eof()
         return self._response
 
@@ -65,10 +69,14 @@ class EventStream:
 
 
 async def streamed(
-    request: aioweb.Request, job: Job, recording: Recording, feed: Coroutine[None, None, float]
+    request: aioweb.Request,
+    job: Job,
+    recording: Recording,
+    feed: Coroutine[None, None, float],
+    headers: Mapping[str, str],
 ) -> aioweb.StreamResponse:
     """Answer with each part as it is known. `feed` pushes the audio and gives its length in ms."""
-    events = EventStream(request)
+    events = EventStream(request, headers)
     try:
         async with TaskGroup() as tasks:
             feeding = tasks.create_task(feed)
@@ -100,6 +108,7 @@ class _Said:
             usage(audio_ms),
             logprobs(self.tokens) if job.has_logprobs else UNSET,
             detected(job, self.language),
+            job.padding_instead or UNSET,
         )
 
 

@@ -1,4 +1,4 @@
-"""Segments as subtitles: SubRip and WebVTT."""
+"""Segments as subtitles, SubRip and WebVTT, and as a table."""
 
 from collections.abc import Sequence
 from html import escape
@@ -18,6 +18,12 @@ def vtt(segments: Sequence[Segment]) -> str:
     """WebVTT: what it would take for markup is escaped."""
     cues = (f"{_span(one, '.')}\n{escape(_line(one.text), quote=False)}\n\n" for one in segments)
     return "".join(("WEBVTT\n\n", *cues))
+
+
+def tsv(segments: Sequence[Segment]) -> str:
+    """Tab-separated, as whisper's own tool writes it: start and end in ms."""
+    rows = (f"{one.start_ms:.0f}\t{one.end_ms:.0f}\t{_line(one.text)}\n" for one in segments)
+    return "".join(("start\tend\ttext\n", *rows))
 
 
 def _line(text: str) -> str:

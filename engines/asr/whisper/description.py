@@ -6,7 +6,7 @@ from msgspec import DecodeError, Struct
 from msgspec.json import decode as decode_json
 
 from core.errors import ConfigError, EngineMissing
-from engines.asr.whisper.settings import NAME, Settings, read_notes
+from engines.asr.whisper.settings import NAME, Settings, paddings, read_notes
 from engines.asr.whisper.windows import MAX_ITEM_MS
 from engines.base import AsrInfo
 
@@ -39,7 +39,7 @@ def describe(settings: Settings) -> AsrInfo:
     missing = [name for name in FILES if not (folder / name).exists()]
     if missing:
         raise EngineMissing("asr", NAME, f"no {', '.join(missing)} in {folder}")
-    read_notes(folder, settings)
+    notes = read_notes(folder, settings)
     languages = languages_of(folder)
     return AsrInfo(
         name=NAME,
@@ -49,6 +49,7 @@ def describe(settings: Settings) -> AsrInfo:
         is_incremental=False,
         window_ms=MAX_ITEM_MS,
         supports=supported(languages),
+        paddings=paddings(notes),
         expects_names=expects_names(folder),
     )
 

@@ -12,6 +12,9 @@ from engines.base import Padding
 
 NAME = "faster_whisper"
 
+NOTES_FILE = "earshot.json"
+"In a model's folder."
+
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     model: str
@@ -52,7 +55,7 @@ class ModelNotes(Struct, frozen=True, forbid_unknown_fields=True):
 
 def read_notes(folder: Path, settings: Settings, engine: str = NAME) -> ModelNotes:
     """Raises ConfigError for notes that say nothing known, and settings that they forbid."""
-    file = folder / "earshot.json"
+    file = folder / NOTES_FILE
     try:
         notes = decode_json(file.read_bytes() if file.exists() else b"{}", type=ModelNotes)
     except DecodeError as exc:

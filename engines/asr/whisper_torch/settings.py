@@ -57,7 +57,7 @@ def describe(settings: Settings) -> AsrInfo:
             told += f"; transformers writes {TOKENIZER} from vocab.json and merges.txt"
         raise EngineMissing("asr", NAME, told)
     read_shape(folder)
-    shared.read_notes(folder, settings, NAME)
+    notes = shared.read_notes(folder, settings, NAME)
     if settings.compute_type and settings.compute_type.endswith("16") and settings.device == "cpu":
         raise ConfigError(
             f"asr.{NAME}: compute_type {settings.compute_type} is for GPUs; on a CPU: float32, "
@@ -72,5 +72,6 @@ def describe(settings: Settings) -> AsrInfo:
         is_incremental=False,
         window_ms=MAX_ITEM_MS,
         supports=supported(languages),
+        paddings=shared.paddings(notes),
         expects_names=expects_names(folder),
     )

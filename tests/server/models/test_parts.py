@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from engines.asr.whisper.rules import ALWAYS
+from engines.asr.whisper.settings import Settings, paddings, read_notes
+from server.models.convert import padding_of, write_notes
 from server.models.automatic import automatic
 from server.models.errors import ModelsError
 from server.models.hub import Hub
@@ -223,3 +226,22 @@ def test_addresses_that_cannot_be_read_are_refused() -> None:
     for endpoint in ("http://[x", "http://hub:hush"):
         with pytest.raises(ModelsError, match="cannot be read as a URL$"):
             Hub(endpoint)
+
+
+@pytest.mark.parametrize(
+    ("folder", "padding"),
+    [
+        ("large-v2-multi-hans.checkpoint", "nopad"),
+        ("large-v2-turbo-multi-hans.checkpoint", "nopad"),
+        ("openai--whisper-large-v2", None),
+        ("somebodys", None),
+    ],
+)
+def test_what_the_weights_were_trained_with_is_known(
+    folder: str, padding: str | None, tmp_path: Path
+) -> None:
+    found = padding_of(tmp_path / folder)
+    assert found == padding
+    write_notes(tmp_path, found)
+    notes = read_notes(tmp_path, Settings(model=str(tmp_path)))
+    assert paddings(notes) == (*ALWAYS, *([padding] if padding else []))

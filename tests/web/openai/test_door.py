@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,30 @@ def test_plain_formats(response_format: str, content_type: str, body: str, tmp_p
         assert response.status == 200
         assert response.headers["Content-Type"] == content_type
         assert await response.text() == body
+
+    against(tmp_path, scene)
+
+
+def test_segments_may_be_asked_for_with_plain_json(tmp_path: Path) -> None:
+    async def scene(server: Server) -> None:
+        answer = await server.json(SPOKEN, timestamp_granularities__="segment")
+        assert (answer["text"], "segments" in answer) == ("one two", False)
+
+    against(tmp_path, scene)
+
+
+def test_answers_name_their_model_and_what_became_of_the_padding(tmp_path: Path) -> None:
+    async def scene(server: Server) -> None:
+        listener = server.listener
+        able = (*listener.info.supports, "padding")
+        listener.info = replace(listener.info, supports=able, paddings=("max", "longest"))
+        for asked, done in (("nopad", "longest"), ("max", None)):
+            response = await server.post(file=SPOKEN, padding=asked)
+            assert response.headers["X-Earshot-Model"] == "listener"
+            assert response.headers.get("X-Earshot-Padding") == done
+            assert (await response.json()).get("padding") == done
+            streamed = await server.post(file=SPOKEN, padding=asked, stream="true")
+            assert ('"padding":"longest"' in await streamed.text()) == (done is not None)
 
     against(tmp_path, scene)
 

@@ -82,8 +82,7 @@ def test_events_carry_the_file_and_say_what_it_cost() -> None:
     async def scene(server: Server) -> None:
         response = await server.post(stream_format="sse", response_format="pcm")
         assert response.content_type == "text/event-stream"
-        *events, last = (await response.text()).strip().split("\n\n")
-        assert last == "data: [DONE]"
+        events = (await response.text()).strip().split("\n\n")
         told = [json.loads(one.removeprefix("data: ")) for one in events]
         *deltas, done = told
         assert {one["type"] for one in deltas} == {"speech.audio.delta"}
@@ -93,6 +92,30 @@ def test_events_carry_the_file_and_say_what_it_cost() -> None:
             "type": "speech.audio.done",
             "usage": {"input_tokens": 2, "output_tokens": 6, "total_tokens": 8},
         }
+
+    against(scene)
+
+
+@pytest.mark.parametrize("stream_done", [True, False])
+def test_events_end_with_done_only_where_it_is_asked_for(stream_done: bool) -> None:
+    async def scene(server: Server) -> None:
+        response = await server.post(stream_format="sse", stream_done=stream_done)
+        assert ("data: [DONE]" in await response.text()) == stream_done
+
+    against(scene)
+
+
+def test_pickers_find_voices_and_models() -> None:
+    async def scene(server: Server) -> None:
+        voices = (await (await server.client.get("/v1/audio/voices")).json())["voices"]
+        assert {"id": "tief", "name": "tief", "language": "de"} in voices
+        for voice in voices:
+            said = await server.post(voice=voice["id"], response_format="pcm")
+            assert said.status == 200, voice
+        models = (await (await server.client.get("/v1/audio/models")).json())["models"]
+        assert {"id": "default", "name": "default"} in models
+        for model in models:
+            assert (await server.post(model=model["id"])).status == 200, model
 
     against(scene)
 
