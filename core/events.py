@@ -19,7 +19,7 @@ from core.mcp_events import McpArguments, McpCalled, McpListing
 from core.rate_limits import RateLimits
 
 Modality = Literal["text", "audio"]
-FormatName = Literal["audio/pcm", "audio/pcmu", "audio/pcma"]
+FormatName = Literal["audio/pcm", "audio/pcm;rate=16000", "audio/pcmu", "audio/pcma"]
 "How a client is sent sound: s16le at 24 kHz, or G.711 mu-law or A-law at 8 kHz."
 ResponseStatus = Literal["in_progress", "completed", "cancelled", "failed", "incomplete"]
 CancelReason = Literal["turn_detected", "client_cancelled"]

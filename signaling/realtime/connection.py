@@ -32,6 +32,7 @@ from signaling.realtime.fitting import Fitting
 from signaling.realtime.fixed import check_type
 from signaling.realtime.incoming import MAX_EVENT_BYTES, BadEvent, too_large
 from signaling.realtime.input_events import of_conversation
+from signaling.realtime.input_rate import WARNING, InputRate
 from signaling.realtime.items import new_item
 from signaling.realtime.ports import HomeSource, Session
 from signaling.realtime.quality import QUALITY_EVENT
@@ -100,6 +101,7 @@ class Connection:
         self._fitting = Fitting(self._translator, max_event_bytes)
         self._fitting.check(self._translator.shown(terms), "session")
         self._upload = Upload(terms.heard_as)
+        self._input_rate = InputRate()
         self._end: End | None = None
         self._tasks: asyncio.TaskGroup | None = None
         self._watch: asyncio.Task[None] | None = None
@@ -272,11 +274,19 @@ class Connection:
         if event.event_id != self._translator.appended:
             await asyncio.sleep(0)  # what is to be told by now is of the event before
             self._translator.appended = event.event_id
-        self._upload.push(event.audio)
+        audio_ms = self._upload.push(event.audio)
+        if not self._translator.terms.says_input_rate:
+            await self._check_rate(audio_ms)
         # Without turn detection nothing happens until the client says so: no frame is urgent.
         gathers = self._translator.terms.settings.turn_detection is None
         if not gathers or self._upload.is_slice:
             await self._feed(self._upload.take())
+
+    async def _check_rate(self, audio_ms: float) -> None:
+        """Names a rate that is evidently another than the client left us to think."""
+        if self._input_rate.is_suspect(1000 * self._now(), audio_ms):
+            logger.warning("! session %s: its audio seems to be 16 kHz, not 24", self._session.id)
+            await self._send(self._translator.warning("input_rate_suspected", WARNING))
 
     async def _feed(self, frames: Iterable[AudioFrame]) -> None:
         for frame in frames:

@@ -42,7 +42,7 @@ from signaling.realtime.session_object import (
     Transcription,
     VoiceId,
 )
-from signaling.realtime.sound import PCM, format_json, name_of
+from signaling.realtime.sound import PCM, format_json, name_of, says_rate
 from signaling.realtime.tools import choice_json, own_choice, own_tools, tools_json
 from signaling.realtime.turn_detection import turn_detection_json, with_turn_detection
 from signaling.realtime.wire import Sent, kept, sent_object
@@ -68,6 +68,8 @@ class Terms:
     "The conversation to go on with; None: a new one."
     heard_as: FormatName = PCM
     spoken_as: FormatName = PCM
+    says_input_rate: bool = False
+    "The client said the rate of its audio; otherwise it may be another than we think."
     is_beta: bool = False
     "The client speaks the beta shape."
     has_spoken: bool = False
@@ -221,7 +223,8 @@ def _with_formats(terms: Terms, audio: Sent[Audio | InputOnly]) -> Terms:
     heard = sent_object(audio.input) if isinstance(audio, Audio | InputOnly) else None
     spoken = sent_object(audio.output) if isinstance(audio, Audio) else None
     if heard and not isinstance(heard.format, UnsetType):
-        terms = replace(terms, heard_as=name_of(heard.format))
+        is_said = says_rate(heard.format)
+        terms = replace(terms, heard_as=name_of(heard.format), says_input_rate=is_said)
     if spoken and not isinstance(spoken.format, UnsetType):
         terms = replace(terms, spoken_as=name_of(spoken.format))
     return terms

@@ -112,6 +112,11 @@ class Translator:
     ) -> Json:
         return self._numbered(error_event(code, message, kind=kind, param=param, event_id=event_id))
 
+    def warning(self, code: str, message: str) -> Json:
+        """What a client should know though nothing failed; ours."""
+        param = "session.audio.input.format"
+        return self._numbered(event("earshot.warning", code=code, message=message, param=param))
+
     def home(self, home: object) -> Json:
         """`home`: anything that JSON can be made of."""
         return self._numbered(event("earshot.home", home=home))

@@ -31,11 +31,14 @@ class Upload:
         if format_ != self._format:
             self._begin(format_)
 
-    def push(self, audio: str) -> None:
-        """Keep it, until it is taken. Raises RequestError for what is no such audio."""
+    def push(self, audio: str) -> float:
+        """Keeps it, until it is taken. Returns how many ms it is. Raises RequestError for what is
+        no such audio."""
         if data := _sound(audio, self._format, "audio"):  # nothing would be kept for ever
             self._held.append(data)
             self._held_bytes += len(data)
+        samples = len(data) // sample_bytes(self._format)
+        return samples_to_ms(samples, rate_of(self._format))
 
     @property
     def is_slice(self) -> bool:

@@ -1,0 +1,72 @@
+"""Notices a client that sends 16 kHz where 24 kHz is understood: its sound is heard too fast."""
+
+from collections import deque
+from dataclasses import dataclass
+from statistics import median
+
+WINDOW_MS = 10_000
+"Of arrivals that are looked at: long enough that no short stutter of a network counts."
+
+MIN_APPENDS = 20
+"Fewer say nothing about how evenly they come."
+
+LATENESS = (1.4, 1.6)
+"""What the usual append of such a client takes, in its own length: 24 / 16. One of an honest client
+takes its length, however often the client pauses in between."""
+
+SHARE = (0.62, 0.71)
+"How much sound has come in that time: 16 / 24, and a little for where the window ends."
+
+WARNING = (
+    "The audio comes at two thirds of real time, as 16 kHz does that is read as 24 kHz: it is heard"
+    " too fast. If it is 16 kHz, send session.audio.input.format"
+    ' {"type": "audio/pcm", "rate": 16000}.'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Arrival:
+    interval_ms: float
+    "Since the append before."
+    audio_ms: float
+
+
+class InputRate:
+    """The appends of one client. It reads no clock."""
+
+    def __init__(self) -> None:
+        self._arrivals: deque[_Arrival] = deque()
+        self._wall_ms = 0.0
+        self._last_ms: float | None = None
+        self._is_told = False
+
+    def is_suspect(self, now_ms: float, audio_ms: float) -> bool:
+        """Takes an append that came now. True once: the sound is evidently 16 kHz."""
+        last_ms, self._last_ms = self._last_ms, now_ms
+        if self._is_told or last_ms is None or audio_ms <= 0:
+            return False
+        self._add(_Arrival(now_ms - last_ms, audio_ms))
+        if self._wall_ms < WINDOW_MS or len(self._arrivals) < MIN_APPENDS:
+            return False
+        self._is_told = self._is_slow()
+        self._drop_oldest()
+        return self._is_told
+
+    def _add(self, arrival: _Arrival) -> None:
+        if arrival.interval_ms >= WINDOW_MS:  # a pause: what was before says nothing any more
+            self._arrivals.clear()
+            self._wall_ms = 0.0
+            return
+        self._arrivals.append(arrival)
+        self._wall_ms += arrival.interval_ms
+
+    def _drop_oldest(self) -> None:
+        while self._wall_ms >= WINDOW_MS:
+            self._wall_ms -= self._arrivals.popleft().interval_ms
+
+    def _is_slow(self) -> bool:
+        audio_ms = sum(one.audio_ms for one in self._arrivals)
+        if not SHARE[0] <= audio_ms / self._wall_ms <= SHARE[1]:
+            return False
+        lateness = median(one.interval_ms / one.audio_ms for one in self._arrivals)
+        return LATENESS[0] <= lateness <= LATENESS[1]
