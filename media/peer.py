@@ -24,6 +24,7 @@ from aiortc.exceptions import InternalError, InvalidStateError, OperationError
 from core.audio import AudioFrame
 from core.errors import Conflict, RequestError
 from media.channel import EventChannel
+from media.dtls_failure import curve_of, explained
 from media.guarded import Guard
 from media.ice_candidates import candidates_in, read_candidate
 from media.ice_gather import gather_with, has_ended
@@ -241,6 +242,9 @@ class Peer:
                 self._guarded(self._callbacks.on_connected)()
             case "failed":
                 was_up = self._decided.is_set()
+                dtls = self._audio.receiver.transport
+                if not was_up and dtls.state == "failed":
+                    logger.warning("! %s", explained(curve_of(dtls)))
                 self.stop(CloseReason.CONNECTION_LOST if was_up else CloseReason.CONNECT_FAILED)
             case "closed":
                 self._left()

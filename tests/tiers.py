@@ -94,6 +94,7 @@ NOT_UNIT = (
     "fuzz",
     "homeassistant",
     "integration",
+    "media/test_dtls_failure.py",
     "media/test_echo_rooms.py",
     "media/test_ice_gather.py",
     "media/test_ice_paths.py",

@@ -1,0 +1,54 @@
+"""A certificate that OpenSSL does not take, as FFmpeg with GnuTLS makes it: the log helps."""
+
+import asyncio
+import logging
+
+import pytest
+from aiortc import RTCPeerConnection, RTCSessionDescription
+from aiortc.rtcdtlstransport import RTCCertificate, generate_certificate
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from media.dtls_failure import explained
+from media.peer import CloseReason, Peer, PeerCallbacks
+
+DEADLINE_S = 20
+
+
+def sender() -> RTCPeerConnection:
+    made = RTCPeerConnection()
+    key = ec.generate_private_key(ec.SECP224R1())
+    weak = RTCCertificate(key=key, cert=generate_certificate(key))
+    vars(made)["_RTCPeerConnection__certificates"] = [weak]
+    made.addTransceiver("audio", direction="sendonly")
+    return made
+
+
+@pytest.mark.parametrize("role", ["passive", "active"])
+def test_the_log_says_why_and_how_to_help(role: str, caplog: pytest.LogCaptureFixture) -> None:
+    """As a DTLS server, which FFmpeg is by default, and as a client."""
+
+    async def main() -> CloseReason:
+        theirs = sender()
+        ours = Peer(PeerCallbacks(lambda: None, lambda _: None, lambda _: None))
+        await theirs.setLocalDescription(await theirs.createOffer())
+        offer = theirs.localDescription.sdp.replace("setup:actpass", f"setup:{role}")
+        answer = await ours.answer(offer)
+        async with asyncio.timeout(DEADLINE_S), asyncio.TaskGroup() as tasks:
+            running = tasks.create_task(ours.run())
+            await theirs.setRemoteDescription(RTCSessionDescription(answer, "answer"))
+        await theirs.close()
+        return running.result()
+
+    with caplog.at_level(logging.WARNING):
+        assert asyncio.run(main()) is CloseReason.CONNECT_FAILED
+    (line,) = [one.getMessage() for one in caplog.records if "DTLS" in one.getMessage()]
+    for said in ("secp224r1", "GnuTLS", "-cert_file", "prime256v1"):
+        assert said in line
+
+
+@pytest.mark.parametrize(
+    ("curve", "said"),
+    [("secp224r1", "-cert_file"), ("brainpoolP256r1", "secp256r1, secp384r1"), ("", "GnuTLS")],
+)
+def test_every_cause_has_its_words(curve: str, said: str) -> None:
+    assert said in explained(curve)
