@@ -1,6 +1,5 @@
 """`POST /asr` and `/detect-language` as whisper-asr-webservice's clients call them."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ SPOKEN = recording(ONE, TWO)
 
 
 async def ask(
-    server: Server, path: str = "/asr", data: bytes | None = None, **query: str
+    server: Server, path: str = "/asr", *, data: bytes | None = None, **query: str
 ) -> ClientResponse:
     form = FormData(default_to_multipart=True)
     form.add_field("audio_file", wav(SPOKEN) if data is None else data, filename="a.wav")
@@ -30,9 +29,7 @@ async def ask(
         ({"output": "VTT"}, "text/vtt", "WEBVTT\n\n00:00:00.000 --> 00:00:01.000\none\n"),
     ],
 )
-def test_every_output(
-    query: Mapping[str, str], content_type: str, body: str, tmp_path: Path
-) -> None:
+def test_every_output(query: dict[str, Any], content_type: str, body: str, tmp_path: Path) -> None:
     async def scene(server: Server) -> None:
         response = await ask(server, **query)
         assert (response.status, response.content_type) == (200, content_type)
@@ -80,7 +77,7 @@ def test_the_language_is_detected_in_the_first_half_minute(encode: str, tmp_path
     async def scene(server: Server) -> None:
         long = recording(*[ONE, TWO] * 20)
         data = wav(long) if encode == "true" else long.astype("<i2").tobytes()
-        response = await ask(server, "/detect-language", data, encode=encode)
+        response = await ask(server, "/detect-language", data=data, encode=encode)
         assert await response.json() == {
             "detected_language": "german",
             "language_code": "de",
@@ -103,7 +100,7 @@ def test_the_language_is_detected_in_the_first_half_minute(encode: str, tmp_path
     ],
 )
 def test_what_is_wrong_is_named(
-    query: Mapping[str, str], data: bytes | None, param: str, tmp_path: Path
+    query: dict[str, Any], data: bytes | None, param: str, tmp_path: Path
 ) -> None:
     async def scene(server: Server) -> None:
         response = await ask(server, data=data, **query)
