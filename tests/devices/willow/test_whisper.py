@@ -127,7 +127,10 @@ def clip(rate_hz: int = 16_000) -> Pcm:
 def test_speech_in_every_form_on_every_port(ports: Ports) -> None:
     for url in (ports.main, ports.http, ports.https):
         status, found = posted(f"{url}/api/willow", clip().tobytes())
-        assert (status, found) == (200, {"language": "en", "text": SENTENCE}), url
+        assert (status, found) == (
+            200,
+            {"language": "en", "text": SENTENCE, "model": "whisper-nano"},
+        ), url
     forms: list[tuple[bytes, dict[str, str]]] = [
         (clip(48_000).tobytes(), {"codec": "pcm", "sample-rate": "48000", "bits": "16"}),
         (wav(clip(22_050), 22_050), {"codec": "wav", "channel": "1"}),
