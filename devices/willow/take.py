@@ -3,6 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
+from contextlib import suppress
 
 from core.audio import ASR_RATE_HZ, AudioFrame, Pcm
 from devices.willow.ask import Ask
@@ -60,8 +61,11 @@ class Take:
             async with asyncio.timeout(TAIL_TIMEOUT_S):
                 while not self._is_tail_done:
                     self._news.clear()
-                    async with asyncio.timeout(TAIL_GAP_S):
-                        await self._news.wait()
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(TAIL_GAP_S):
+                            await self._news.wait()
+                    if not self._news.is_set():  # a loop that stood still has both at once
+                        return False
         except TimeoutError:
             return False
         return True
