@@ -61,8 +61,12 @@ class Stub:
     headers: dict[str, str] = field(default_factory=dict)
     key: str = ""
     "When set, everything but the page's files needs it."
+    port: int = 0
+    "To listen on; 0: any free one."
     url: str = ""
     home: Home = field(default_factory=lambda: Home(default_home()))
+    is_stuck: bool = False
+    "Calls are not answered at all."
     sessions: list[dict[str, Any]] = field(default_factory=list)
     "The session object of each call, in order."
     hung_up: Queue[str] = field(default_factory=Queue)
@@ -78,6 +82,8 @@ class Stub:
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(10)
 
     async def call(self, request: aioweb.Request) -> aioweb.Response:
+        if self.is_stuck:
+            await asyncio.Event().wait()
         if self.status != 201:
             error = {"error": {"code": "server_full", "message": "the server is full"}}
             return aioweb.json_response(error, status=self.status, headers=self.headers)
@@ -121,7 +127,7 @@ def serving(stub: Stub) -> Iterator[None]:
         # A page that left is noticed at the next heartbeat; 0 would wait for it for ever.
         runner = aioweb.AppRunner(stub.app(), shutdown_timeout=0.01)
         await runner.setup()
-        site = aioweb.TCPSite(runner, "127.0.0.1", 0)
+        site = aioweb.TCPSite(runner, "127.0.0.1", stub.port)
         await site.start()
         stub.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
         ready.set()

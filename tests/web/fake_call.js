@@ -1,11 +1,14 @@
 // Stands in for RTCPeerConnection: no media, no network. A test reads what the page sent from
-// `calls[n].sent` and speaks as the server with `calls[n].say(event, ...)`.
+// `calls[n].sent` and speaks as the server with `calls[n].say(event, ...)`. `fates` are those of the next
+// calls: "opens" (also when there is none), "fails" before its channel opens, or "hangs" before that.
 window.calls = [];
+window.fates = [];
 
 window.RTCPeerConnection = class extends EventTarget {
   constructor() {
     super();
     Object.assign(this, { connectionState: "new", iceGatheringState: "complete", sent: [], tracks: [] });
+    this.fate = window.fates.shift() ?? "opens";
     this.channel = new EventTarget();
     Object.assign(this.channel, {
       readyState: "connecting",
@@ -20,7 +23,11 @@ window.RTCPeerConnection = class extends EventTarget {
 
   addTransceiver(track) {
     this.tracks.push(track);
-    return { sender: { replaceTrack: async (next) => this.tracks.push(next) } };
+    const replaceTrack = async (next) => {
+      if (this.connectionState === "closed") throw new DOMException("closed", "InvalidStateError");
+      this.tracks.push(next);
+    };
+    return { sender: { replaceTrack } };
   }
 
   createDataChannel(label) {
@@ -34,6 +41,8 @@ window.RTCPeerConnection = class extends EventTarget {
 
   async setRemoteDescription(answer) {
     this.answer = answer;
+    if (this.fate === "fails") return this.drop();
+    if (this.fate === "hangs") return;
     this.connectionState = "connected";
     this.channel.readyState = "open";
     this.channel.dispatchEvent(new Event("open"));
@@ -57,5 +66,6 @@ window.RTCPeerConnection = class extends EventTarget {
 
   close() {
     this.connectionState = "closed";
+    this.channel.readyState = "closed";
   }
 };

@@ -12,39 +12,147 @@ export class Refused extends Error {
   }
 }
 
-/** A response with status 2xx; anything else becomes `Refused`. */
-export async function request(path, options = {}) {
-  const headers = { ...authorization(), ...options.headers };
-  let response;
-  try {
-    response = await fetch(path, { ...options, headers, cache: "no-store" });
-  } catch (error) {
-    if (error.name === "AbortError") throw error;
-    throw new Refused(0, "unreachable", "");
-  }
+const ANSWER_MS = 15_000; // the slowest, an answer to an offer, waits 3 s for STUN and TURN
+const HEARTBEAT_MS = 15_000; // what the server waits at most between two writes to a stream of events
+const SLACK_MS = 5_000; // a busy server, a bad Wi-Fi
+
+/**
+ * A response with status 2xx; anything else becomes `Refused`. `limitMs`: until its end.
+ * `options.signal` gives it up: rejects with the signal's reason.
+ */
+export async function request(path, { limitMs = ANSWER_MS, ...options } = {}) {
+  return ask(path, options, new Deadline(limitMs, options.signal));
+}
+
+export async function getJson(path, options) {
+  const deadline = new Deadline(options?.limitMs ?? ANSWER_MS, options?.signal);
+  const response = await ask(path, options, deadline);
+  return deadline.guard(response.json());
+}
+
+async function ask(path, options, deadline) {
+  const headers = { ...authorization(), ...options?.headers };
+  const asked = fetch(path, { ...options, headers, cache: "no-store", signal: deadline.signal });
+  const response = await deadline.guard(asked);
   if (response.ok) return response;
   throw await refusal(response);
 }
 
-export async function getJson(path, options) {
-  return (await request(path, options)).json();
+/** Whether the server, or a proxy in its place, says that there is no server. */
+export const isAway = (error) => !(error.status > 0) || error.status === 502 || error.status === 504;
+
+/** Wait; shorter when `signal` is aborted, or when the network is there again or the page is looked at. */
+export function pause(ms, signal) {
+  return new Promise((resolve) => {
+    const over = new AbortController();
+    const end = () => {
+      clearTimeout(timer);
+      over.abort();
+      resolve();
+    };
+    const timer = setTimeout(end, ms);
+    const options = { signal: over.signal };
+    addEventListener("online", end, options);
+    document.addEventListener("visibilitychange", () => document.hidden || end(), options);
+    if (signal.aborted) end();
+    else signal.addEventListener("abort", end, options);
+  });
 }
 
-/** Server-sent events as {event, data}; EventSource cannot send the key. Ends with the stream. */
-export async function* serverSent(path, signal) {
-  const response = await request(path, { signal, headers: { Accept: "text/event-stream" } });
-  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-  let buffer = "";
-  for (;;) {
-    const { value, done } = await reader.read();
-    if (done) return;
-    buffer += value;
-    const blocks = buffer.split("\n\n");
-    buffer = blocks.pop();
-    for (const block of blocks) {
-      const event = parseBlock(block);
-      if (event.data) yield event;
+/** Ends a request when `outer` does, or when `ms` went by without `extend`. */
+class Deadline {
+  constructor(ms, outer) {
+    this.aborter = new AbortController();
+    this.signal = this.aborter.signal;
+    const follow = () => this.end(outer.reason);
+    if (outer?.aborted) follow();
+    else outer?.addEventListener("abort", follow, { once: true });
+    this.extend(ms);
+  }
+
+  /** From now on there are `ms` left; an ended request stays ended. */
+  extend(ms) {
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.end(unreachable()), ms);
+  }
+
+  end(reason) {
+    clearTimeout(this.timer);
+    this.aborter.abort(reason);
+  }
+
+  /** What `work` gives. Browsers differ in what an aborted read throws: it is always our reason. */
+  async guard(work) {
+    try {
+      return await work;
+    } catch (error) {
+      if (this.signal.aborted) throw this.signal.reason;
+      throw error instanceof TypeError ? unreachable() : error;
     }
+  }
+}
+
+const unreachable = () => new Refused(0, "unreachable", "");
+
+/**
+ * Server-sent events as {event, data}; EventSource cannot send the key. Ends with the stream; rejects with
+ * `Refused` when the server's heartbeats stay away, or when this machine woke up and there were none.
+ */
+export async function* serverSent(path, signal) {
+  const deadline = new Deadline(ANSWER_MS, signal);
+  const watch = new HeartbeatWatch(deadline);
+  try {
+    const options = { headers: { Accept: "text/event-stream" } };
+    const response = await ask(path, options, deadline);
+    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+    let buffer = "";
+    for (;;) {
+      watch.beat();
+      const { value, done } = await deadline.guard(reader.read());
+      if (done) return;
+      buffer += value;
+      const blocks = buffer.split("\n\n");
+      buffer = blocks.pop();
+      for (const block of blocks) {
+        const event = parseBlock(block);
+        if (event.data) yield event;
+      }
+    }
+  } finally {
+    watch.close();
+    deadline.end(new Refused(0, "closed", ""));
+  }
+}
+
+/** Ends a stream that has become silent: at its deadline, and at once where silence was slept through. */
+class HeartbeatWatch {
+  constructor(deadline) {
+    this.deadline = deadline;
+    this.heardAt = Date.now();
+    this.gone = new AbortController();
+    const { signal } = this.gone;
+    // Timers stand still while a machine or a tab sleeps; the clock does not.
+    for (const event of ["pageshow", "focus"]) addEventListener(event, () => this.#look(), { signal });
+    document.addEventListener("visibilitychange", () => this.#look(), { signal });
+    // Another network: what was sent over the old one never arrives, and TCP takes minutes to say so.
+    for (const event of ["online", "offline"]) addEventListener(event, () => this.#end(), { signal });
+  }
+
+  beat() {
+    this.heardAt = Date.now();
+    this.deadline.extend(HEARTBEAT_MS + SLACK_MS);
+  }
+
+  close() {
+    this.gone.abort();
+  }
+
+  #look() {
+    if (Date.now() - this.heardAt > HEARTBEAT_MS + SLACK_MS) this.#end();
+  }
+
+  #end() {
+    this.deadline.end(unreachable());
   }
 }
 

@@ -1,11 +1,13 @@
 // What one can do with the assistant: talk, hold to talk, write, stop. Owns call and microphone.
 
 import { Connection } from "./connection.js";
-import { activity, emptyConversation, hasActiveResponse, reduce } from "./conversation.js";
+import { activity, emptyConversation, hasActiveResponse, kept, reduce, restored } from "./conversation.js";
 import { Microphone, NoMicrophone } from "./microphone.js";
 import { emptyQuality, measured, told } from "./quality.js";
+import { readJson, remove, writeJson } from "./storage.js";
 
 const STORED = "earshot.conversation";
+const CLAIM_MS = 1_000; // other tabs answer in a few ms; a later answer is to another tab's question
 const TAIL_MS = 200; // the last word is still on its way when the button is let go
 // We cancel to be sure, though nothing may be there; a refused answer is shown at its own turn.
 const QUIET = new Set(["response_cancel_not_active", "conversation_already_has_active_response"]);
@@ -13,16 +15,18 @@ const QUIET = new Set(["response_cancel_not_active", "conversation_already_has_a
 export class Assistant {
   /**
    * `onChange()` after every change, but `onQuality()` after those of the connection's quality;
-   * `onTrouble(code, details)` for what the user must know.
+   * `onTrouble(code, details)` for what the user must know, `onFine(code)` when that is over; without
+   * a code nothing of it matters any more.
    */
   constructor({ choices, voice, onChange, onQuality, onTrouble, onFine }) {
     Object.assign(this, { choices, voice, onChange, onQuality, onTrouble, onFine });
     this.quality = emptyQuality();
-    this.conversation = emptyConversation(sessionStorage.getItem(STORED));
+    this.conversation = restored(readJson("tab", STORED)) ?? emptyConversation();
     this.held = false;
+    this.tail = null; // the timer that sends what was said, after the button was let go
     this.microphone = new Microphone({
       context: () => voice.context(),
-      onEnded: () => this.#unplugged(),
+      onChange: () => this.#microphoneChanged(),
     });
     this.connection = new Connection({
       describe: () => choices.session(this.conversation.conversationId),
@@ -33,6 +37,13 @@ export class Assistant {
       onLost: (attempt) => onTrouble("lost", { n: attempt }),
       onGivenUp: (refused) => this.#refused(refused),
     });
+    addEventListener("pagehide", () => {
+      this.#keep();
+      this.stop();
+    });
+    document.addEventListener("visibilitychange", () => (document.hidden ? this.#keep() : this.#seen()));
+    addEventListener("pageshow", () => this.#seen());
+    this.#claim();
   }
 
   /** off, connecting, ready, asleep (it waits for its wake word), listening, hearing, thinking, speaking or reconnecting. */
@@ -42,7 +53,13 @@ export class Assistant {
     const doing = activity(this.conversation);
     if (doing) return doing;
     if (this.microphone.isOpen && this.conversation.wake?.is_awake === false) return "asleep";
-    return this.microphone.isOpen && (this.held || !this.choices.pushToTalk) ? "listening" : "ready";
+    if (!this.microphone.isOpen || this.microphone.isMuted) return "ready";
+    return this.held || !this.choices.pushToTalk ? "listening" : "ready";
+  }
+
+  /** Whether the user may talk without touching anything. */
+  get isHandsFree() {
+    return this.microphone.isOpen && this.connection.state !== "idle" && !this.choices.pushToTalk;
   }
 
   /** The click on the microphone in hands-free mode. */
@@ -61,6 +78,7 @@ export class Assistant {
       this.onChange();
       return;
     }
+    this.#commit(); // pressed again so soon that the last sentence was not sent: both are answered as one
     this.#interrupt();
     this.connection.send({ type: "input_audio_buffer.clear" });
     this.microphone.enable(true);
@@ -72,12 +90,23 @@ export class Assistant {
     this.held = false;
     if (!this.pressed) return;
     this.pressed = false;
-    setTimeout(() => {
-      if (this.held) return;
+    this.tail = setTimeout(() => {
       this.microphone.enable(!this.choices.pushToTalk);
-      this.connection.send({ type: "input_audio_buffer.commit" }, { type: "response.create" });
+      this.#commit({ type: "response.create" });
     }, TAIL_MS);
     this.onChange();
+  }
+
+  /** Send what was said before the button was let go, if that waits still. */
+  #commit(...more) {
+    if (this.tail === null) return;
+    this.#dropTail();
+    this.connection.send({ type: "input_audio_buffer.commit" }, ...more);
+  }
+
+  #dropTail() {
+    clearTimeout(this.tail);
+    this.tail = null;
   }
 
   /** Send what was written; works without a microphone. */
@@ -92,14 +121,20 @@ export class Assistant {
     return true;
   }
 
-  /** Try to connect once more, with the microphone if that was wanted. */
-  again() {
-    return this.#start(this.wantsMicrophone);
+  /** Try to connect once more, with the microphone if that was wanted; a silenced one is asked for anew. */
+  async again() {
+    if (this.microphone.isMuted) {
+      if (await this.#guard(() => this.microphone.reopen())) this.#microphoneChanged();
+      return;
+    }
+    await this.#start(this.wantsMicrophone);
   }
 
   /** Hang up; the conversation can be gone on with. */
   stop() {
     this.held = this.pressed = false;
+    this.#dropTail();
+    this.voice.rest();
     this.microphone.close();
     this.connection.close();
     this.onFine();
@@ -109,8 +144,8 @@ export class Assistant {
   /** Forget this conversation and hang up. */
   fresh() {
     this.stop();
-    sessionStorage.removeItem(STORED);
-    this.conversation = emptyConversation();
+    remove("tab", STORED);
+    this.conversation = emptyConversation(null, this.conversation.made);
     this.onChange();
   }
 
@@ -135,8 +170,8 @@ export class Assistant {
     this.voice.prime();
     const started = await this.#guard(async () => {
       if (withMicrophone && !this.microphone.isOpen) {
-        await this.microphone.open();
         this.microphone.enable(!this.choices.pushToTalk);
+        await this.microphone.open();
       }
       await this.connection.open(this.microphone.track);
     });
@@ -149,6 +184,8 @@ export class Assistant {
       await action();
       return true;
     } catch (error) {
+      // `closed`: the user hung up meanwhile. `still_lost`: further tries follow, and are told.
+      if (error.code === "closed" || error.code === "still_lost") return false;
       if (error instanceof NoMicrophone) this.onTrouble(error.code);
       else this.#refused(error);
       return false;
@@ -156,7 +193,7 @@ export class Assistant {
   }
 
   #refused(error) {
-    if (error.code === "closed") return;
+    this.voice.rest();
     this.microphone.close();
     this.onChange();
     if (error.status === 401) this.onTrouble("key");
@@ -170,10 +207,41 @@ export class Assistant {
     this.connection.send({ type: "response.cancel" }, { type: "output_audio_buffer.clear" });
   }
 
-  #unplugged() {
-    this.connection.replaceTrack(this.microphone.track);
-    this.onTrouble("no_microphone");
+  #microphoneChanged() {
+    const { microphone } = this;
+    this.connection.replaceTrack(microphone.track);
+    if (microphone.isMissing) this.onTrouble("no_microphone");
+    else this.onFine("no_microphone");
+    if (microphone.isMuted) this.onTrouble("mic_muted");
+    else this.onFine("mic_muted");
     this.onChange();
+  }
+
+  /** The page is in sight again, perhaps after a phone call or a locked screen. */
+  #seen() {
+    if (document.hidden || this.connection.state === "idle") return;
+    this.voice.wake();
+    this.connection.hurry();
+  }
+
+  /** What a reload of the page goes on with. Closing the tab forgets it. */
+  #keep() {
+    if (this.conversation.conversationId) writeJson("tab", STORED, kept(this.conversation));
+  }
+
+  /** A duplicated tab has a copy of our conversation: the tab that had it first keeps it. */
+  #claim() {
+    if (typeof BroadcastChannel === "undefined") return;
+    const tabs = new BroadcastChannel(STORED);
+    let asked = this.conversation.conversationId;
+    const isOurs = (id) => id !== null && id === this.conversation.conversationId;
+    tabs.addEventListener("message", ({ data }) => {
+      if (!isOurs(data.id)) return;
+      if (data.type === "whose") tabs.postMessage({ type: "taken", id: data.id });
+      else if (data.id === asked && this.connection.state === "idle") this.fresh();
+    });
+    if (asked) tabs.postMessage({ type: "whose", id: asked });
+    setTimeout(() => (asked = null), CLAIM_MS);
   }
 
   #qualityBecame(quality) {
@@ -183,8 +251,10 @@ export class Assistant {
 
   #connectionBecame(state) {
     this.#qualityBecame(emptyQuality());
-    if (state === "open") this.onFine();
-    else this.conversation = reduce(this.conversation, { type: "page.disconnected" });
+    if (state === "open") {
+      this.onFine();
+      if (this.microphone.isMuted) this.onTrouble("mic_muted");
+    } else this.conversation = reduce(this.conversation, { type: "page.disconnected" });
     this.onChange();
   }
 
@@ -193,9 +263,9 @@ export class Assistant {
     if (event.type === "earshot.hypothesis" && !this.#isMeant(event)) return;
     if (event.type === "error" && !QUIET.has(event.error.code)) this.#complain(event.error);
     if (event.response?.status_details?.error?.code === "no_speech") this.onTrouble("heard_nothing");
-    this.conversation = reduce(this.conversation, event);
     const { conversationId } = this.conversation;
-    if (conversationId) sessionStorage.setItem(STORED, conversationId);
+    this.conversation = reduce(this.conversation, event);
+    if (this.conversation.conversationId !== conversationId || event.type === "response.done") this.#keep();
     this.onChange();
   }
 

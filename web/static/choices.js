@@ -1,6 +1,7 @@
 // What the user chose: language, engines, how to talk, light or dark. Kept in this browser.
 
 import { UI_LANGUAGES } from "./i18n.js";
+import { readJson, writeJson } from "./storage.js";
 
 const STORED = "earshot.choices";
 const DEFAULT = "default";
@@ -15,7 +16,7 @@ export class Choices {
     this.pushToTalk = false;
     this.theme = null; // null follows the system
     this.isLanguageChosen = false;
-    this.#load();
+    Object.assign(this, readJson("browser", STORED));
   }
 
   set(changes) {
@@ -23,11 +24,7 @@ export class Choices {
     this.isLanguageChosen ||= "language" in changes;
     const { asr, llm, wakeWord, pushToTalk, theme, isLanguageChosen } = this;
     const language = isLanguageChosen ? { language: this.language, isLanguageChosen } : {};
-    try {
-      localStorage.setItem(STORED, JSON.stringify({ ...language, asr, llm, wakeWord, pushToTalk, theme }));
-    } catch {
-      // Storage may be full or forbidden; then choices last as long as the page.
-    }
+    writeJson("browser", STORED, { ...language, asr, llm, wakeWord, pushToTalk, theme });
   }
 
   /** Take the server's report; choices that it does not offer fall back. */
@@ -98,14 +95,6 @@ export class Choices {
         },
       },
     };
-  }
-
-  #load() {
-    try {
-      Object.assign(this, JSON.parse(localStorage.getItem(STORED) ?? "{}"));
-    } catch {
-      // Unreadable choices are no choices.
-    }
   }
 }
 

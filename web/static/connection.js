@@ -17,15 +17,20 @@ export class Connection {
     this.state = "idle";
     this.call = null;
     this.track = null;
+    this.opening = null; // the promise of the first call, while connecting
+    this.waiting = []; // who waits for the next try, while reconnecting
     addEventListener("online", () => this.hurry());
-    addEventListener("pagehide", () => this.close());
   }
 
-  /** Resolves when open; rejects with `Refused`. A second caller waits for the first one's call. */
-  open(track) {
+  /**
+   * Resolves when open; rejects with `Refused`. A second caller waits for the first one's call; while
+   * reconnecting, a caller waits for the next try, which comes at once, and the tries go on if it fails.
+   */
+  async open(track) {
     this.track = track;
     if (this.state === "open") return this.replaceTrack(track);
-    this.opening ??= this.#open().finally(() => (this.opening = null));
+    if (this.state === "reconnecting") return this.#nextTry();
+    if (this.state === "idle") this.#open();
     return this.opening;
   }
 
@@ -43,45 +48,55 @@ export class Connection {
     this.wake?.();
   }
 
+  /** The server cannot be reached any more: a call that has become silent is lost with it. */
+  suspect() {
+    if (this.state === "open") this.call.suspect().catch(() => {}); // no statistics of a closed call
+  }
+
   /** Hang up and stop trying. */
   close() {
     const call = this.call;
-    this.call = null;
+    this.call = this.opening = null;
+    this.#become("idle");
     this.hurry();
     call?.close();
-    this.#become("idle");
+    this.#tried(new Refused(0, "closed", ""));
   }
 
   /** Hang up and call again, for what a running session cannot change. */
   async restart() {
     if (this.state === "idle") return;
+    if (this.state === "reconnecting") return this.hurry(); // the next call asks for what is wanted then
     this.close();
     await this.open(this.track);
   }
 
-  async #open() {
+  #open() {
     this.#become("connecting");
-    try {
-      await this.#dial();
-    } catch (error) {
-      if (this.state === "connecting") this.#become("idle");
-      throw error;
-    }
+    const opening = this.#dial();
+    this.opening = opening;
+    const settle = (state) => {
+      if (this.opening !== opening) return; // closed since, and perhaps opened again
+      this.opening = null;
+      this.#become(state);
+    };
+    opening.then(() => settle("open"), () => settle("idle"));
   }
 
+  /** One call, open; rejects with `Refused`, and then nothing of it is left. */
   async #dial() {
+    this.call?.close();
     const call = new Call({
       onEvent: (event) => this.call === call && this.onEvent(event),
-      onTrack: this.onTrack,
+      onTrack: (track) => this.call === call && this.onTrack(track),
       onStats: (report) => this.call === call && this.onStats(report),
-      onLost: () => this.call === call && this.#reconnect(),
+      onLost: () => this.call === call && this.state === "open" && this.#reconnect(),
     });
     this.call = call;
     const track = this.track;
     await call.start(track, this.describe());
-    if (this.call !== call) throw new Refused(0, "closed", "");
     if (this.track !== track) await call.replaceTrack(this.track);
-    this.#become("open");
+    if (call.closed) throw call.ending; // in the moment since it opened
   }
 
   async #reconnect() {
@@ -93,6 +108,8 @@ export class Connection {
       if (this.state !== "reconnecting") return;
       try {
         await this.#dial();
+        if (this.state === "reconnecting") this.#become("open");
+        this.#tried(null);
         return;
       } catch (error) {
         if (this.state !== "reconnecting") return;
@@ -102,8 +119,20 @@ export class Connection {
           return;
         }
         retryAfterS = error.retryAfterS;
+        this.#tried(new Refused(0, "still_lost", ""));
       }
     }
+  }
+
+  #nextTry() {
+    const outcome = new Promise((resolve, reject) => this.waiting.push({ resolve, reject }));
+    this.hurry();
+    return outcome;
+  }
+
+  /** Tell who waits how the try went; `error` is null when a call is open. */
+  #tried(error) {
+    for (const { resolve, reject } of this.waiting.splice(0)) error ? reject(error) : resolve();
   }
 
   #pause(attempt, retryAfterS) {

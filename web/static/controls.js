@@ -39,21 +39,30 @@ export class Controls {
 
   /** Held on the microphone button, or anywhere that is not made for typing. */
   #bindSpaceBar() {
+    let heldKey = null;
     const isOurs = (event) =>
       this.choices.pushToTalk && (event.code === "Space" || (event.code === "Enter" && event.target === this.mic)) &&
+      !event.ctrlKey && !event.altKey && !event.metaKey && // the system's and the browser's shortcuts
       (event.target === this.mic || !event.target.closest?.(TYPING));
+    const release = () => {
+      heldKey = null;
+      this.assistant.release();
+    };
     addEventListener("keydown", (event) => {
       if (!isOurs(event)) return;
       event.preventDefault();
       this.isKey = event.target === this.mic;
-      if (!event.repeat && this.#holds()) this.assistant.press();
+      if (event.repeat || !this.#holds()) return;
+      heldKey = event.code;
+      this.assistant.press();
     });
+    // The focus, or the way of talking, may have changed since the key went down.
     addEventListener("keyup", (event) => {
-      if (!isOurs(event)) return;
+      if (event.code !== heldKey) return;
       event.preventDefault();
-      this.assistant.release();
+      release();
     });
-    addEventListener("blur", () => this.choices.pushToTalk && this.assistant.release());
+    addEventListener("blur", () => (heldKey !== null || this.choices.pushToTalk) && release());
   }
 
   #bindText() {

@@ -8,8 +8,19 @@ export const MAX_TURNS = 200; // a day of talking; older turns leave the page, n
 
 export const STAGES = ["endpoint_wait", "asr", "llm", "tts", "playout"];
 
-export function emptyConversation(conversationId = null) {
-  return { conversationId, turns: [], hearing: null, speaking: null, wake: null, made: 0 };
+/** `made`: how many turns earlier conversations of this page had, so that ids are never used twice. */
+export function emptyConversation(conversationId = null, made = 0) {
+  return { conversationId, turns: [], hearing: null, speaking: null, wake: null, made };
+}
+
+/** What another page needs to go on with this conversation, as JSON values. */
+export const kept = ({ conversationId, turns, made }) => ({ conversationId, turns, made });
+
+/** The conversation that `kept` gave; what was under way in it is lost. Null if it is not one. */
+export function restored(value) {
+  if (typeof value?.conversationId !== "string" || !Array.isArray(value.turns) || !Number.isInteger(value.made)) return null;
+  const turns = value.turns.filter((turn) => typeof turn?.id === "string").map((turn) => ({ ...NEW_TURN, ...turn }));
+  return reduce({ ...emptyConversation(value.conversationId, value.made), turns }, { type: "page.disconnected" });
 }
 
 /** The state after one server event, or one of ours (`page.disconnected`). Unknown ones change nothing. */
@@ -40,9 +51,12 @@ export const hasActiveResponse = (state) =>
   state.speaking !== null ||
   state.turns.some((turn) => turn.status === "answering" || (turn.status === "transcribing" && turn.source === "text"));
 
+/** What medians are made of: the same items in the same order give the same medians. */
+export const tracesOf = (state) => state.turns.map((turn) => turn.trace).filter((trace) => trace?.status === "answered");
+
 /** Over answered turns: { count, latency_ms: median, latency_p95_ms, stages: { asr: median ms, ... } }. */
 export function medians(state) {
-  const traces = state.turns.map((turn) => turn.trace).filter((trace) => trace?.status === "answered");
+  const traces = tracesOf(state);
   const stages = {};
   for (const name of STAGES) {
     const spans = traces.flatMap((trace) => trace.stages.filter((span) => span.stage === name));
@@ -77,12 +91,14 @@ function append(state, turn) {
   return { ...state, made: state.made + 1, turns: turns.slice(-MAX_TURNS) };
 }
 
+/** The turns that match, with `patch`; the same state, and the same turn, where that changes nothing. */
 function change(state, predicate, patch) {
   const turns = state.turns.map((turn) => {
     if (!predicate(turn)) return turn;
-    return { ...turn, ...(typeof patch === "function" ? patch(turn) : patch) };
+    const values = Object.entries(typeof patch === "function" ? patch(turn) : patch);
+    return values.every(([name, value]) => turn[name] === value) ? turn : { ...turn, ...Object.fromEntries(values) };
   });
-  return { ...state, turns };
+  return turns.every((turn, index) => turn === state.turns[index]) ? state : { ...state, turns };
 }
 
 const ofItem = (id) => (turn) => turn.itemId === id;

@@ -1,11 +1,13 @@
 // The devices view: who is connected and what each does, live; approve, edit, announce, update.
 
-import { getJson, request, serverSent } from "./api.js";
+import { getJson, pause, request, serverSent } from "./api.js";
 import { byId, h, setText } from "./dom.js";
 import { deviceCard } from "./device_card.js";
 import { t } from "./i18n.js";
 
 const RETRY_MS = 3_000;
+const MAX_ABSENT_MS = 60_000; // a server without devices has no list; nor has a proxy whose server restarts
+const ACTION_MS = 60_000; // the server waits 20 s for a device to take a notice
 
 export class DevicesView {
   constructor() {
@@ -14,6 +16,8 @@ export class DevicesView {
     this.dialog = byId("devices");
     byId("devices-open").addEventListener("click", () => this.dialog.showModal());
     byId("devices-close").addEventListener("click", () => this.dialog.close());
+    // Closed with a form open, by its button or by Esc: what was typed in it is given up.
+    this.dialog.addEventListener("close", () => this.#edited());
     byId("pair-form").addEventListener("submit", (event) => {
       event.preventDefault();
       this.#pair();
@@ -49,20 +53,29 @@ export class DevicesView {
   }
 
   async #follow(signal) {
+    let waitMs = RETRY_MS;
     while (!signal.aborted) {
       try {
         for await (const { event, data } of serverSent("/v1/devices/events", signal)) {
           if (event !== "devices") continue;
+          waitMs = RETRY_MS;
           byId("devices-note").hidden = true;
           this.show(JSON.parse(data).devices);
         }
       } catch (error) {
-        if (error.name === "AbortError") return;
-        if ([401, 403, 404].includes(error.status)) return; // the page asks for the key elsewhere
+        if (signal.aborted) return;
+        if ([401, 403].includes(error.status)) return; // the page asks for the key elsewhere
+        if (error.status === 404 && !this.devices) waitMs = Math.min(2 * waitMs, MAX_ABSENT_MS);
       }
-      this.#note(t("devices_lost"));
-      await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
+      if (this.devices) this.#note(t("devices_lost"));
+      await pause(waitMs, signal);
     }
+  }
+
+  #edited() {
+    if (this.editing === null) return;
+    this.editing = null;
+    this.show(this.devices);
   }
 
   #actions(device) {
@@ -85,9 +98,9 @@ export class DevicesView {
         this.#note(isHeard ? t("was_heard", { name: isEverywhere ? area : name }) : missed);
         return true;
       },
-      editing: (is) => {
-        this.editing = is ? device.id : null;
-        if (!is) this.show(this.devices);
+      editing: (isOpen) => {
+        if (isOpen) this.editing = device.id;
+        else this.#edited();
       },
     };
   }
@@ -116,7 +129,7 @@ export class DevicesView {
 
   /** The answer, or null when the server refused; then its reason is shown. */
   async #send(method, path, body, done = "") {
-    const options = { method };
+    const options = { method, limitMs: ACTION_MS };
     if (body) Object.assign(options, { body: JSON.stringify(body), headers: { "Content-Type": "application/json" } });
     try {
       const response = await request(path, options);

@@ -21,6 +21,69 @@ export function setText(element, text) {
 
 export const byId = (id) => document.getElementById(id);
 
+/**
+ * Change `old` until it looks like `drawn`, keeping every node that can stay: text that is selected,
+ * focus and running animations survive. Whether a `details` is open is left to the user.
+ * Handlers stay those of `old`, so this is for elements that have none of their own.
+ */
+export function patch(old, drawn) {
+  patchAttributes(old, drawn);
+  patchChildren(old, [...drawn.childNodes]);
+}
+
+/** The same for what is in `old`. */
+export function patchChildren(old, drawn) {
+  const before = [...old.childNodes];
+  const children = drawn.map((child) => {
+    const index = before.findIndex((one) => isAlike(one, child));
+    if (index < 0) return child;
+    const [kept] = before.splice(index, 1);
+    if (kept.nodeType === Node.TEXT_NODE) patchText(kept, child.data);
+    else patch(kept, child);
+    return kept;
+  });
+  for (const one of before) one.remove();
+  arrange(old, children);
+}
+
+/** Put `children` into `parent` in this order; who stands right is not moved. */
+export function arrange(parent, children) {
+  children.forEach((child, index) => {
+    if (parent.childNodes[index] !== child) parent.insertBefore(child, parent.childNodes[index] ?? null);
+  });
+}
+
+const isAlike = (a, b) => a.nodeName === b.nodeName && (a.classList?.[0] ?? "") === (b.classList?.[0] ?? "");
+
+function patchAttributes(old, drawn) {
+  for (const { name } of [...old.attributes]) {
+    if (!drawn.hasAttribute(name) && name !== "open" && name !== "style") old.removeAttribute(name);
+  }
+  for (const { name, value } of drawn.attributes) {
+    if (name !== "open" && name !== "style" && old.getAttribute(name) !== value) old.setAttribute(name, value);
+  }
+  // Through the style object: the page's policy allows no style attributes.
+  if (old.style.cssText !== drawn.style.cssText) old.style.cssText = drawn.style.cssText;
+}
+
+/** Only what differs is replaced, so that a selection in the beginning of the text lasts. */
+function patchText(node, text) {
+  let same = 0;
+  while (same < node.length && node.data[same] === text[same]) same += 1;
+  if (same < node.length || same < text.length) node.replaceData(same, node.length - same, text.slice(same));
+}
+
+/** Let the keyboard scroll `element` while more is in it than fits; `element` needs a name. */
+export function scrollableByKeyboard(element) {
+  const look = () => {
+    const isLarger = element.scrollHeight > element.clientHeight + 1 || element.scrollWidth > element.clientWidth + 1;
+    if (isLarger) element.tabIndex = 0;
+    else element.removeAttribute("tabindex");
+  };
+  new ResizeObserver(look).observe(element);
+  new MutationObserver(look).observe(element, { childList: true, subtree: true });
+}
+
 // 24x24 outlines, drawn for this page.
 const PATHS = {
   mic: "M12 3a3 3 0 0 0-3 3v5a3 3 0 0 0 6 0V6a3 3 0 0 0-3-3zM6 11a6 6 0 0 0 12 0M12 17v4M9 21h6",

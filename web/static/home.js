@@ -1,18 +1,23 @@
 // The home as the server streams it: rooms that light up, whether or not anyone talks.
 
-import { Refused, serverSent } from "./api.js";
+import { isAway, pause, serverSent } from "./api.js";
 import { byId, h, hasIcon, icon, setText } from "./dom.js";
 import { formatNumber, t } from "./i18n.js";
 import { showShopping, Timers } from "./household.js";
 
+const AGAIN_MS = 250; // a proxy may have ended a stream that was live; how long a lost server stays unseen
 const RETRY_MS = [500, 1_000, 2_000, 5_000, 10_000];
 const REACHED = { here: "home_live", away: "home_away", refused: "home_refused" };
 const ACTIVE = new Set(["on", "open", "playing", "unlocked"]); // worth naming; the rest is at rest
 
 export class HomeView {
-  /** `onRefused(refused)` when the server wants a key; `onBack()` when it can be reached again. */
-  constructor({ onRefused, onBack }) {
-    Object.assign(this, { onRefused, onBack });
+  /**
+   * `onRefused(refused)` when the server wants a key; `onGone()` when it cannot be reached any more,
+   * within a second if its port is closed; `onBack()` when it can again.
+   */
+  constructor({ onRefused, onGone, onBack }) {
+    Object.assign(this, { onRefused, onGone, onBack });
+    this.isGone = false;
     this.timers = new Timers(byId("timers"));
     this.home = null;
     this.seen = new Map(); // entity id -> what it was drawn from, to notice changes
@@ -24,6 +29,7 @@ export class HomeView {
     const watching = new AbortController();
     this.watching = watching;
     for (let attempt = 0; !watching.signal.aborted; attempt += 1) {
+      let isAnswered = false;
       try {
         for await (const { event, data } of serverSent(`/earshot/home/events?language=${language}`, watching.signal)) {
           if (event !== "home") continue;
@@ -32,12 +38,14 @@ export class HomeView {
         }
       } catch (error) {
         if (watching.signal.aborted) return;
-        if (error instanceof Refused && error.status === 401) return this.onRefused(error);
+        if (error.status === 401) return this.onRefused(error);
+        isAnswered = !isAway(error);
       }
       if (watching.signal.aborted) return;
       this.#live(false);
-      const wait = RETRY_MS[Math.min(attempt < 0 ? 0 : attempt, RETRY_MS.length - 1)];
-      await new Promise((resolve) => setTimeout(resolve, wait));
+      const wasLive = attempt < 0;
+      if (!wasLive && !isAnswered) this.#lost();
+      await pause(wasLive ? AGAIN_MS : RETRY_MS[Math.min(attempt, RETRY_MS.length - 1)], watching.signal);
     }
   }
 
@@ -53,11 +61,19 @@ export class HomeView {
   /** `reach`: whether the server itself reaches the house; else what is shown is old. */
   #live(isConnected, reach = "here") {
     const state = byId("home-state");
-    if (isConnected && state.dataset.connected === "false") this.onBack();
+    if (isConnected && this.isGone) {
+      this.isGone = false;
+      this.onBack();
+    }
     setText(state, t(isConnected ? REACHED[reach] : "home_lost"));
-    state.dataset.connected = isConnected;
     state.dataset.live = isConnected && reach === "here";
     byId("areas").classList.toggle("old", isConnected && reach !== "here");
+  }
+
+  #lost() {
+    if (this.isGone) return;
+    this.isGone = true;
+    this.onGone();
   }
 
   #area(area, entities) {

@@ -1,6 +1,6 @@
 // Timers that count down between the server's updates, and the shopping list.
 
-import { h, icon, setText } from "./dom.js";
+import { h, icon, patchChildren, setText } from "./dom.js";
 import { t } from "./i18n.js";
 
 const TICK_MS = 200; // a second must not be skipped when a tick comes late
@@ -20,7 +20,8 @@ export class Timers {
     const now = performance.now();
     const rung = this.#rung(timers, now);
     this.timers = [...rung, ...timers.map((timer) => ({ ...timer, endsAt: now + timer.remaining_s * 1_000 }))];
-    this.list.replaceChildren(...(this.timers.length ? this.timers.map(drawTimer) : [nothing("no_timers")]));
+    // In place: a ringing one is an alert, and would be read out again.
+    patchChildren(this.list, this.timers.length ? this.timers.map(drawTimer) : [nothing("no_timers")]);
     clearInterval(this.ticking);
     this.#tick();
     if (this.timers.some((timer) => timer.state === "running" || timer.until)) {
@@ -43,13 +44,7 @@ export class Timers {
       this.show(this.timers.filter((timer) => !timer.until).map(asNow));
       return;
     }
-    this.timers.forEach((timer, index) => {
-      const node = this.list.children[index];
-      const leftS = timer.state === "running" ? (timer.endsAt - performance.now()) / 1_000 : timer.remaining_s;
-      setText(node.querySelector(".left"), timer.state === "ringing" ? t("timer_ringing") : clock(leftS));
-      const share = timer.state === "ringing" ? 0 : Math.max(0, Math.min(1, leftS / timer.duration_s));
-      node.querySelector(".spent").style.strokeDashoffset = String(ROUND * (1 - share));
-    });
+    this.timers.forEach((timer, index) => showLeft(timer, this.list.children[index]));
   }
 }
 
@@ -70,8 +65,16 @@ export function showShopping(list, items) {
 
 const nothing = (key) => h("li", { class: "nothing" }, t(key));
 
+/** The time left, as words and as an arc. */
+function showLeft(timer, node) {
+  const leftS = timer.state === "running" ? (timer.endsAt - performance.now()) / 1_000 : timer.remaining_s;
+  setText(node.querySelector(".left"), timer.state === "ringing" ? t("timer_ringing") : clock(leftS));
+  const share = timer.state === "ringing" ? 0 : Math.max(0, Math.min(1, leftS / timer.duration_s));
+  node.querySelector(".spent").style.strokeDashoffset = String(ROUND * (1 - share));
+}
+
 function drawTimer(timer) {
-  return h(
+  const node = h(
     "li", { class: "timer", "data-testid": "timer", "data-state": timer.state },
     timer.state === "ringing" ? icon("bell") : ring(),
     h("span", { class: "timer-name" }, timer.name || t("timer"),
@@ -79,6 +82,8 @@ function drawTimer(timer) {
     h("span", timer.state === "ringing" ? { class: "left", role: "alert" } : { class: "left", role: "timer" }),
     timer.state === "ringing" ? h("i", { class: "spent", hidden: true }) : null,
   );
+  showLeft(timer, node);
+  return node;
 }
 
 function ring() {

@@ -1,19 +1,21 @@
 // The server's key: taken from the address once, kept for this tab, sent as a Bearer token.
 
+import { read, write } from "./storage.js";
+
 const STORED = "earshot.key";
 
 /** Move a `#key=...` from the address bar, where it would be seen and bookmarked, into this tab. */
 export function takeKey() {
   const key = new URLSearchParams(location.hash.slice(1)).get("key");
   if (!key) return;
-  sessionStorage.setItem(STORED, key);
+  setKey(key);
   history.replaceState(null, "", location.pathname + location.search);
 }
 
-export const setKey = (key) => sessionStorage.setItem(STORED, key.trim());
+export const setKey = (key) => write("tab", STORED, key.trim());
 
 /** Headers for every request to the server; empty without a key. */
 export function authorization() {
-  const key = sessionStorage.getItem(STORED);
+  const key = read("tab", STORED);
   return key ? { Authorization: `Bearer ${key}` } : {};
 }

@@ -4,9 +4,9 @@ import { getJson } from "./api.js";
 import { Assistant } from "./assistant.js";
 import { Choices } from "./choices.js";
 import { Controls } from "./controls.js";
-import { medians } from "./conversation.js";
+import { medians, tracesOf } from "./conversation.js";
 import { DevicesView } from "./devices.js";
-import { byId, h, icon, setText } from "./dom.js";
+import { byId, h, icon, scrollableByKeyboard, setText } from "./dom.js";
 import { Header } from "./header.js";
 import { HomeView } from "./home.js";
 import { speakLanguage, t } from "./i18n.js";
@@ -16,6 +16,7 @@ import { Meter, Ribbon } from "./meter.js";
 import { Network } from "./network.js";
 import { Turns } from "./turns.js";
 import { Voice } from "./voice.js";
+import { WakeLock } from "./wake_lock.js";
 import { medianTable } from "./waterfall.js";
 
 const MIC_ICONS = { speaking: "wave", thinking: "dots", connecting: "dots", reconnecting: "dots" };
@@ -31,6 +32,8 @@ class Page {
     });
     this.voice = new Voice(byId("voice"), {
       onBlocked: () => this.messages.show("autoplay"),
+      onFailed: (reason) => this.messages.show("error", { reason }),
+      onPlaying: () => this.messages.clear("autoplay"),
       onStream: (stream) => this.ribbon.connect("output", new Meter(this.voice.context(), stream)),
     });
     this.assistant = new Assistant({
@@ -39,17 +42,22 @@ class Page {
       onChange: () => this.#changed(),
       onQuality: () => this.#drawQuality(),
       onTrouble: (code, details) => this.messages.show(code, details),
-      onFine: () => this.messages.clear(),
+      onFine: (...codes) => this.messages.clear(...codes),
     });
     this.header = new Header(this.choices, (name) => this.#chosen(name));
     this.turns = new Turns();
     this.home = new HomeView({
       onRefused: () => this.messages.show("key"),
-      onBack: () => this.assistant.connection.hurry(),
+      onGone: () => this.#gone(),
+      onBack: () => this.#back(),
     });
     this.devices = new DevicesView();
     this.ribbon = new Ribbon(byId("ribbon"), byId("mic"));
     this.controls = new Controls(this.assistant, this.choices);
+    this.wakeLock = new WakeLock();
+    for (const id of ["side", "areas"]) scrollableByKeyboard(byId(id));
+    // A page that the browser kept and shows again: its streams ended when it was left.
+    addEventListener("pageshow", ({ persisted }) => persisted && this.load());
   }
 
   /** Ask the server what it has; again after a key was given. */
@@ -58,13 +66,32 @@ class Page {
     const { language } = this.choices;
     this.home.watch(language);
     this.devices.watch();
+    await this.#learn();
+    if (this.choices.language !== language) this.home.watch(this.choices.language);
+  }
+
+  /** Ask for the engines, and draw what depends on them. */
+  async #learn() {
     try {
       this.choices.know(await getJson("/earshot/engines"));
     } catch (error) {
       this.messages.show(error.status === 401 ? "key" : "unreachable");
     }
     this.#translate();
-    if (this.choices.language !== language) this.home.watch(this.choices.language);
+  }
+
+  /** The server's port is closed, or nothing answers there. */
+  #gone() {
+    this.assistant.connection.suspect();
+    if (this.messages.shown === null) this.messages.show("gone");
+  }
+
+  /** The server answers again; it may have been restarted with other engines. */
+  #back() {
+    this.messages.clear("gone", "unreachable");
+    this.assistant.connection.hurry();
+    this.devices.watch();
+    this.#learn();
   }
 
   #chosen(name) {
@@ -118,6 +145,7 @@ class Page {
     this.turns.show(assistant.conversation, anew);
     this.#drawMedians(anew);
     this.#meterMicrophone();
+    this.wakeLock.want(assistant.isHandsFree);
     if (shown === "off") this.ribbon.connect("output", null);
   }
 
@@ -139,9 +167,10 @@ class Page {
   }
 
   #drawMedians(anew) {
-    const { turns } = this.assistant.conversation;
-    if (!anew && turns === this.measured) return;
-    this.measured = turns;
+    const traces = tracesOf(this.assistant.conversation);
+    const isSame = traces.length === this.measured?.length && traces.every((trace, index) => trace === this.measured[index]);
+    if (!anew && isSame) return;
+    this.measured = traces;
     const values = medians(this.assistant.conversation);
     byId("medians").replaceChildren(medianTable(values));
     setText(byId("medians-count"), values.count ? t(values.count === 1 ? "turn_count" : "turns_count", { n: values.count }) : "");

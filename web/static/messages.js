@@ -4,7 +4,7 @@ import { byId, h, icon } from "./dom.js";
 import { t } from "./i18n.js";
 import { setKey } from "./key.js";
 
-const CALM = new Set(["lost", "autoplay", "heard_nothing", "idle"]); // passing things, not errors
+const CALM = new Set(["lost", "gone", "autoplay", "mic_muted", "heard_nothing", "idle"]); // passing things, not errors
 
 export class Messages {
   /** `actions`: { retry, hear, rekeyed }, called when the user asks for it. */
@@ -17,6 +17,12 @@ export class Messages {
 
   /** `code` is the part of a word's key after `m_`; `details` fills the sentence. */
   show(code, details = {}) {
+    // The same question again: what was typed as its answer stays.
+    if (code === "key" && this.shown?.code === code) return;
+    this.#draw(code, details);
+  }
+
+  #draw(code, details) {
     clearInterval(this.countdown);
     this.shown = { code, details };
     this.box.dataset.code = code;
@@ -27,8 +33,9 @@ export class Messages {
     if (code === "full") this.#countDown(details.seconds);
   }
 
-  /** The trouble is over. */
-  clear() {
+  /** The trouble is over; `codes`: if it was one of these. */
+  clear(...codes) {
+    if (codes.length && !codes.includes(this.shown?.code)) return;
     clearInterval(this.countdown);
     this.shown = null;
     this.box.hidden = true;
@@ -36,13 +43,16 @@ export class Messages {
   }
 
   translate() {
-    if (this.shown) this.show(this.shown.code, this.shown.details);
+    if (!this.shown) return;
+    const typed = this.box.querySelector("input")?.value;
+    this.#draw(this.shown.code, this.shown.details);
+    if (typed) this.box.querySelector("input").value = typed;
   }
 
   #actionsFor(code) {
     if (code === "key") return [this.#keyForm()];
     if (code === "autoplay") return [this.#button(t("m_hear"), () => this.#then("hear"))];
-    const isRetried = ["full", "unreachable", "no_path", "denied", "busy", "no_microphone"].includes(code);
+    const isRetried = ["full", "unreachable", "no_path", "denied", "busy", "no_microphone", "mic_muted"].includes(code);
     return isRetried ? [this.#button(t("m_retry"), () => this.#then("retry"))] : [];
   }
 

@@ -2,7 +2,7 @@
 
 const WANTED = { echoCancellation: true, noiseSuppression: true, autoGainControl: true, channelCount: 1 };
 
-/** `code`: insecure, no_microphone, denied, busy. */
+/** `code`: insecure, no_microphone, denied, busy; or closed, while the browser asked. */
 export class NoMicrophone extends Error {
   constructor(code) {
     super(code);
@@ -17,16 +17,28 @@ const CODES = {
 };
 
 export class Microphone {
-  /** `context`: a function that gives the page's AudioContext; `onEnded` when it is unplugged. */
-  constructor({ context, onEnded }) {
+  /**
+   * `context`: a function that gives the page's AudioContext. `onChange()` when the device goes away or
+   * another one takes its place, and when the system silences it or lets it be heard again.
+   */
+  constructor({ context, onChange }) {
     this.context = context;
-    this.onEnded = onEnded;
+    this.onChange = onChange;
     this.stream = null;
+    this.opening = null;
     this.silent = null;
+    this.isEnabled = true;
+    this.isMissing = false; // it is wanted, and there is none
+    navigator.mediaDevices?.addEventListener?.("devicechange", () => this.#devicesChanged());
   }
 
   get isOpen() {
     return this.stream !== null;
+  }
+
+  /** Whether the system sends silence in its place: a phone call, another application, a switch. */
+  get isMuted() {
+    return this.stream !== null && this.track.muted;
   }
 
   /** The track to send now. */
@@ -34,30 +46,80 @@ export class Microphone {
     return this.stream ? this.stream.getAudioTracks()[0] : this.#silence();
   }
 
-  /** Ask for the microphone; throws `NoMicrophone`. */
+  /** Ask for the microphone; throws `NoMicrophone`. A second caller waits for the first one's answer. */
   async open() {
     if (this.stream) return;
-    if (!navigator.mediaDevices?.getUserMedia) throw new NoMicrophone("insecure");
-    try {
-      this.stream = await navigator.mediaDevices.getUserMedia({ audio: WANTED });
-    } catch (error) {
-      throw new NoMicrophone(CODES[error.name] ?? "busy");
-    }
-    this.track.addEventListener("ended", () => {
-      this.stream = null;
-      this.onEnded();
-    });
+    this.opening ??= this.#ask();
+    await this.opening;
   }
 
   /** Let sound through or not, without giving the microphone back. */
   enable(isEnabled) {
+    this.isEnabled = isEnabled;
     if (this.stream) this.track.enabled = isEnabled;
   }
 
   /** Give the microphone back: the browser's recording mark goes out. */
   close() {
     this.stream?.getTracks().forEach((track) => track.stop());
-    this.stream = null;
+    this.stream = this.opening = null;
+    this.isMissing = false;
+  }
+
+  /** Give it back and ask anew, as a system that silenced it demands. */
+  async reopen() {
+    this.close();
+    await this.open();
+  }
+
+  #ask() {
+    const opening = this.#stream().then((stream) => {
+      if (this.opening !== opening) {
+        stream.getTracks().forEach((track) => track.stop());
+        throw new NoMicrophone("closed");
+      }
+      this.stream = stream;
+      this.isMissing = false;
+      this.#watch(stream);
+    }).finally(() => {
+      if (this.opening === opening) this.opening = null;
+    });
+    return opening;
+  }
+
+  async #stream() {
+    if (!navigator.mediaDevices?.getUserMedia) throw new NoMicrophone("insecure");
+    try {
+      return await navigator.mediaDevices.getUserMedia({ audio: WANTED });
+    } catch (error) {
+      throw new NoMicrophone(CODES[error.name] ?? "busy");
+    }
+  }
+
+  #watch(stream) {
+    const { track } = this;
+    track.enabled = this.isEnabled;
+    const isOurs = () => this.stream === stream;
+    track.addEventListener("ended", () => isOurs() && this.#fallBack());
+    for (const event of ["mute", "unmute"]) track.addEventListener(event, () => isOurs() && this.onChange());
+  }
+
+  /** It was unplugged: the system's next one, or none until one is plugged in. */
+  async #fallBack() {
+    this.close();
+    try {
+      await this.open();
+    } catch (error) {
+      if (error.code === "closed") return;
+      this.isMissing = true;
+    }
+    this.onChange();
+  }
+
+  // Safari does not always say that a track ended.
+  #devicesChanged() {
+    const isGone = this.stream !== null && this.track.readyState === "ended";
+    if (isGone || (this.isMissing && !this.opening)) this.#fallBack();
   }
 
   #silence() {

@@ -1,21 +1,24 @@
 // One WebRTC call to the Realtime door: offer, data channel `oai-events`, hang-up.
 
 import { Refused, getJson, request } from "./api.js";
-import { authorization } from "./key.js";
 
 const GATHERING_MS = 300; // host candidates take a few ms; the server accepts later ones unseen
 const RELAYED_MS = 3_000; // STUN and TURN servers answer within a round trip; TCP to them takes longer
 const OPEN_MS = 10_000; // ICE and DTLS on a bad Wi-Fi; longer means that UDP does not get through
 const CHECK_MS = 1_000;
 const SILENT_MS = 3_000; // the server sends 50 packets a second, silence too; ICE takes 10 s to miss them
+const SUSPECTED_MS = 400; // the same, when the server's HTTP port is known to be closed: 20 packets
 const DISCONNECTED_MS = 2_000; // a change of network often heals within one
 
-/** Use `start` once; `onLost` is called once if the call ends without `close`; `onStats` every second. */
+/**
+ * Use `start` once. A call reports its end once: before it is open by the rejection of `start`, later by
+ * `onLost`, and not at all after `close`. `onStats` every second while it is open.
+ */
 export class Call {
   constructor({ onEvent, onTrack, onStats, onLost }) {
     Object.assign(this, { onStats, onLost });
-    this.location = null;
-    this.closed = false;
+    this.isOpen = false;
+    this.aborter = new AbortController(); // aborted when the call is over, with the reason
     this.peer = new RTCPeerConnection({ bundlePolicy: "max-bundle" });
     this.peer.addEventListener("track", ({ track }) => onTrack(track));
     this.peer.addEventListener("connectionstatechange", () => this.#watch());
@@ -24,47 +27,88 @@ export class Call {
     this.channel.addEventListener("close", () => this.#lost());
   }
 
+  get closed() {
+    return this.aborter.signal.aborted;
+  }
+
+  /** Why the call is over. */
+  get ending() {
+    return this.aborter.signal.reason;
+  }
+
   /** Connect and send `track`; resolves when events can flow, rejects with `Refused`. */
   async start(track, session) {
-    const { sender } = this.peer.addTransceiver(track, { direction: "sendrecv" });
-    this.sender = sender;
     try {
-      const relays = await this.#iceServers();
-      await this.peer.setLocalDescription();
-      await this.#gathered(relays ? RELAYED_MS : GATHERING_MS);
-      await this.#offer(session);
-      await this.#opened();
-      this.checking = setInterval(() => this.#check(), CHECK_MS);
+      const { sender } = this.peer.addTransceiver(track, { direction: "sendrecv" });
+      this.sender = sender;
+      const relays = await this.#orClosed(this.#iceServers());
+      await this.#orClosed(this.peer.setLocalDescription());
+      await this.#orClosed(this.#gathered(relays ? RELAYED_MS : GATHERING_MS));
+      const answer = await this.#orClosed(this.#offer(session));
+      await this.#orClosed(this.peer.setRemoteDescription({ type: "answer", sdp: answer }));
+      await this.#orClosed(this.#opened());
     } catch (error) {
-      this.close();
-      throw error;
+      this.#end(error);
+      throw this.ending;
     }
+    this.isOpen = true;
+    this.checking = setInterval(() => this.#check(), CHECK_MS);
   }
 
   send(event) {
-    if (this.channel.readyState === "open") this.channel.send(JSON.stringify(event));
+    if (!this.closed && this.channel.readyState === "open") this.channel.send(JSON.stringify(event));
   }
 
-  replaceTrack(track) {
-    return this.sender?.replaceTrack(track);
+  /** Send `track` from now on. A call that is over refuses it, and the next call sends it. */
+  async replaceTrack(track) {
+    await this.sender?.replaceTrack(track).catch(() => {});
   }
 
   /** Hang up; survives the page being left. */
   close() {
+    this.#end(new Refused(0, "closed", ""));
+  }
+
+  /** There is reason to think that the server is gone: lost, if no sound comes from now on. */
+  async suspect() {
+    const before = await this.#packets();
+    await new Promise((resolve) => setTimeout(resolve, SUSPECTED_MS));
+    if (before > 0 && (await this.#packets()) === before) this.#lost();
+  }
+
+  #end(reason) {
     if (this.closed) return;
-    this.closed = true;
+    this.aborter.abort(reason);
     clearInterval(this.checking);
+    clearTimeout(this.healing);
+    clearTimeout(this.gathering);
     if (this.location) {
-      const options = { method: "POST", keepalive: true, headers: authorization() };
-      fetch(`${this.location}/hangup`, options).catch(() => {}); // the server notices by itself too
+      // Failing is fine: the server notices by itself, too.
+      request(`${this.location}/hangup`, { method: "POST", keepalive: true }).catch(() => {});
     }
     this.channel.close();
     this.peer.close();
   }
 
+  /** What `step` gives; rejects as soon as the call is over. */
+  async #orClosed(step) {
+    const value = await Promise.race([step, this.#over()]);
+    if (this.closed) throw this.ending;
+    return value;
+  }
+
+  /** Never resolves; rejects with the reason when the call is over. */
+  #over() {
+    const { signal } = this.aborter;
+    return (this.ended ??= new Promise((_, reject) => {
+      signal.addEventListener("abort", () => reject(this.ending), { once: true });
+    }));
+  }
+
   /** STUN and TURN, if the server has any to offer. */
   async #iceServers() {
-    const { iceServers = [] } = await getJson("/earshot/ice").catch(() => ({})); // the offer tells what is wrong
+    const { signal } = this.aborter;
+    const { iceServers = [] } = await getJson("/earshot/ice", { signal }).catch(() => ({})); // the offer tells what is wrong
     if (iceServers.length) this.peer.setConfiguration({ bundlePolicy: "max-bundle", iceServers });
     return iceServers.length > 0;
   }
@@ -73,23 +117,16 @@ export class Call {
     const form = new FormData();
     form.append("sdp", new Blob([this.peer.localDescription.sdp], { type: "application/sdp" }));
     form.append("session", new Blob([JSON.stringify(session)], { type: "application/json" }));
-    const response = await request("/v1/realtime/calls", { method: "POST", body: form });
+    const { signal } = this.aborter;
+    const response = await request("/v1/realtime/calls", { method: "POST", body: form, signal });
     this.location = response.headers.get("Location");
-    const sdp = await response.text();
-    if (this.closed) return this.#hangUpLate();
-    return this.peer.setRemoteDescription({ type: "answer", sdp });
-  }
-
-  #hangUpLate() {
-    this.closed = false;
-    this.close();
-    throw new Refused(0, "closed", "");
+    return response.text();
   }
 
   #gathered(atMostMs) {
     if (this.peer.iceGatheringState === "complete") return Promise.resolve();
     return new Promise((resolve) => {
-      setTimeout(resolve, atMostMs);
+      this.gathering = setTimeout(resolve, atMostMs);
       this.peer.addEventListener("icegatheringstatechange", () => {
         if (this.peer.iceGatheringState === "complete") resolve();
       });
@@ -99,21 +136,17 @@ export class Call {
   #opened() {
     if (this.channel.readyState === "open") return Promise.resolve();
     return new Promise((resolve, reject) => {
-      const timer = setTimeout(() => reject(new Refused(0, "no_path", "")), OPEN_MS);
-      const settle = (action) => () => (clearTimeout(timer), action());
-      this.channel.addEventListener("open", settle(resolve));
-      this.channel.addEventListener("close", settle(() => reject(new Refused(0, "no_path", ""))));
+      const timer = setTimeout(() => reject(noPath()), OPEN_MS);
+      this.aborter.signal.addEventListener("abort", () => clearTimeout(timer), { once: true });
+      this.channel.addEventListener("open", () => (clearTimeout(timer), resolve()), { once: true });
     });
   }
 
   async #check() {
-    let packets = 0;
     const report = await this.peer.getStats();
     if (this.closed) return;
     this.onStats(report);
-    for (const stat of report.values()) {
-      if (stat.type === "inbound-rtp") packets += stat.packetsReceived;
-    }
+    const packets = packetsIn(report);
     const now = performance.now();
     if (packets !== this.packets) Object.assign(this, { packets, heardAt: now });
     else if (packets > 0 && now - this.heardAt > SILENT_MS) this.#lost();
@@ -126,11 +159,23 @@ export class Call {
     if (state === "disconnected") this.healing = setTimeout(() => this.#lost(), DISCONNECTED_MS);
   }
 
-  #lost() {
-    clearTimeout(this.healing);
-    if (this.closed) return;
-    const wasOpen = this.peer.connectionState !== "new";
-    this.close();
-    if (wasOpen) this.onLost();
+  /** Packets of sound that came so far; 0 when the call is over. */
+  async #packets() {
+    return this.closed ? 0 : packetsIn(await this.peer.getStats());
   }
+
+  #lost() {
+    if (this.closed) return;
+    const { isOpen } = this;
+    this.#end(noPath());
+    if (isOpen) this.onLost();
+  }
+}
+
+const noPath = () => new Refused(0, "no_path", "");
+
+function packetsIn(report) {
+  let packets = 0;
+  for (const stat of report.values()) if (stat.type === "inbound-rtp") packets += stat.packetsReceived;
+  return packets;
 }

@@ -1,0 +1,133 @@
+"""An answer that comes word by word: always visible, followed to its end, and left alone by updates."""
+
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.web.test_conversation import created, said, spoken
+from tests.web.test_page_live import a_turn, opened, say
+
+pytestmark = pytest.mark.browser
+
+ENTRANCE_MS = 300
+"A turn comes in within 0.25 s, fading."
+
+STREAM = """async ({ everyMs, words }) => {
+  const frames = [];
+  const nodes = new Set();
+  let isOver = false;
+  let begunAt = null;
+  const measure = (now) => {
+    const turn = document.querySelector("#turns > li:last-child");
+    if (turn?.textContent.includes("word")) {
+      begunAt ??= now;
+      nodes.add(turn);
+      frames.push({ ms: now - begunAt, opacity: Number(getComputedStyle(turn).opacity) });
+    }
+    if (!isOver) requestAnimationFrame(measure);
+  };
+  requestAnimationFrame(measure);
+  for (let word = 0; word < words; word += 1) {
+    const delta = { type: "response.output_audio_transcript.delta", response_id: "r", delta: `word ${word} ` };
+    calls.at(-1).say(delta);
+    await new Promise((resolve) => setTimeout(resolve, everyMs));
+  }
+  isOver = true;
+  return { frames, nodes: nodes.size };
+}"""
+"Speaks as a language model that gives a word each `everyMs`, and looks at the turn in every frame."
+
+TOP = 'scrollY + document.getElementById("scroll").scrollTop'
+"How far down the page is; which of the two scrolls depends on its width."
+
+SIGHT = f"""() => {{
+  const dock = document.getElementById("talk").getBoundingClientRect().top;
+  const words = document.querySelector("#turns > li:last-child").getBoundingClientRect().bottom;
+  return {{ hidden: words - dock, top: {TOP} }};
+}}"""
+"`hidden`: pixels of the newest words below the dock."
+
+
+def streamed(page: Page, every_ms: int, words: int) -> Any:
+    return page.evaluate(STREAM, {"everyMs": every_ms, "words": words})
+
+
+@pytest.mark.parametrize("every_ms", [10, 120])
+def test_an_answer_is_visible_in_every_frame(page: Page, every_ms: int) -> None:
+    opened(page)
+    say(page, *spoken("i", "tell me a story"), created("r"))
+    seen = streamed(page, every_ms, words=1500 // every_ms)
+    later = [frame["opacity"] for frame in seen["frames"] if frame["ms"] > ENTRANCE_MS]
+    assert len(later) > 10
+    assert min(later) >= 0.5
+    assert seen["nodes"] == 1, "the turn was replaced while it grew"
+
+
+@pytest.mark.parametrize("size", [(390, 844), (1360, 600)], ids=["phone", "desktop"])
+def test_a_long_answer_is_followed_until_the_user_scrolls_up(
+    page: Page, size: tuple[int, int]
+) -> None:
+    page.set_viewport_size({"width": size[0], "height": size[1]})
+    opened(page)
+    say(page, *a_turn(1, "hello", "Hello. " * 60), *spoken("i", "tell me more"), created("r"))
+    streamed(page, every_ms=2, words=200)
+    followed = page.evaluate(SIGHT)
+    assert followed["hidden"] <= 0
+    page.mouse.move(size[0] / 4, size[1] / 3)
+    page.mouse.wheel(0, -60)  # less than a screen, as a finger begins
+    page.wait_for_function(f"(top) => {TOP} < top", arg=followed["top"])
+    page.mouse.wheel(0, -200)
+    page.wait_for_function(f"(top) => {TOP} <= top - 200", arg=followed["top"])
+    above = page.evaluate(SIGHT)
+    streamed(page, every_ms=2, words=60)
+    assert page.evaluate(SIGHT)["top"] == above["top"], "the user was pulled back down"
+    page.mouse.wheel(0, 10_000)
+    page.wait_for_function(f"(top) => {TOP} > top", arg=above["top"])
+    page.evaluate(
+        "document.querySelector('#turns > li:last-child').scrollIntoView({ block: 'end' })"
+    )
+    streamed(page, every_ms=2, words=60)
+    assert page.evaluate(SIGHT)["hidden"] <= 0
+
+
+def test_updates_keep_selection_focus_and_opened_timings(page: Page) -> None:
+    opened(page)
+    say(page, *a_turn(1, "one", "One."), *a_turn(2, "two", "Two."))
+    first, second = page.get_by_test_id("waterfall").all()
+    first.locator("summary").click()  # opened by the user; the second is, as the latest
+    second.locator("summary").click()
+    page.get_by_test_id("stage-asr").first.focus()
+    say(page, *spoken("i", "three"), created("r"), said("r", "It is a"))
+    page.evaluate(
+        """() => {
+          const words = document.querySelector("#turns > li:last-child .reply").lastChild;
+          getSelection().setBaseAndExtent(words, 0, words, 5);
+        }"""
+    )
+    say(page, said("r", " long story."), *a_turn(4, "four", "Four."))
+    assert page.evaluate("getSelection().toString()") == "It is"
+    expect(page.get_by_test_id("stage-asr").first).to_be_focused()
+    opens = page.get_by_test_id("waterfall").evaluate_all("(all) => all.map((one) => one.open)")
+    assert opens == [True, False, True]
+
+
+def test_a_turn_that_is_heard_late_stands_in_its_place(page: Page) -> None:
+    opened(page)
+    heard = spoken("a", "spoken first")
+    say(page, *heard[:4], *spoken("b", "said second"), heard[4])
+    expect(page.get_by_test_id("said")).to_have_text(["You: spoken first", "You: said second"])
+
+
+def test_a_new_conversation_is_read_out_too(page: Page) -> None:
+    opened(page)
+    say(page, *a_turn(1, "one", "The old answer."))
+    announcer = page.get_by_test_id("announcer")
+    expect(announcer).to_contain_text("The old answer.")
+    page.get_by_test_id("hangup").click()
+    page.get_by_test_id("fresh").click()
+    expect(page.get_by_test_id("turn")).to_have_count(0)
+    page.get_by_test_id("mic").click()
+    expect(page.locator("html")).to_have_attribute("data-state", "listening")
+    say(page, *a_turn(2, "two", "The new answer."))
+    expect(announcer).to_contain_text("The new answer.")

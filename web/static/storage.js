@@ -1,0 +1,45 @@
+// The browser's storage for this page. It may be forbidden, full, or changed by hand; then what was
+// stored lasts as long as the page.
+
+const inMemory = new Map();
+
+// Where storage is forbidden, naming it is an error already.
+const AREAS = { tab: () => sessionStorage, browser: () => localStorage };
+
+/** The text under `name`, or null; `area` is `tab` (until it is closed) or `browser`. */
+export function read(area, name) {
+  try {
+    return inMemory.get(name) ?? AREAS[area]().getItem(name);
+  } catch {
+    return inMemory.get(name) ?? null;
+  }
+}
+
+export function write(area, name, text) {
+  try {
+    AREAS[area]().setItem(name, text);
+    inMemory.delete(name);
+  } catch {
+    inMemory.set(name, text);
+  }
+}
+
+export function remove(area, name) {
+  inMemory.delete(name);
+  try {
+    AREAS[area]().removeItem(name);
+  } catch {
+    // Forbidden: then there is nothing to remove.
+  }
+}
+
+/** The value under `name`; null when there is none or it is not JSON. */
+export function readJson(area, name) {
+  try {
+    return JSON.parse(read(area, name) ?? "null");
+  } catch {
+    return null;
+  }
+}
+
+export const writeJson = (area, name, value) => write(area, name, JSON.stringify(value));
