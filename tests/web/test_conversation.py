@@ -222,3 +222,51 @@ def test_the_page_keeps_a_bounded_number_of_turns(tab: Page) -> None:
     turns = reduced(tab, *events)["turns"]
     assert len(turns) == 200
     assert turns[-1]["said"] == "text 209"
+
+
+def test_what_changes_nothing_leaves_the_same_turns(tab: Page) -> None:
+    events = [*spoken("i", "hi"), created("r"), done("r"), traced("r", "i", "answered")]
+    nothing = [said("unknown", "x"), done("unknown"), answer("r", ""), spoken("i", "hi")[-1]]
+    same = tab.evaluate(
+        """async ([events, nothing]) => {
+          const { emptyConversation, reduce } = await import("/static/conversation.js");
+          const before = events.reduce(reduce, emptyConversation());
+          return nothing.map((event) => reduce(before, event) === before);
+        }""",
+        [events, nothing],
+    )
+    assert same == [True, True, True, True]
+
+
+def test_medians_are_made_of_the_same_traces_while_words_come(tab: Page) -> None:
+    events = [*spoken("i", "hi"), created("r"), traced("r", "i", "answered")]
+    same = tab.evaluate(
+        """async ([events, word]) => {
+          const { emptyConversation, reduce, tracesOf } = await import("/static/conversation.js");
+          const before = events.reduce(reduce, emptyConversation());
+          const [old] = tracesOf(before);
+          const [now, ...more] = tracesOf(reduce(before, word));
+          return old !== undefined && old === now && more.length === 0;
+        }""",
+        [events, said("r", "word ")],
+    )
+    assert same
+
+
+def test_a_conversation_is_restored_without_what_was_under_way(tab: Page) -> None:
+    events = [*spoken("a", "one"), created("r"), said("r", "One."), answer("r", "One."), done("r")]
+    session = {"type": "session.created", "session": {"earshot": {"conversation_id": "conv_1"}}}
+    states = tab.evaluate(
+        """async (events) => {
+          const { emptyConversation, kept, reduce, restored } = await import("/static/conversation.js");
+          const value = JSON.parse(JSON.stringify(kept(events.reduce(reduce, emptyConversation()))));
+          return [restored(value), restored(null), restored("conv_1"), restored({ turns: [] })];
+        }""",
+        [session, *events, user("b", "two")],
+    )
+    assert states[1:] == [None, None, None]
+    assert states[0]["conversationId"] == "conv_1"
+    assert [(turn["said"], turn["status"]) for turn in states[0]["turns"]] == [
+        ("one", "answered"),
+        ("two", "lost"),
+    ]

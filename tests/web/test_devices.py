@@ -259,6 +259,19 @@ def test_the_view_is_a_dialog_for_keyboards_and_phones(page: Page, house: House)
     expect(page.get_by_test_id("devices-open")).to_be_focused()
 
 
+def test_esc_over_an_open_form_gives_the_form_up(page: Page, house: House) -> None:
+    device = house.new(name="Hall")
+    house.do(house.registry.approve(device.id, device.pairing_code))
+    view(page)
+    page.get_by_test_id("device-edit").click()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog", name="Devices")).to_be_hidden()
+    house.new(hardware_id="aa:bb:cc:dd:ee:02")
+    view(page)
+    expect(page.get_by_test_id("device")).to_have_count(2)  # the list lives on
+    expect(page.get_by_test_id("edit-name")).to_have_count(0)
+
+
 def test_every_language_has_the_same_words(page: Page) -> None:
     words: dict[str, dict[str, str]] = page.evaluate(
         "import('/static/device_words.js').then(({ DEVICE_WORDS }) => DEVICE_WORDS)"

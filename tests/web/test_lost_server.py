@@ -1,0 +1,147 @@
+"""A server that goes away, stays silent or hangs: told at once, and taken up again when it is back."""
+
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from aiohttp import web as aioweb
+from playwright.sync_api import BrowserContext, Page, Request, expect
+
+from tests.web.browser import Stub, serving
+from tests.web.test_page_live import is_in
+
+pytestmark = pytest.mark.browser
+
+HEARTBEATS_MISSED_MS = 21_000
+"The server sends one each 15 s, and may be 5 s late."
+ANSWER_MS = 16_000
+"A request without an answer is given up after 15 s."
+
+SOUND_COMES = """() => {
+  let packetsReceived = 1;
+  calls[0].getStats = async () => {
+    if (!window.lostAt) packetsReceived += 1;
+    return new Map([["in", { type: "inbound-rtp", packetsReceived }]]);
+  };
+  const message = document.getElementById("message");
+  const note = () => { if (!message.hidden) window.toldAt ??= performance.now(); };
+  new MutationObserver(note).observe(message, { attributes: true });
+}"""
+"Sound arrives until `lostAt`; when the page says anything is noted as `toldAt`."
+
+
+def test_a_lost_server_is_told_within_a_second_and_its_return_too(
+    context: BrowserContext, page: Page
+) -> None:
+    with ExitStack() as first:
+        stub = Stub()
+        first.enter_context(serving(stub))
+        page.goto(stub.url)
+        expect(page.locator("#home-state")).to_have_text("live")
+        page.get_by_test_id("mic").click()
+        is_in(page, "listening")
+        page.evaluate(SOUND_COMES)
+        page.evaluate("() => { window.lostAt = performance.now(); }")
+    message = page.get_by_test_id("message")
+    expect(message).to_be_visible()
+    assert page.evaluate("toldAt - lostAt") < 1_000
+    expect(page.locator("#home-state")).to_have_text("not live")
+    is_in(page, "reconnecting")  # long before the 3 s that a silent call is given
+    second = Stub(port=int(stub.url.rsplit(":", 1)[1]))
+    second.home.update("light.kitchen", "on")
+    with serving(second):
+        expect(page.get_by_test_id("entity-light.kitchen")).to_have_attribute("data-state", "on")
+        is_in(page, "listening")
+        expect(message).to_be_hidden()
+
+
+def test_a_page_opened_before_its_server_learns_all_when_it_comes(page: Page, stub: Stub) -> None:
+    page.route("**/earshot/**", lambda route: route.abort())
+    page.goto("/")
+    expect(page.get_by_test_id("message")).to_have_attribute("data-code", "unreachable")
+    page.unroute("**/earshot/**")
+    expect(page.get_by_test_id("entity-light.kitchen")).to_be_visible()
+    expect(page.get_by_test_id("message")).to_be_hidden()
+    expect(page.get_by_test_id("engines")).to_contain_text("PocketSphinx")
+
+
+def streams_of(page: Page) -> list[Request]:
+    """The requests for the home's stream, as they come."""
+    asked: list[Request] = []
+    page.on("request", lambda one: asked.append(one) if "home/events" in one.url else None)
+    return asked
+
+
+@pytest.mark.parametrize("by", ["silence", "sleep", "network"])
+def test_a_stream_without_heartbeats_is_asked_for_again(page: Page, by: str) -> None:
+    asked = streams_of(page)
+    page.clock.install()
+    page.goto("/")
+    expect(page.locator("#home-state")).to_have_text("live")
+    before = len(asked)
+    with page.expect_request("**/home/events*"):
+        if by == "silence":
+            page.clock.fast_forward(HEARTBEATS_MISSED_MS)
+        elif by == "sleep":  # timers stood still, the clock did not
+            page.evaluate("(ms) => { const was = Date.now; Date.now = () => was() + ms; }", 30_000)
+            page.evaluate("dispatchEvent(new Event('focus'))")
+        else:
+            page.evaluate("dispatchEvent(new Event('online'))")
+        page.clock.run_for(300)
+    expect(page.locator("#home-state")).to_have_text("live")
+    assert len(asked) > before
+
+
+def test_a_server_that_hangs_is_given_up(page: Page, stub: Stub) -> None:
+    stub.is_stuck = True
+    page.clock.install()
+    page.goto("/")
+    with page.expect_request("**/v1/realtime/calls"):
+        page.get_by_test_id("mic").click()
+    is_in(page, "connecting")
+    page.clock.fast_forward(ANSWER_MS)
+    expect(page.get_by_test_id("message")).to_have_attribute("data-code", "unreachable")
+    is_in(page, "off")
+
+
+def test_a_half_typed_key_is_kept(page: Page, stub: Stub) -> None:
+    stub.key = "s3cret"
+    page.goto("/")
+    key = page.get_by_test_id("key-input")
+    key.fill("s3c")
+    page.get_by_test_id("language").select_option("de")  # redrawn, and asked for again
+    expect(page.locator("html")).to_have_attribute("lang", "de")
+    expect(key).to_have_value("s3c")
+
+
+class Restarting(Stub):
+    """A server behind a proxy that knows no device list at first, and loses it once."""
+
+    asked = 0
+
+    def app(self) -> aioweb.Application:
+        app = super().app()
+        app.router.add_get("/v1/devices/events", self.devices)
+        return app
+
+    async def devices(self, request: aioweb.Request) -> aioweb.StreamResponse:
+        self.asked += 1
+        if self.asked in (1, 3):
+            raise aioweb.HTTPNotFound
+        response = aioweb.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        await response.write(b'event: devices\ndata: {"devices": []}\n\n')
+        return response  # ends: the proxy restarts
+
+
+def test_one_404_does_not_end_the_list_of_devices(context: BrowserContext) -> None:
+    stub = Restarting()
+    with serving(stub):
+        page: Any = context.new_page()
+        page.clock.install()
+        page.goto(stub.url)
+        for asked in (1, 2, 3, 4):
+            while stub.asked < asked:
+                page.clock.fast_forward(7_000)
+                page.wait_for_timeout(20)
+        expect(page.get_by_test_id("devices-open")).to_be_visible()
