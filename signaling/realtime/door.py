@@ -7,6 +7,7 @@ from http import HTTPStatus
 from aiohttp import web as aioweb
 from msgspec.json import encode
 
+from core.connected import while_connected
 from core.errors import Forbidden
 from core.ids import new_id
 from core.ports import Metrics
@@ -95,14 +96,16 @@ class RealtimeDoor:
         """An offer in, the answer out; the call outlives the request."""
         offer = await read_offer(request, self._fresh, self._minted(request))
         terms = replace(offer.terms, is_beta=is_beta(request.headers))
-        call_id, answer = await self.calls.start(offer.sdp, terms)
+        # A caller that hangs up before it has the answer cannot name the call to end it.
+        call_id, answer = await while_connected(request, self.calls.start(offer.sdp, terms))
         return _answered(call_id, answer)
 
     async def legacy_call(self, request: aioweb.Request) -> aioweb.Response:
         """The same for clients of the beta: always raw SDP."""
         sdp = await read_sdp(request)
         terms = terms_of(request.query, self._fresh, minted=self._minted(request))
-        call_id, answer = await self.calls.start(sdp, replace(terms, is_beta=True))
+        starting = self.calls.start(sdp, replace(terms, is_beta=True))
+        call_id, answer = await while_connected(request, starting)
         return _answered(call_id, answer)
 
     async def offer_again(self, request: aioweb.Request) -> aioweb.Response:

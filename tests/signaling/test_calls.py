@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from media.peer import CloseReason
+from media.peer import CloseReason, Peer
 from signaling.realtime.calls import MAX_UNREAD_EVENTS
 from signaling.realtime.door import RealtimeSettings
 from signaling.realtime.session import Terms
@@ -128,6 +128,31 @@ def test_an_offer_whose_sender_left_is_given_up() -> None:
         await server.all_left()
         await caller.peer.close()
 
+    against(scene)
+
+
+@pytest.mark.parametrize("path", [CALLS, "/v1/realtime?model=gpt-realtime"])
+def test_a_caller_that_hangs_up_before_the_answer_leaves_no_call(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def slow(peer: Peer, offer: str) -> str:
+        seen.set()
+        await asyncio.sleep(1)  # longer than a lost connection stays unnoticed
+        return await answer(peer, offer)
+
+    async def scene(server: Server) -> None:
+        caller = Caller()
+        offer = await caller.peer.offer()
+        asking = asyncio.ensure_future(server.client.post(path, data=offer, headers=SDP))
+        await seen.wait()
+        asking.cancel()
+        async with asyncio.timeout(5):  # less than a peer that never comes is waited for
+            await server.all_left()
+        await caller.peer.close()
+
+    answer = Peer.answer
+    seen = asyncio.Event()
+    monkeypatch.setattr(Peer, "answer", slow)
     against(scene)
 
 

@@ -258,8 +258,10 @@ def test_a_conversation_is_restored_without_what_was_under_way(tab: Page) -> Non
     session = {"type": "session.created", "session": {"earshot": {"conversation_id": "conv_1"}}}
     states = tab.evaluate(
         """async (events) => {
-          const { emptyConversation, kept, reduce, restored } = await import("/static/conversation.js");
-          const value = JSON.parse(JSON.stringify(kept(events.reduce(reduce, emptyConversation()))));
+          const page = await import("/static/conversation.js");
+          const { emptyConversation, kept, reduce, restored } = page;
+          const state = events.reduce(reduce, emptyConversation());
+          const value = JSON.parse(JSON.stringify(kept(state)));
           return [restored(value), restored(null), restored("conv_1"), restored({ turns: [] })];
         }""",
         [session, *events, user("b", "two")],

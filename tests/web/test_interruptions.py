@@ -1,4 +1,4 @@
-"""Phone calls, unplugged microphones, locked screens, refused playback, high contrast: the page copes."""
+"""Phone calls, unplugged microphones, locked screens, refused playback, high contrast."""
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -38,6 +38,12 @@ window.hide = (isHidden) => {
 """
 "An audio system, a screen and a page in sight that the test commands."
 
+TRACK = """() => {
+  const track = calls[0].tracks[0].clone();
+  calls[0].dispatchEvent(Object.assign(new Event("track"), { track }));
+}"""
+"The server's voice comes."
+
 MUTE = """(isMuted) => {
   const track = calls[0].tracks[0];
   Object.defineProperty(track, "muted", { value: isMuted, configurable: true });
@@ -66,7 +72,7 @@ def test_a_phone_call_interrupts_and_the_page_goes_on(page: Page) -> None:
     expect(message).to_be_hidden()
     # The element is paused from outside: played again, once; then the user is asked.
     played = "() => !document.getElementById('voice').paused"
-    page.evaluate("calls[0].dispatchEvent(Object.assign(new Event('track'), { track: calls[0].tracks[0].clone() }))")
+    page.evaluate(TRACK)
     page.wait_for_function(played)
     page.evaluate("document.getElementById('voice').pause()")
     page.wait_for_function(played)
@@ -136,7 +142,7 @@ def test_a_voice_that_cannot_be_played_is_said(page: Page) -> None:
     page.goto("/")
     page.get_by_test_id("mic").click()
     is_in(page, "listening")
-    page.evaluate("calls[0].dispatchEvent(Object.assign(new Event('track'), { track: calls[0].tracks[0].clone() }))")
+    page.evaluate(TRACK)
     expect(page.get_by_test_id("message")).to_contain_text("no decoder")
 
 
@@ -152,7 +158,8 @@ def test_leaving_the_page_gives_the_microphone_back(page: Page, stub: Stub) -> N
 
 
 DRAWN = """(element) => {
-  const { backgroundColor, backgroundImage, borderTopWidth, borderTopColor } = getComputedStyle(element);
+  const style = getComputedStyle(element);
+  const { backgroundColor, backgroundImage, borderTopWidth, borderTopColor } = style;
   const canvas = getComputedStyle(document.body).getPropertyValue("background-color");
   const paints = (colour) => colour !== canvas && colour !== "rgba(0, 0, 0, 0)";
   return backgroundImage !== "none" || paints(backgroundColor) ||
@@ -208,7 +215,8 @@ def test_what_scrolls_is_reached_by_keyboard_and_has_a_name(page: Page) -> None:
     home = page.get_by_role("list", name="Home")
     expect(home).to_have_attribute("tabindex", "0")  # scrolls sideways on a phone
     page.set_viewport_size({"width": 1360, "height": 600})
-    expect(page.get_by_role("complementary", name="Home and figures")).to_have_attribute("tabindex", "0")
+    side = page.get_by_role("complementary", name="Home and figures")
+    expect(side).to_have_attribute("tabindex", "0")
     expect(page.locator("#areas")).not_to_have_attribute("tabindex", "0")
     say(page, *a_turn(1, "hello", "Hello. " * 200))
     bottom = page.evaluate("document.getElementById('scroll').scrollTop")

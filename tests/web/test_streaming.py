@@ -1,4 +1,4 @@
-"""An answer that comes word by word: always visible, followed to its end, and left alone by updates."""
+"""An answer that comes word by word: always visible, followed, and left alone by updates."""
 
 from typing import Any
 
@@ -29,8 +29,8 @@ STREAM = """async ({ everyMs, words }) => {
   };
   requestAnimationFrame(measure);
   for (let word = 0; word < words; word += 1) {
-    const delta = { type: "response.output_audio_transcript.delta", response_id: "r", delta: `word ${word} ` };
-    calls.at(-1).say(delta);
+    const type = "response.output_audio_transcript.delta";
+    calls.at(-1).say({ type, response_id: "r", delta: `word ${word} ` });
     await new Promise((resolve) => setTimeout(resolve, everyMs));
   }
   isOver = true;
