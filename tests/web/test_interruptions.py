@@ -1,5 +1,7 @@
 """Phone calls, unplugged microphones, locked screens, refused playback, high contrast."""
 
+from typing import Literal
+
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
@@ -169,7 +171,9 @@ DRAWN = """(element) => {
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_high_contrast_shows_states_and_bars(browser: Browser, stub: Stub, scheme: str) -> None:
+def test_high_contrast_shows_states_and_bars(
+    browser: Browser, stub: Stub, scheme: Literal["light", "dark"]
+) -> None:
     stub.home.update("light.kitchen", "on")
     context = browser.new_context(
         base_url=stub.url, locale="en-GB", forced_colors="active", color_scheme=scheme

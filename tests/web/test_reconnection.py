@@ -29,7 +29,12 @@ const connection = new Connection({
 const live = () => calls.filter((one) => one.connectionState !== "closed").length;
 const codeOf = (promise) => promise.then(() => "open", (error) => error.code ?? error.name);
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
-const until = async (isTrue) => { while (!isTrue()) await pause(2); };
+const until = async (isTrue) => {
+  for (let left = 2_000; !isTrue(); left -= 1) {
+    if (left === 0) throw new Error(`in vain: ${isTrue}, after ${told}`);
+    await pause(2);
+  }
+};
 const toFourth = () => until(() => told.includes("lost 4"));
 calls.length = fates.length = 0;
 """
