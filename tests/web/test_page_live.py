@@ -94,6 +94,17 @@ def test_timers_count_down_and_ring(page: Page, stub: Stub) -> None:
     stub.soon(stub.home.touch)
     expect(timer).to_have_attribute("data-state", "ringing")
     expect(timer).to_contain_text("Time is up")
+    page.evaluate(
+        """() => {
+          const alert = document.querySelector("[data-testid=timer] [role=alert]");
+          const note = () => { window.isReadAgain = true; };
+          new MutationObserver(note).observe(alert.parentElement.parentElement,
+            { childList: true, characterData: true, subtree: true });
+        }"""
+    )
+    stub.soon(lambda: stub.home.update("light.kitchen", "on"))  # while it rings
+    expect(page.get_by_test_id("entity-light.kitchen")).to_have_attribute("data-state", "on")
+    assert not page.evaluate("window.isReadAgain === true")
 
 
 def test_a_timer_that_rang_out_is_seen_a_while_longer(page: Page, stub: Stub) -> None:

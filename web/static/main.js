@@ -20,6 +20,7 @@ import { WakeLock } from "./wake_lock.js";
 import { medianTable } from "./waterfall.js";
 
 const MIC_ICONS = { speaking: "wave", thinking: "dots", connecting: "dots", reconnecting: "dots" };
+const TOLD_ALREADY = new Set(["lost", "unreachable", "key"]); // messages that say more about a lost server
 
 class Page {
   constructor() {
@@ -63,27 +64,27 @@ class Page {
   /** Ask the server what it has; again after a key was given. */
   async load() {
     this.#translate();
-    const { language } = this.choices;
-    this.home.watch(language);
+    this.home.watch(this.choices.language);
     this.devices.watch();
     await this.#learn();
-    if (this.choices.language !== language) this.home.watch(this.choices.language);
   }
 
   /** Ask for the engines, and draw what depends on them. */
   async #learn() {
+    const { language } = this.choices;
     try {
       this.choices.know(await getJson("/earshot/engines"));
     } catch (error) {
       this.messages.show(error.status === 401 ? "key" : "unreachable");
     }
     this.#translate();
+    if (this.choices.language !== language) this.home.watch(this.choices.language);
   }
 
   /** The server's port is closed, or nothing answers there. */
   #gone() {
     this.assistant.connection.suspect();
-    if (this.messages.shown === null) this.messages.show("gone");
+    if (!TOLD_ALREADY.has(this.messages.shown?.code)) this.messages.show("gone");
   }
 
   /** The server answers again; it may have been restarted with other engines. */
