@@ -20,7 +20,13 @@ EarshotError
     └── EngineTimeout      no answer within its deadline
 """
 
+import traceback
 from typing import ClassVar
+
+MAX_CHAIN = 8
+"Exceptions of one chain that are logged; longer chains repeat themselves."
+MAX_FRAMES = 4
+"Of each exception, the innermost: they are in the code that failed."
 
 
 class EarshotError(Exception):
@@ -135,3 +141,25 @@ def first_error(group: BaseExceptionGroup[EarshotError]) -> EarshotError:
         error = error.exceptions[0]
     assert isinstance(error, EarshotError)
     return error
+
+
+def chain_of(error: BaseException) -> str:
+    """The types of an exception and its causes, and the lines of code that raised them.
+
+    Messages are left out: a plugin may put what was said into them, and words are never logged.
+    """
+    told: list[str] = []
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen and len(told) < MAX_CHAIN:
+        seen.add(id(current))
+        told.append(_place(current))
+        hidden = current.__suppress_context__
+        current = current.__cause__ or (None if hidden else current.__context__)
+    return ", caused by ".join(told)
+
+
+def _place(error: BaseException) -> str:
+    frames = traceback.extract_tb(error.__traceback__)[-MAX_FRAMES:]
+    where = " > ".join(f"{frame.filename}:{frame.lineno} in {frame.name}" for frame in frames)
+    return f"{type(error).__name__} at {where}" if where else type(error).__name__

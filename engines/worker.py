@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from threading import Lock
 
-from core.errors import ConfigError, EarshotError, EngineError, RemoteProtocolError
+from core.errors import ConfigError, EarshotError, EngineError, RemoteProtocolError, chain_of
 from engines.base import AsrModel, AsrResult
 from engines.joining import JoiningModel
 from engines.registry import load
@@ -36,6 +36,9 @@ from engines.wire import (
 )
 
 logger = logging.getLogger(__name__)
+
+OF_MACHINE = (OSError, MemoryError, RuntimeError)
+"What memory, files and GPUs fail with; libraries put no words of a recording into these."
 
 _RECEIVE_BYTES = 256 * 1024
 
@@ -156,14 +159,18 @@ def _decode(model: AsrModel, request: Decode) -> Decoded | Failed:
 
 def _failed(exc: Exception, engine: str, request_id: int | None = None) -> Failed:
     """Our own errors keep their code, and the gateway tells them; a library's are logged here with
-    their chain, for its author.
+    their chain, for its author. While decoding, a message may hold what was heard: it is repeated
+    only where it is about the machine.
     """
     if isinstance(exc, EngineError):
         return Failed(exc.code, exc.detail, request_id)  # the gateway says again whose it is
     if isinstance(exc, EarshotError):
         return Failed(exc.code, str(exc), request_id)
-    logger.error("%s failed", engine, exc_info=exc)
-    return Failed("engine_failed", f"{engine}: {type(exc).__name__}: {exc}", request_id)
+    if request_id is None or isinstance(exc, OF_MACHINE):
+        logger.error("%s failed", engine, exc_info=exc)
+        return Failed("engine_failed", f"{engine}: {type(exc).__name__}: {exc}", request_id)
+    logger.error("%s failed: %s", engine, chain_of(exc))
+    return Failed("engine_failed", f"{engine}: {type(exc).__name__}", request_id)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 
-from core.errors import EarshotError, first_error
+from core.errors import EarshotError, EngineError, first_error
 from core.events import Usage
 from core.items import Item
 from core.ports import Clock, Metrics, ToolContext
@@ -19,7 +19,7 @@ from pipeline.calling import Hands
 from pipeline.fillers import Fillers
 from pipeline.generation import generate
 from pipeline.plan import AnswerPlan
-from pipeline.read_aloud import Reading, Sound
+from pipeline.read_aloud import Clause, Reading, Sound, spoken_by
 from pipeline.remote.steps import Step
 from pipeline.seating import seated
 from pipeline.tools import Toolbox
@@ -135,7 +135,8 @@ class Draft:
     async def _speak(self) -> None:
         """Generate and speak side by side: the voice begins with the first clause."""
         confirmed = self._is_confirmed.wait
-        reading = Reading(self.plan, self.sounds, self._mark, confirmed, self.work)
+        metrics = self._metrics
+        reading = Reading(self.plan, self.sounds, self._mark, confirmed, self.work, metrics)
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._fill(reading))
@@ -144,7 +145,27 @@ class Draft:
             expected, bugs = group.split(EarshotError)
             if expected is None or bugs is not None:
                 raise
-            raise first_error(expected) from group
+            error = first_error(expected)
+            if not (_is_of_voice(error) and await self._apologise_by_spare_voice(error)):
+                raise error from group
+
+    async def _apologise_by_spare_voice(self, error: EarshotError) -> bool:
+        """Says that the voice failed, with another one. False: there is none, or it fails too."""
+        spare = self.plan.spare
+        if spare is None or not self._is_confirmed.is_set():
+            return False
+        sentence = self._fillers.regret(error, self.plan.language)
+        if sentence is None:
+            return False
+        try:
+            pcm = await spoken_by(spare, sentence, self.plan, self._metrics)
+        except EarshotError:
+            return False
+        self.regret = error
+        await self.texts.put(f"{BROKEN_OFF}{sentence}")
+        await self.sounds.put(Clause(sentence))
+        await self.sounds.put(pcm)
+        return True
 
     async def _fill(self, reading: Reading) -> None:
         def say(text: str) -> bool:
@@ -194,7 +215,7 @@ class Draft:
             say,
             self.call_deltas.put_nowait,
         )
-        plan = seated(self.plan, self._seat)
+        plan = seated(self.plan, self._seat, self._metrics)
         async with aclosing(generate(plan, self.prompt, hands)) as deltas:
             async for delta in deltas:
                 if isinstance(delta, Usage):
@@ -241,3 +262,7 @@ class Draft:
 
     def _mark(self, mark: Mark) -> None:
         self.marks.setdefault(mark, self._clock.now())
+
+
+def _is_of_voice(error: EarshotError) -> bool:
+    return isinstance(error, EngineError) and error.stage == "tts"

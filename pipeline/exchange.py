@@ -9,7 +9,7 @@ from typing import Literal
 from core.errors import Conflict
 from core.ids import new_id
 from core.items import Item, ItemStatus, MessageItem, TextPart
-from core.ports import Place, ToolContext
+from core.ports import Metrics, Place, ToolContext
 from engines.base import Llm, LlmOptions
 from pipeline.bridging import Between, Say, bridged, owned_tasks
 from pipeline.budget import Claim, Seats
@@ -70,7 +70,7 @@ class Exchanges:
         max_parallel: int = MAX_PARALLEL,
     ) -> None:
         self._engines, self._toolbox = surroundings.engines, surroundings.toolbox
-        self._drafts = surroundings.drafts
+        self._drafts, self._metrics = surroundings.drafts, surroundings.metrics
         self._conversations, self._languages = conversations, languages
         self._usual = usual or SessionSettings()
         self._places = Places(
@@ -107,7 +107,9 @@ class Exchanges:
             conversation.place = question.place or conversation.place
             seats, means = self._drafts.seats(llm), (self._toolbox, self._fillers)
             async with owned_tasks() as tasks:
-                yield Exchange(question.text, conversation, plan, *means, seats, tasks)
+                yield Exchange(
+                    question.text, conversation, plan, *means, seats, tasks, self._metrics
+                )
 
     async def _plan(self, question: Question, conversation: Conversation, llm: Llm) -> AnswerPlan:
         settings, engines = self._usual, self._engines
@@ -171,6 +173,7 @@ class Exchange:
         fillers: Fillers,
         seats: Seats,
         tasks: asyncio.TaskGroup,
+        metrics: Metrics,
     ) -> None:
         self.plan = plan
         "In which language it is answered, and with which voice it would be spoken."
@@ -179,7 +182,7 @@ class Exchange:
         "Of the answer, so far, without what was said in between."
         self._question, self._toolbox, self._seats = question, toolbox, seats
         self._fillers = fillers
-        self._tasks = tasks
+        self._tasks, self._metrics = tasks, metrics
         self._history: History = conversation.history
         self._place = conversation.place
 
@@ -220,7 +223,7 @@ class Exchange:
         context, fillers = self._context(), self._fillers
         hands = Hands(self._toolbox, context, _at_once, self._record, fillers, say)
         prompt = self._history.messages(self.plan.instructions)
-        plan = seated(self.plan, lambda: self._seats.take(Claim()))
+        plan = seated(self.plan, lambda: self._seats.take(Claim()), self._metrics)
         async with aclosing(generate(plan, prompt, hands)) as deltas:
             async for delta in deltas:
                 if isinstance(delta, str) and delta:

@@ -13,6 +13,7 @@ import msgspec
 from core.errors import (
     EarshotError,
     EngineCrashed,
+    EngineError,
     EngineMissing,
     EngineTimeout,
     EngineUnreachable,
@@ -78,9 +79,11 @@ class Fillers:
         return self._next("nothing", language)
 
     def regret(self, error: EarshotError, language: str) -> str | None:
-        """The model failed, in an answer or in its place."""
+        """An engine failed, in an answer or in its place."""
         if isinstance(error, Overloaded):
             return self._next("busy", language)
+        if isinstance(error, EngineError) and error.stage != "llm":
+            return self._next("failed", language)  # the language model is not away
         return self._next("away" if isinstance(error, AWAY) else "failed", language)
 
     def _next(self, kind: str, language: str) -> str | None:

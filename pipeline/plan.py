@@ -11,6 +11,7 @@ from pipeline.context import AS_FITS, Truncation
 from pipeline.remote.offer import RemoteOffer
 from pipeline.settings import ToolChoice
 from pipeline.turn import Turn
+from pipeline.voices import VoiceChoice
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,8 @@ class AnswerPlan:
     speed: float
     llm: Llm
     tts: Tts
+    spare: VoiceChoice | None = None
+    "Another engine that speaks the language; it apologises where `tts` fails."
     options: LlmOptions = AS_CONFIGURED
     tools: tuple[str, ...] | None = None
     "Names of those that may be used; None: all."

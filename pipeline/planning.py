@@ -14,12 +14,13 @@ from pipeline.draft import Draft
 from pipeline.fillers import Fillers
 from pipeline.history import messages_of
 from pipeline.plan import AnswerPlan
+from pipeline.plugin_errors import plugin_errors
 from pipeline.remote.offer import RemoteOffer
 from pipeline.remote.servers import RemoteServers
 from pipeline.settings import ResponseRequest, SessionSettings
 from pipeline.surroundings import Surroundings
 from pipeline.turn import Turn
-from pipeline.voices import choose_voice
+from pipeline.voices import choose_voice, spare_voice
 from pipeline.whereabouts import with_room
 from serving.scheduler import Priority
 
@@ -72,6 +73,7 @@ class Planning:
             speed=settings.speed,
             llm=engines.language_model(settings.llm),
             tts=tts,
+            spare=spare_voice(engines.tts, language, tts),
             options=LlmOptions(
                 _chosen(request.temperature, settings.answer_temperature),
                 limit,
@@ -132,6 +134,10 @@ class Planning:
         seats = of.drafts.seats(plan.llm)
         return Draft(plan, prompt, of.toolbox, context, of.clock, of.metrics, self._fillers, seats)
 
+    def regret(self, error: EarshotError) -> str | None:
+        """What is said to somebody whose words could not be recognised."""
+        return self._fillers.regret(error, self.language())
+
     def language(self, heard: str | None = None) -> str:
         """Of the next answer."""
         return (
@@ -149,7 +155,8 @@ class Planning:
             return None
         specs = self._surroundings.toolbox.specs(self.context(plan), plan.tools)
         prompt = self.prompt(plan, words)
-        return await plan.llm.understands(prompt, specs, language=plan.language)
+        with plugin_errors("llm", plan.llm.name, self._surroundings.metrics):
+            return await plan.llm.understands(prompt, specs, language=plan.language)
 
     def may_work_ahead(self) -> bool:
         """Turns are answered by themselves, and the server has time to spare."""

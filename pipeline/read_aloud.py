@@ -8,12 +8,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from core.audio import Pcm, ms_to_samples
+from core.ports import Metrics
 from engines.base import WordMark
+from media.resample import Resampler
 from pipeline.chunker import Chunker
 from pipeline.plan import AnswerPlan
+from pipeline.plugin_errors import plugin_errors
 from pipeline.settings import DEFAULT
 from pipeline.speakable import ClauseReader, Spoken
 from pipeline.turn import Mark
+from pipeline.voices import VoiceChoice
 from pipeline.work_time import WorkTime
 
 MAX_WAITING_CLAUSES = 32
@@ -74,9 +78,10 @@ class Reading:
         mark: Callable[[Mark], None],
         is_confirmed: Callable[[], Awaitable[object]],
         work: WorkTime,
+        metrics: Metrics,
     ) -> None:
         self._plan, self._sounds, self._mark = plan, sounds, mark
-        self._is_confirmed, self._work = is_confirmed, work
+        self._is_confirmed, self._work, self._metrics = is_confirmed, work, metrics
         self._chunker = Chunker(plan.language)
         self._reader = ClauseReader(plan.language)
         self._clauses: asyncio.Queue[str | None] = asyncio.Queue(MAX_WAITING_CLAUSES)
@@ -117,11 +122,12 @@ class Reading:
             speed=plan.speed,
             on_word=self._words.append,
         )
-        async with aclosing(source), aclosing(frames):
-            async for frame in frames:
-                self._mark(Mark.TTS_FIRST_AUDIO)
-                await self._tell_words()
-                await self._give(frame.pcm)
+        with plugin_errors("tts", plan.tts.info.name, self._metrics):
+            async with aclosing(source), aclosing(frames):
+                async for frame in frames:
+                    self._mark(Mark.TTS_FIRST_AUDIO)
+                    await self._tell_words()
+                    await self._give(frame.pcm)
         await self._tell_words()
 
     async def _speakable(self) -> AsyncGenerator[str, None]:
@@ -153,3 +159,18 @@ class Reading:
             origin = self._given[word.chunk].origin
             end_char = origin[min(word.end_char, len(origin) - 1)]
             await self._sounds.put(replace(word, end_char=end_char))
+
+
+async def spoken_by(voice: VoiceChoice, sentence: str, plan: AnswerPlan, metrics: Metrics) -> Pcm:
+    """One sentence by another voice than the plan's, at its rate. Raises EngineError."""
+
+    async def text() -> AsyncGenerator[str, None]:
+        yield sentence
+
+    with plugin_errors("tts", voice.engine, metrics):
+        frames = voice.tts.speak(text(), language=plan.language, voice=voice.voice)
+        async with aclosing(frames):
+            parts = [frame.pcm async for frame in frames]
+    resampler = Resampler(voice.tts.info.rate_hz, plan.tts.info.rate_hz)
+    pcm = np.concatenate(parts) if parts else np.zeros(0, np.int16)
+    return np.concatenate([resampler.push(pcm), resampler.flush()])

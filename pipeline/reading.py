@@ -13,6 +13,7 @@ from media.resample import Resampler
 from pipeline.chunker import Chunker
 from pipeline.engines import EngineSet, own_model
 from pipeline.places import Places
+from pipeline.plugin_errors import plugin_errors
 from pipeline.settings import DEFAULT
 from pipeline.speakable import ClauseReader
 from pipeline.voices import VoiceChoice, choose_voice
@@ -121,11 +122,12 @@ class SoundFile:
                 frames = self._tts.speak(
                     source, language=manner.language, voice=self._voice, speed=manner.speed
                 )
-                async with aclosing(frames):
-                    async for frame in frames:
-                        self._samples += len(frame.pcm)
-                        if data := await in_thread(coder.push, frame.pcm):
-                            yield data
+                with plugin_errors("tts", self._tts.info.name):
+                    async with aclosing(frames):
+                        async for frame in frames:
+                            self._samples += len(frame.pcm)
+                            if data := await in_thread(coder.push, frame.pcm):
+                                yield data
             if self._samples:
                 yield await in_thread(coder.finish)
 

@@ -212,6 +212,15 @@ class Responding:
         self._speculation.drop("dropped")
         self._finish_turn(turn, "failed")
         self.words_known(turn, error)
+        if self._expects_answer() and (sentence := self.planning.regret(error)):
+            self.say(sentence)
+
+    def _expects_answer(self) -> bool:
+        """Who has just spoken waits for a voice that answers by itself, and hears nothing yet."""
+        settings = self._settings()
+        detection = settings.turn_detection
+        by_itself = settings.answers and detection is not None and detection.create_response
+        return by_itself and settings.modality == "audio" and not self.answering.is_busy
 
     def words_known(self, turn: Turn, error: EarshotError | None) -> None:
         """With an error there are none: a response that waits fails, unless others came."""

@@ -5,7 +5,7 @@ from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import replace
 
 from core.events import Usage
-from core.ports import ToolSpec
+from core.ports import Metrics, ToolSpec
 from core.rate_limits import RateLimits
 from engines.base import (
     AS_CONFIGURED,
@@ -17,21 +17,22 @@ from engines.base import (
     ToolCall,
 )
 from pipeline.plan import AnswerPlan
+from pipeline.plugin_errors import plugin_errors
 
 Seat = Callable[[], AbstractAsyncContextManager[None]]
 "Entered before each round, left when the model has been told that nobody reads on."
 
 
-def seated(plan: AnswerPlan, seat: Seat) -> AnswerPlan:
-    """The same plan, each round of which takes a seat."""
-    return replace(plan, llm=_SeatedLlm(plan.llm, seat))
+def seated(plan: AnswerPlan, seat: Seat, metrics: Metrics) -> AnswerPlan:
+    """The same plan, each round of which takes a seat, and whose model raises only our errors."""
+    return replace(plan, llm=_SeatedLlm(plan.llm, seat, metrics))
 
 
 class _SeatedLlm:
-    def __init__(self, llm: Llm, seat: Seat) -> None:
+    def __init__(self, llm: Llm, seat: Seat, metrics: Metrics) -> None:
         self.name, self.languages = llm.name, llm.languages
         self.context_tokens = llm.context_tokens
-        self._llm, self._seat = llm, seat
+        self._llm, self._seat, self._metrics = llm, seat, metrics
 
     async def reply(
         self,
@@ -43,8 +44,9 @@ class _SeatedLlm:
     ) -> AsyncGenerator[TextDelta | CallDelta | ToolCall | Usage | RateLimits, None]:
         """See `Llm.reply`."""
         async with self._seat():
-            reply = self._llm.reply(messages, tools, language=language, options=options)
-            async with aclosing(reply) as deltas:
-                async for delta in deltas:
-                    yield delta
+            with plugin_errors("llm", self.name, self._metrics):
+                reply = self._llm.reply(messages, tools, language=language, options=options)
+                async with aclosing(reply) as deltas:
+                    async for delta in deltas:
+                        yield delta
         self.context_tokens = self._llm.context_tokens  # some know it only now

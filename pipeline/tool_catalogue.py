@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from core.errors import chain_of
 from core.ports import ToolContext, ToolProvider, ToolSpec
 from pipeline.tool_arguments import ArgumentCheck
 
@@ -50,13 +51,13 @@ class Catalogues:
         self._providers = providers
         self._known: dict[tuple[int, ...], _Known] = {}
         self._hidden: set[str] = set()
-        "Names whose collision has been logged."
+        "Names of tools and providers whose problem has been logged."
         self._left_out: tuple[str, ...] = ()
         "Tools beyond the limit, as they were logged last."
 
     def get(self, context: ToolContext) -> Mapping[str, Tool]:
         """By the name that models know, in the order of the providers."""
-        told = tuple(provider.tools(context) for provider in self._providers)
+        told = tuple(self._told(provider, context) for provider in self._providers)
         key = tuple(id(specs) for specs in told)
         known = self._known.get(key)
         if known is None:
@@ -64,6 +65,17 @@ class Catalogues:
                 del self._known[next(iter(self._known))]
             known = self._known[key] = _Known(told, self._named(told))
         return known.tools
+
+    def _told(self, provider: ToolProvider, context: ToolContext) -> Sequence[ToolSpec]:
+        """What a provider offers now; nothing where it fails to say."""
+        try:
+            return provider.tools(context)
+        except Exception as bug:  # the edge of providers, which others may have written
+            name = type(provider).__name__
+            if name not in self._hidden:
+                self._hidden.add(name)
+                logger.error("! tools of %s are left out: %s", name, chain_of(bug))
+            return ()
 
     def _named(self, told: Sequence[Sequence[ToolSpec]]) -> Mapping[str, Tool]:
         """The first provider's tool keeps its name; what exceeds the limit is left out."""

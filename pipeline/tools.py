@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from core.errors import EarshotError
+from core.errors import EarshotError, chain_of
 from core.ports import Metrics, ToolContext, ToolOutcome, ToolProvider, ToolSpec
 from engines.base import ToolCall
 from pipeline.tool_catalogue import Catalogues, Tool
@@ -99,7 +99,7 @@ class Toolbox:
             how = _HOW.get(outcome.error, "failed")
         except Exception as error:
             # The edge of providers: a bug in one, or in what it returned, costs one result.
-            logger.error("tool %s failed", call.name, exc_info=error)
+            logger.error("! tool %s failed: %s", call.name, chain_of(error))
             how, told = "failed", self._told(call, ToolOutcome({}, error="tool_failed"))
         finally:
             self._metrics.observe("earshot_tool_seconds", now() - began_at, outcome=how)

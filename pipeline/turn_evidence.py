@@ -10,6 +10,7 @@ from core.threads import in_thread
 from engines.base import EndOfTurn
 from pipeline.completeness import completeness
 from pipeline.end_of_turn import combine
+from pipeline.plugin_errors import plugin_errors
 
 UNDERSTOOD = 0.85
 "Half a sentence can be a command, too: `turn on the lights` before `in the kitchen`."
@@ -58,7 +59,8 @@ class TurnEvidence:
 
     async def _listen(self, engine: EndOfTurn, pause: int, pcm: Pcm) -> None:
         try:
-            by_sound = await in_thread(engine.probability, pcm)
+            with plugin_errors("endpoint", engine.name):
+                by_sound = await in_thread(engine.probability, pcm)
         except EngineError:
             return
         if pause == self._pause:

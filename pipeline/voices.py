@@ -38,6 +38,15 @@ def choose_voice(engines: Mapping[str, Tts], language: str, wish: str | None = N
     return _first_that_speaks({**near, **order}, language)
 
 
+def spare_voice(engines: Mapping[str, Tts], language: str, failed: Tts) -> VoiceChoice | None:
+    """Another engine than `failed` that speaks the language; None: there is none."""
+    others = {name: tts for name, tts in _in_order(engines).items() if tts is not failed}
+    try:
+        return _first_that_speaks(others, language)
+    except RequestError:
+        return None
+
+
 def _in_order(engines: Mapping[str, Tts]) -> dict[str, Tts]:
     """The default first, each under its own name and only once."""
     order: dict[str, Tts] = {}

@@ -112,7 +112,7 @@ def test_it_answers_in_order_and_ends_with_the_socket() -> None:
         assert err.rstrip().endswith(b"closed")
 
 
-def test_a_library_error_fails_one_batch_and_is_logged_whole() -> None:
+def test_a_library_error_fails_one_batch_and_is_logged_with_its_place() -> None:
     with worker() as gateway:
         gateway.send(
             Load("asr", ODD, {}),
@@ -122,7 +122,7 @@ def test_a_library_error_fails_one_batch_and_is_logged_whole() -> None:
             Decode(4, [item("still alive")]),
         )
         assert isinstance(gateway.receive(), Ready)
-        confused = "odd: ZeroDivisionError: the library is confused"
+        confused = "odd: ZeroDivisionError"
         assert gateway.receive() == Failed("engine_failed", confused, 1)
         assert gateway.receive() == Failed("engine_failed", "odd: 0 results for 1 items", 2)
         assert gateway.receive() == Failed(
@@ -131,8 +131,8 @@ def test_a_library_error_fails_one_batch_and_is_logged_whole() -> None:
         assert gateway.receive() == Decoded(4, [text("still alive")])
         gateway.connection.close()
         _, err = gateway.output()
-        assert b"Traceback" in err
         assert b"odd_engine.py" in err
+        assert b"confused" not in err  # it may hold what was heard
 
 
 @pytest.mark.parametrize(

@@ -268,6 +268,8 @@ class World:
     asr: LevelAsr = field(default_factory=LevelAsr)
     llm: EchoLlm = field(default_factory=EchoLlm)
     tts: ToneTts = field(default_factory=ToneTts)
+    spare: ToneTts | None = None
+    "A second voice."
     metrics: Counts = field(default_factory=Counts)
     conversations: Conversations = field(default_factory=Conversations)
     logs_words: bool = False
@@ -277,11 +279,12 @@ class World:
     vad: VadEngine = field(default_factory=LoudVads)
 
     def surroundings(self) -> Surroundings:
+        spare = {} if self.spare is None else {"spare": self.spare}
         engines = EngineSet(
             self.vad,
             asr={"default": self.asr, "level": self.asr},
             llm={"default": self.llm, "echo": self.llm},
-            tts={"default": self.tts, "tone": self.tts},
+            tts={"default": self.tts, "tone": self.tts} | spare,
             endpoint=self.endpoint,
             wasted=partial(count_waste, self.metrics, "recognition"),
         )

@@ -1,0 +1,311 @@
+"""An engine or tool of others that raises whatever it likes: an apology, and the session lives."""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from core.audio import AudioFrame, Pcm
+from core.errors import EngineError, chain_of
+from core.events import OutputText, PlayoutStarted, ResponseDone, TranscriptionFailed
+from core.ports import ToolContext, ToolOutcome, ToolSpec
+from engines.base import (
+    AS_CONFIGURED,
+    AsrItem,
+    AsrResult,
+    CallDelta,
+    LlmOptions,
+    Message,
+    TextDelta,
+    ToolCall,
+    TtsInfo,
+    WordMark,
+)
+from pipeline.plugin_errors import plugin_errors
+from pipeline.session import Session
+from pipeline.settings import SessionSettings, TurnDetection
+from serving.scheduler import Priority
+from tests.pipeline.fakes import Counts, EchoLlm, LevelAsr, ToneTts, World, speak
+from tests.pipeline.test_session import of, run_session
+
+SECRET = "the words that were said"
+BUGS = [ValueError, KeyError, RuntimeError]
+SORRY = ("Sorry, that did not work.", "I could not do that, sorry.")
+
+
+class OddLlm(EchoLlm):
+    """Raises what it is given, before its first word or after it."""
+
+    def __init__(self, bug: Exception, *, after_words: bool = False) -> None:
+        super().__init__()
+        self.bug: Exception | None = bug
+        self.after_words = after_words
+
+    async def reply(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[ToolSpec],
+        *,
+        language: str,
+        options: LlmOptions = AS_CONFIGURED,
+    ) -> AsyncGenerator[TextDelta | CallDelta | ToolCall, None]:
+        if self.bug is not None:
+            if self.after_words:
+                yield TextDelta("Well, this ")
+            raise self.bug
+        async for delta in super().reply(messages, tools, language=language, options=options):
+            yield delta
+
+
+class OddTts(ToneTts):
+    """Raises what it is given at its first clause."""
+
+    info = TtsInfo("odd", 24_000, {"en": ("low",)})
+
+    def __init__(self, bug: Exception) -> None:
+        super().__init__()
+        self.bug: Exception | None = bug
+
+    async def speak(
+        self,
+        text: AsyncIterable[str],
+        *,
+        language: str,
+        voice: str | None = None,
+        speed: float = 1,
+        on_word: Callable[[WordMark], None] | None = None,
+    ) -> AsyncGenerator[AudioFrame, None]:
+        if self.bug is not None:
+            async for _ in text:
+                raise self.bug
+        async for frame in super().speak(text, language=language, voice=voice, speed=speed):
+            yield frame
+
+
+class SpareTts(ToneTts):
+    """Another voice, at another rate."""
+
+    info = TtsInfo("spare", 16_000, {"en": ("plain",)})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.said: list[str] = []
+
+    async def speak(
+        self,
+        text: AsyncIterable[str],
+        *,
+        language: str,
+        voice: str | None = None,
+        speed: float = 1,
+        on_word: Callable[[WordMark], None] | None = None,
+    ) -> AsyncGenerator[AudioFrame, None]:
+        start = 0
+        async for clause in text:
+            self.said.append(clause)
+            await asyncio.sleep(0.01)
+            yield AudioFrame(np.full(8000, 9000, np.int16), 16_000, start)
+            start += 8000
+
+
+class OddAsr(LevelAsr):
+    """Fails to decode as the gateway tells of a worker whose engine raised something."""
+
+    async def decode(self, item: AsrItem, priority: Priority) -> AsrResult:
+        if self.broken:
+            raise EngineError("asr", "odd", "ValueError")
+        return await super().decode(item, priority)
+
+
+async def two_turns(session: Session, repair: Callable[[], None]) -> None:
+    await speak(session, (0, 200), (1000, 600), (0, 4000))
+    repair()
+    await speak(session, (2000, 600), (0, 4000))
+
+
+def statuses(events: list[Any]) -> list[str]:
+    return [done.status for done in of(ResponseDone, events)]
+
+
+@pytest.mark.parametrize("bug", BUGS)
+@pytest.mark.parametrize("after_words", [False, True])
+def test_a_language_model_that_raises_is_apologised_for_and_the_next_turn_works(
+    bug: type[Exception], after_words: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    llm = OddLlm(bug(SECRET), after_words=after_words)
+    world = World(llm=llm)
+
+    async def scenario(session: Session) -> None:
+        await two_turns(session, lambda: setattr(llm, "bug", None))
+
+    with caplog.at_level(logging.INFO):
+        events = run_session(world, scenario)
+    assert statuses(events) == ["failed", "completed"]
+    failed, _ = of(ResponseDone, events)
+    assert failed.error_code == "engine_failed"
+    assert SECRET not in str(failed.error_message)
+    said = "".join(event.delta for event in of(OutputText, events))
+    assert any(sentence in said for sentence in SORRY)
+    assert said.endswith("you said two. ")
+    assert len(of(PlayoutStarted, events)) == 2
+    assert world.metrics.counts["earshot_errors:engine_failed"] >= 1
+    assert bug.__name__ in caplog.text
+    assert "test_plugin_errors.py" in caplog.text
+    assert SECRET not in caplog.text
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_a_voice_that_raises_is_apologised_for_by_another_one(
+    bug: type[Exception], caplog: pytest.LogCaptureFixture
+) -> None:
+    odd, spare = OddTts(bug(SECRET)), SpareTts()
+    world = World(tts=odd, spare=spare)
+
+    async def scenario(session: Session) -> None:
+        await two_turns(session, lambda: setattr(odd, "bug", None))
+
+    with caplog.at_level(logging.INFO):
+        events = run_session(world, scenario)
+    assert statuses(events) == ["failed", "completed"]
+    assert spare.said == [SORRY[0]]
+    said = "".join(event.delta for event in of(OutputText, events))
+    assert f"you said one.  … {SORRY[0]}" in said
+    assert len(of(PlayoutStarted, events)) == 2
+    assert world.metrics.counts["earshot_errors:engine_failed"] >= 1
+    assert "test_plugin_errors.py" in caplog.text
+    assert SECRET not in caplog.text
+
+
+def test_without_another_voice_the_answer_fails_and_the_session_lives() -> None:
+    odd = OddTts(ValueError(SECRET))
+
+    async def scenario(session: Session) -> None:
+        await two_turns(session, lambda: setattr(odd, "bug", None))
+
+    events = run_session(World(tts=odd), scenario)
+    assert statuses(events) == ["failed", "completed"]
+
+
+def test_another_voice_that_fails_too_changes_nothing() -> None:
+    odd, spare = OddTts(ValueError(SECRET)), OddTts(KeyError(SECRET))
+
+    async def scenario(session: Session) -> None:
+        await two_turns(session, lambda: setattr(odd, "bug", None))
+
+    events = run_session(World(tts=odd, spare=spare), scenario)
+    assert statuses(events) == ["failed", "completed"]
+
+
+def test_a_recogniser_that_fails_is_apologised_for() -> None:
+    asr = OddAsr()
+    asr.broken = True
+
+    async def scenario(session: Session) -> None:
+        await two_turns(session, lambda: setattr(asr, "broken", False))
+
+    events = run_session(World(asr=asr), scenario)
+    assert len(of(TranscriptionFailed, events)) == 1
+    said = "".join(event.delta for event in of(OutputText, events))
+    assert said == f"{SORRY[0]}you said two. "
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        SessionSettings(answers=False),
+        SessionSettings(turn_detection=None),
+        SessionSettings(turn_detection=TurnDetection(create_response=False)),
+        SessionSettings(modality="text"),
+    ],
+    ids=["transcription", "push to talk", "no response", "written"],
+)
+def test_only_turns_that_are_answered_by_voice_and_by_themselves_are_apologised_for(
+    settings: SessionSettings,
+) -> None:
+    asr = OddAsr()
+    asr.broken = True
+
+    async def scenario(session: Session) -> None:
+        await speak(session, (0, 200), (1000, 600), (0, 300))
+        if settings.turn_detection is None:
+            session.commit_input()
+        await speak(session, (0, 3000))
+
+    events = run_session(World(asr=asr), scenario, settings)
+    assert len(of(TranscriptionFailed, events)) == 1
+    assert not of(ResponseDone, events)
+
+
+class OddEndpoint:
+    name = "odd"
+
+    def probability(self, pcm: Pcm) -> float | None:
+        raise ValueError(SECRET)
+
+
+def test_an_end_of_turn_engine_that_raises_only_loses_its_say() -> None:
+    world = World(endpoint=OddEndpoint())
+    settings = SessionSettings(turn_detection=TurnDetection("semantic_vad"))
+
+    async def scenario(session: Session) -> None:
+        await speak(session, (0, 200), (1000, 600), (0, 6000))
+
+    events = run_session(world, scenario, settings)
+    assert statuses(events) == ["completed"]
+
+
+class OddTools:
+    """Raises when it is asked which tools it has."""
+
+    def tools(self, context: ToolContext) -> Sequence[ToolSpec]:
+        raise ValueError(SECRET)
+
+    async def call(
+        self, name: str, arguments: Mapping[str, Any], context: ToolContext
+    ) -> ToolOutcome:
+        raise AssertionError("it has no tools")
+
+
+def test_a_provider_that_cannot_say_its_tools_has_none(caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+    world.providers = [OddTools(), *world.providers]
+
+    async def scenario(session: Session) -> None:
+        await speak(session, (0, 200), (4000, 600), (0, 4000), (4000, 600), (0, 4000))
+
+    with caplog.at_level(logging.ERROR):
+        events = run_session(world, scenario)
+    assert statuses(events) == ["completed", "completed"]
+    said = "".join(event.delta for event in of(OutputText, events))
+    assert said.count("it is 4") == 2
+    assert caplog.text.count("OddTools") == 1
+    assert SECRET not in caplog.text
+
+
+def test_a_chain_names_each_cause_and_its_place_without_messages() -> None:
+    def inner() -> None:
+        raise KeyError(SECRET)
+
+    try:
+        try:
+            inner()
+        except KeyError as error:
+            raise ValueError(SECRET) from error
+    except ValueError as error:
+        told = chain_of(error)
+    first, second = told.split(", caused by ")
+    assert first.startswith("ValueError at ")
+    assert second.startswith("KeyError at ")
+    assert "in inner" in second
+    assert SECRET not in told
+
+
+def test_our_own_errors_pass_through() -> None:
+    error, counts = EngineError("llm", "x"), Counts()
+    with pytest.raises(EngineError) as caught, plugin_errors("llm", "x", counts):
+        raise error
+    assert caught.value is error
+    assert not counts.counts
