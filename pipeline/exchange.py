@@ -26,7 +26,6 @@ from pipeline.surroundings import Surroundings
 from pipeline.text_language import TextLanguage
 from pipeline.tools import Toolbox
 from pipeline.turn import Turn
-from pipeline.whereabouts import with_room
 
 MAX_PARALLEL = 32
 "Answers at once: more than a language model gives at a bearable pace."
@@ -71,6 +70,7 @@ class Exchanges:
     ) -> None:
         self._engines, self._toolbox = surroundings.engines, surroundings.toolbox
         self._drafts, self._metrics = surroundings.drafts, surroundings.metrics
+        self._instructions, self._clock = surroundings.instructions, surroundings.clock
         self._conversations, self._languages = conversations, languages
         self._usual = usual or SessionSettings()
         self._places = Places(
@@ -131,7 +131,12 @@ class Exchanges:
             turn=Turn(new_id("turn")),
             modality="audio" if question.is_spoken else "text",
             language=language,
-            instructions=with_room(settings.instructions, question.place or conversation.place),
+            instructions=self._instructions.prompt(
+                settings.instructions,
+                language,
+                self._clock.wall().date(),
+                question.place or conversation.place,
+            ),
             voice=settings.voice,
             speed=settings.speed,
             llm=llm,

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Protocol, TypeVar, runtime_checkable
 
-from core.errors import EarshotError, Overloaded, RequestError
+from core.errors import EarshotError, EngineError, Overloaded, RequestError
 from core.events import ResponseTerms
 from core.items import Item, ItemReference, MessageItem
 from core.ports import ToolContext, ToolSpec
@@ -21,7 +21,6 @@ from pipeline.settings import ResponseRequest, SessionSettings
 from pipeline.surroundings import Surroundings
 from pipeline.turn import Turn
 from pipeline.voices import choose_voice, spare_voice
-from pipeline.whereabouts import with_room
 from serving.scheduler import Priority
 
 T = TypeVar("T")
@@ -66,8 +65,11 @@ class Planning:
             turn=turn,
             modality=modality,
             language=language,
-            instructions=with_room(
-                _chosen(request.instructions, settings.instructions), self._conversation.place
+            instructions=self._surroundings.instructions.prompt(
+                _chosen(request.instructions, settings.instructions),
+                language,
+                self._surroundings.clock.wall().date(),
+                self._conversation.place,
             ),
             voice=voice,
             speed=settings.speed,
@@ -135,7 +137,10 @@ class Planning:
         return Draft(plan, prompt, of.toolbox, context, of.clock, of.metrics, self._fillers, seats)
 
     def regret(self, error: EarshotError) -> str | None:
-        """What is said to somebody whose words could not be recognised."""
+        """What is said to somebody whose words could not be recognised. None: it was not our
+        fault."""
+        if not isinstance(error, EngineError | Overloaded):
+            return None
         return self._fillers.regret(error, self.language())
 
     def language(self, heard: str | None = None) -> str:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from core.ports import Clock, Metrics, TraceSink
 from pipeline.budget import Budget
 from pipeline.engines import EngineSet
+from pipeline.instructions import NO_DEFAULT, DefaultInstructions
 from pipeline.remote.settings import RemotePolicy
 from pipeline.tools import Toolbox
 
@@ -25,5 +26,7 @@ class Surroundings:
     "Whether the logger `transcripts` gets what was heard and said; private, so off by itself."
     drafts: Budget = field(default_factory=Budget)
     "Answers that are being made before their turn is over."
+    instructions: DefaultInstructions = NO_DEFAULT
+    "What language models are told where nobody else tells them anything."
     remote: RemotePolicy = field(default_factory=RemotePolicy)
     "Which MCP servers clients may name."

@@ -14,6 +14,7 @@ from pipeline.budget import Budget
 from pipeline.conversation import Conversations
 from pipeline.exchange import Exchanges
 from pipeline.home import Home, HomeConfig, default_home
+from pipeline.instructions import NO_DEFAULT, DefaultInstructions, bundled
 from pipeline.prompts import Prompts
 from pipeline.reading import Reader
 from pipeline.recording import Transcriber
@@ -152,8 +153,14 @@ def _surroundings(
         traces_sound=config.trace.audio,
         logs_words=config.log.transcripts,
         drafts=Budget(config.turn.max_drafts),
+        instructions=own_instructions(config),
         remote=config.realtime.as_policy(),
     )
+
+
+def own_instructions(config: Config) -> DefaultInstructions:
+    """Ours, unless the operator wants none."""
+    return bundled() if config.assistant.default_instructions else NO_DEFAULT
 
 
 def _core(

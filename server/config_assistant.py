@@ -13,8 +13,21 @@ class AssistantConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """How the assistant is, where a client or a conversation's profile does not say."""
 
     instructions: Annotated[
-        str, Meta(max_length=20_000, description="The system prompt of the language model.")
+        str,
+        Meta(
+            max_length=20_000,
+            description="The system prompt of the language model, in place of Earshot's own.",
+        ),
     ] = ""
+    default_instructions: Annotated[
+        bool,
+        Meta(
+            description=(
+                "Where nobody gives instructions, the model is told Earshot's own in the language"
+                " of the answer: it is spoken, short, without markdown, with date and room."
+            )
+        ),
+    ] = True
     voice: Annotated[
         str,
         Meta(min_length=1, description="default, a voice, an engine, or engine:voice."),

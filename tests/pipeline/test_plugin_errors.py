@@ -289,13 +289,15 @@ def test_a_chain_names_each_cause_and_its_place_without_messages() -> None:
     def inner() -> None:
         raise KeyError(SECRET)
 
-    try:
+    def outer() -> None:
         try:
             inner()
         except KeyError as error:
             raise ValueError(SECRET) from error
-    except ValueError as error:
-        told = chain_of(error)
+
+    with pytest.raises(ValueError, match=SECRET) as caught:
+        outer()
+    told = chain_of(caught.value)
     first, second = told.split(", caused by ")
     assert first.startswith("ValueError at ")
     assert second.startswith("KeyError at ")

@@ -1,0 +1,128 @@
+"""The system prompt: whose instructions count, and where date and room stand in it."""
+
+import asyncio
+from dataclasses import replace
+from datetime import date
+
+import pytest
+
+from core.ports import NOWHERE, Place
+from pipeline.exchange import Exchanges, Question
+from pipeline.instructions import NO_DEFAULT, bundled, with_room
+from pipeline.sessions import Sessions
+from pipeline.settings import ResponseRequest, SessionSettings
+from pipeline.text_language import TextLanguage
+from tests.loop import run_virtual
+from tests.pipeline.fakes import World, speak
+
+KITCHEN = Place("Kitchen", "board")
+
+
+def has_room(world: World) -> list[bool]:
+    """Of each prompt so far."""
+    return [any("Kitchen" in one.text for one in asked) for asked in world.llm.asked]
+
+
+@pytest.mark.parametrize("instructions", ["", "Be brief."])
+def test_the_room_comes_after_what_is_the_same_everywhere(instructions: str) -> None:
+    told = with_room(instructions, KITCHEN)
+    assert told.startswith(instructions)
+    assert "Kitchen" in told
+    assert told == told.strip()
+    assert with_room(instructions, NOWHERE) == instructions
+
+
+def test_a_written_question_brings_its_room() -> None:
+    world = World()
+    exchanges = Exchanges(world.surroundings(), world.conversations, TextLanguage())
+
+    async def main() -> None:
+        for place in (None, KITCHEN):
+            async with exchanges.open(Question("hello", language="en", place=place)) as exchange:
+                await exchange.text()
+
+    asyncio.run(main())
+    assert has_room(world) == [False, True]
+
+
+def test_a_session_has_the_room_of_its_device() -> None:
+    world = World()
+
+    async def main() -> None:
+        sessions = Sessions(world.surroundings(), world.conversations, max_sessions=2)
+        for place in (None, KITCHEN):
+            opened = sessions.open(SessionSettings(), paced_by="server", place=place)
+            async with opened as session:
+                session.create_response(ResponseRequest())
+                await speak(session, (0, 500))
+
+    run_virtual(main())
+    assert has_room(world) == [False, True]
+
+
+MONDAY = date(2026, 11, 23)
+TODAY = {
+    "en": "Today is Monday, 23 November 2026.",
+    "de": "Heute ist Montag, der 23. November 2026.",
+    "fr": "Nous sommes le lundi 23 novembre 2026.",
+    "es": "Hoy es lunes, 23 de noviembre de 2026.",
+}
+
+
+@pytest.mark.parametrize("language", TODAY)
+def test_our_own_instructions_are_in_the_language_of_the_answer(language: str) -> None:
+    told = bundled().prompt("", language, MONDAY, KITCHEN)
+    assert "arkdown" in told
+    text, today, room = told.split("\n\n")
+    assert today == TODAY[language]
+    assert "Kitchen" in room
+    # What changes comes last: tomorrow, and in another room, the beginning is the same.
+    tomorrow = bundled().prompt("", language, date(2026, 11, 24), NOWHERE)
+    assert tomorrow.startswith(text)
+    assert tomorrow != told
+
+
+def test_every_language_has_all_days_and_months() -> None:
+    for texts in bundled().texts.values():
+        assert len(set(texts.weekdays)) == 7
+        assert len(set(texts.months)) == 12
+        assert len(texts.text) < 900, "every request pays for it"
+
+
+def test_another_language_gets_the_english_ones_and_is_answered_in_its_own() -> None:
+    told = bundled().prompt("", "pt", MONDAY, NOWHERE)
+    assert "Answer in the language in which the user speaks." in told
+    assert "Answer in the language" not in bundled().prompt("", "en", MONDAY, NOWHERE)
+
+
+def test_who_gives_instructions_gets_them_unchanged() -> None:
+    assert bundled().prompt("Be a pirate.", "en", MONDAY, NOWHERE) == "Be a pirate."
+    assert bundled().prompt("Be a pirate.", "en", MONDAY, KITCHEN) == with_room(
+        "Be a pirate.", KITCHEN
+    )
+    assert NO_DEFAULT.prompt("", "en", MONDAY, NOWHERE) == ""
+
+
+def system_prompts(world: World) -> list[str]:
+    return [one.text for asked in world.llm.asked for one in asked if one.role == "system"]
+
+
+def test_sessions_and_questions_are_told_the_date_and_the_language() -> None:
+    world = World()
+    around = replace(world.surroundings(), instructions=bundled())
+    exchanges = Exchanges(around, world.conversations, TextLanguage())
+
+    async def main() -> None:
+        async with exchanges.open(Question("hallo", language="de")) as exchange:
+            await exchange.text()
+        sessions = Sessions(around, world.conversations, max_sessions=2)
+        for settings in (SessionSettings(), SessionSettings(instructions="Be brief.")):
+            async with sessions.open(settings, paced_by="server") as session:
+                session.create_response(ResponseRequest())
+                await speak(session, (0, 500))
+
+    run_virtual(main())
+    german, ours, own = system_prompts(world)
+    assert "Heute ist Freitag, der 2. Januar 2026." in german
+    assert "Today is Friday, 2 January 2026." in ours
+    assert own == "Be brief."
