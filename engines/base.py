@@ -297,6 +297,16 @@ class Sees(Protocol):
 
 
 @runtime_checkable
+class Declares(Protocol):
+    """A language model that needs every tool of the home itself, and tells a model behind it of
+    fewer."""
+
+    def declared(self, tools: Sequence[ToolSpec], *, language: str) -> Sequence[ToolSpec]:
+        """What of the tools is part of a request; the others cost no context."""
+        ...
+
+
+@runtime_checkable
 class Seated(Protocol):
     """A language model that knows how many answers it writes at once, and refuses further ones."""
 

@@ -56,6 +56,7 @@ NOT_UNIT = (
     "engines/test_espeak.py",
     "engines/test_espeak_words.py",
     "engines/test_faster_whisper.py",
+    "engines/test_home_tool.py",
     "engines/test_hybrid.py",
     "engines/test_intents.py",
     "engines/test_intents_threads.py",

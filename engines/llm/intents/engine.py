@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any
 
 import msgspec
@@ -76,6 +77,23 @@ class IntentsLlm:
                 return
         for text in _answers(found, results, answers, names):
             yield TextDelta(text)
+
+    def declared(self, tools: Sequence[ToolSpec], *, language: str) -> Sequence[ToolSpec]:
+        """See `Declares`: it has no context."""
+        return ()
+
+    async def steps(
+        self, sentence: str, tools: Sequence[ToolSpec], *, language: str
+    ) -> list[TextDelta | ToolCall] | None:
+        """The calls that a sentence comes to, or the answer that needs none. None: it is not
+        understood, and there is no house to ask."""
+        names = names_of(tools)
+        known, _ = await self._load(supported(language), names)
+        if await _understand(known, [sentence]) is None and _for_house([sentence], names) is None:
+            return None
+        reply = self.reply([Message("user", sentence)], tools, language=language)
+        async with aclosing(reply) as steps:
+            return [step async for step in steps]
 
     async def understands(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec], *, language: str
