@@ -93,6 +93,8 @@ class ToolSpec:
     "Its provider checks them itself: more leniently than the schema, or with codes of its own."
     fallback_name: str = ""
     "What it is called when another tool has its name already; empty: the other one hides it."
+    is_clients: bool = False
+    "The client itself declared it, or its server: never left out."
     house: House | None = None
     "Of the tool that is told what is said about the house; not shown to models."
 

@@ -52,7 +52,8 @@ def offer(plan: AnswerPlan, toolbox: Toolbox, context: ToolContext, *, is_first:
         for spec in toolbox.specs(context, plan.tools)
         if spec.name not in own and spec.name not in remote
     ]
-    specs += (*plan.client_tools, *(one.spec for one in remote.values()))
+    clients = (*plan.client_tools, *(one.spec for one in remote.values()))
+    specs += (replace(spec, is_clients=True) for spec in clients)
     if is_first:
         specs = _chosen(specs, choice, remote)
     options = replace(plan.options, must_call=is_first and choice != "auto" and bool(specs))

@@ -10,7 +10,7 @@ from core.events import Usage
 from core.ids import new_id
 from core.ports import ToolSpec
 from core.rate_limits import RateLimits
-from engines.base import CallDelta, Message, TextDelta, ToolCall
+from engines.base import CallDelta, Declares, Message, TextDelta, ToolCall
 from pipeline.arguments import MAX_DEPTH, is_too_deep
 from pipeline.calling import Hands, Round, decided, exchanged, record, run
 from pipeline.client_tools import Offer, offer
@@ -62,6 +62,7 @@ async def _rounds(
     for number in range(MAX_TOOL_ROUNDS):
         calls: list[ToolCall] = []
         tools = offer(plan, hands.toolbox, hands.context, is_first=is_new and number == 0)
+        tools = _narrowed(tools, plan, hands, messages)
         remote = Round(tools, hands, number)
         async with aclosing(_reply(plan, messages, tools)) as deltas:
             async for delta in deltas:
@@ -104,6 +105,16 @@ async def _rounds(
     is_empty = is_new and not (has_text or has_called)
     if is_empty and _is_awaited(plan, prompt):
         yield hands.fillers.nothing(plan.language) or ""
+
+
+def _narrowed(tools: Offer, plan: AnswerPlan, hands: Hands, messages: Sequence[Message]) -> Offer:
+    """Shows the model what it may need. It may call the others all the same. Where it has to call
+    one, it is shown all."""
+    if tools.options.must_call:
+        return tools
+    needs_home = isinstance(plan.llm, Declares)
+    specs = hands.toolbox.offered(tools.specs, messages, plan.language, needs_home=needs_home)
+    return replace(tools, specs=tuple(specs))
 
 
 def _is_awaited(plan: AnswerPlan, prompt: Sequence[Message]) -> bool:
@@ -167,6 +178,8 @@ def _fitting(
     if limit is None:
         limit = NO_LIMIT
     answer = plan.options.max_output_tokens or ANSWER_TOKENS
+    if isinstance(plan.llm, Declares):
+        specs = plan.llm.declared(specs, language=plan.language)
     return fit(messages, limit, reserve_tokens(limit, answer, specs), how=how)
 
 

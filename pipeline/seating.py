@@ -10,6 +10,7 @@ from core.rate_limits import RateLimits
 from engines.base import (
     AS_CONFIGURED,
     CallDelta,
+    Declares,
     Llm,
     LlmOptions,
     Message,
@@ -33,6 +34,8 @@ class _SeatedLlm:
         self.name, self.languages = llm.name, llm.languages
         self.context_tokens = llm.context_tokens
         self._llm, self._seat, self._metrics = llm, seat, metrics
+        if isinstance(llm, Declares):
+            self.declared = llm.declared
 
     async def reply(
         self,

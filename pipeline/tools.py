@@ -6,7 +6,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from core.errors import EarshotError, chain_of
 from core.ports import Metrics, ToolContext, ToolOutcome, ToolProvider, ToolSpec
-from engines.base import ToolCall
+from engines.base import Message, ToolCall
+from pipeline.relevant_tools import relevant_tools
 from pipeline.tool_catalogue import Catalogues, Tool
 from pipeline.tool_results import as_json
 
@@ -29,7 +30,8 @@ _HOW: Mapping[str | None, str] = {None: "done", "tool_timeout": "timeout"}
 
 class Toolbox:
     """All tools of all sessions, whoever provides them. `allowed`: what a session may use of them;
-    None: all. `instead`: what answers in a tool's place; also in that of a client's MCP servers."""
+    None: all. `instead`: what answers in a tool's place; also in that of a client's MCP servers.
+    `offers_all`: False for only those that what was said may need."""
 
     def __init__(
         self,
@@ -38,15 +40,30 @@ class Toolbox:
         *,
         timeout_s: float | None = None,
         instead: Instead | None = None,
+        offers_all: bool = True,
     ) -> None:
         self._catalogues = Catalogues(providers)
         self._metrics, self._instead = metrics, instead
+        self._offers_all = offers_all
         self._timeout_s = TOOL_TIMEOUT_S if timeout_s is None else timeout_s
 
     def specs(self, context: ToolContext, allowed: Collection[str] | None = None) -> list[ToolSpec]:
         """What a model is offered."""
         tools = self._catalogues.get(context)
         return [t.spec for name, t in tools.items() if allowed is None or name in allowed]
+
+    def offered(
+        self,
+        specs: Sequence[ToolSpec],
+        messages: Sequence[Message],
+        language: str,
+        *,
+        needs_home: bool,
+    ) -> Sequence[ToolSpec]:
+        """What of `specs` is offered in a conversation."""
+        if self._offers_all:
+            return specs
+        return relevant_tools(specs, messages, language, needs_home=needs_home)
 
     def names(self, context: ToolContext) -> tuple[str, ...]:
         """Everything there is now; an MCP server's tools come and go."""

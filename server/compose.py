@@ -105,7 +105,10 @@ async def assemble(
         of_house = (HomeTools(home),) if real is None else real.providers
         providers = (*of_house, *_tools(home, timers, clock), devices.tools, *own)
         timeout_s = config.tools.timeout_s
-        toolbox = Toolbox(providers, metrics, timeout_s=timeout_s, instead=instead)
+        offers_all = config.tools.offered == "all"
+        toolbox = Toolbox(
+            providers, metrics, timeout_s=timeout_s, instead=instead, offers_all=offers_all
+        )
         trace = sink or stack.enter_context(open_trace(config.trace.path))
         engines = await stack.enter_async_context(running(config, toolbox, clock, metrics))
         surroundings = _surroundings(config, engines, toolbox, clock, metrics, trace)

@@ -1,6 +1,6 @@
 """Settings of the assistant's tools, `[tools]`: functions of one's own, and MCP servers."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
 
@@ -17,6 +17,14 @@ class ToolsConfig(Struct, frozen=True, forbid_unknown_fields=True):
         float,
         Meta(gt=0, le=300, description="How long one call may take; a tool may say otherwise."),
     ] = 10.0
+    offered: Annotated[
+        Literal["relevant", "all"],
+        Meta(
+            description=(
+                "Which tools a language model is shown: those that what was said may need, or all."
+            )
+        ),
+    ] = "relevant"
     modules: Annotated[
         tuple[str, ...],
         Meta(

@@ -67,6 +67,7 @@ NOT_UNIT = (
     "engines/test_openai.py",
     "engines/test_openai_length.py",
     "engines/test_openai_limits.py",
+    "engines/test_openai_thinking.py",
     "engines/test_openai_wishes.py",
     "engines/test_openai_to_transformers_real.py",
     "engines/test_openai_failures.py",

@@ -239,7 +239,7 @@ class Hybrid:
             if of is not None and call.call_id in results:
                 known = by_sentence.setdefault(of, [Message("user", of.sentence)])
                 known += (Message("assistant", tool_calls=(call,)), results[call.call_id])
-        exchanges = list(by_sentence.values()) or [messages]
+        exchanges: list[Sequence[Message]] = [*by_sentence.values()] or [messages]
         needs_space = any(of.has_text for of in by_sentence)
         for exchange in exchanges:
             reply = self._commands.reply(exchange, tools, language=language)

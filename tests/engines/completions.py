@@ -77,6 +77,8 @@ class Server:
         self.answers = list(answers) or [sends(sse(*text("Hello.")))]
         self.models = {"data": [{"id": "tiny"}]} if models is None else models
         self.props = props
+        self.loaded: Any = None
+        "What Ollama says of the models in memory."
         self.bodies: list[dict[str, Any]] = []
         self.headers: list[Any] = []
         self.listings = 0
@@ -123,12 +125,18 @@ class Server:
             return web.json_response({"error": "no"}, status=self.props)
         return web.json_response(self.props)
 
+    async def show_running(self, request: web.Request) -> web.StreamResponse:
+        if self.loaded is None:
+            raise web.HTTPNotFound
+        return web.json_response(self.loaded)
+
     @asynccontextmanager
     async def running(self, limit_s: float | None = PATIENCE_S) -> AsyncIterator["Server"]:
         app = web.Application()
         app.router.add_post("/v1/chat/completions", self.complete)
         app.router.add_get("/v1/models", self.list_models)
         app.router.add_get("/props", self.show_props)
+        app.router.add_get("/api/ps", self.show_running)
         runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.01)
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", 0)
@@ -157,8 +165,9 @@ def spoken(deltas: Sequence[TextDelta | ToolCall | Usage]) -> str:
 
 @asynccontextmanager
 async def talking(server: Server, **settings: Any) -> AsyncIterator[OpenAiLlm]:
+    """`thinking`: true unless a test says otherwise; requests then hold what is tested."""
     async with server.running():
-        llm = OpenAiLlm(Settings(base_url=server.url, **settings))
+        llm = OpenAiLlm(Settings(base_url=server.url, **{"thinking": True, **settings}))
         async with aclosing(llm):
             yield llm
 

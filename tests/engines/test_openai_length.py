@@ -227,3 +227,45 @@ def test_nothing_is_said_twice() -> None:
     begun = sse(*text("Once")[:1], {"error": {"message": "context size exceeded"}})
     said, asked = generated(sends(begun), GOOD)
     assert (said, len(asked)) == ("context_length_exceeded", 1)
+
+
+@pytest.mark.parametrize(
+    ("loaded", "context_tokens"),
+    [
+        ({"models": [{"name": "tiny", "context_length": 16384}]}, 16384),
+        ({"models": [{"model": "tiny", "context_length": 8192}]}, 8192),
+        ({"models": [{"name": "another", "context_length": 16384}]}, 4096),
+        ({"models": [{"name": "tiny"}]}, 4096),
+        ({"models": 7}, 4096),
+        (None, 4096),
+    ],
+)
+def test_ollama_tells_the_context_of_a_model_that_is_loaded(
+    loaded: Any, context_tokens: int
+) -> None:
+    server = Server(models={"data": [{"id": "tiny", "owned_by": "library"}]})
+    server.loaded = loaded
+
+    async def scenario() -> int | None:
+        async with talking(server) as llm:
+            await collected(llm)
+            return llm.context_tokens
+
+    assert asyncio.run(scenario()) == context_tokens
+
+
+def test_ollama_is_asked_again_until_the_model_is_loaded() -> None:
+    server = Server(models={"data": [{"id": "tiny", "owned_by": "library"}]})
+    server.loaded = {"models": []}
+
+    async def scenario() -> list[int | None]:
+        known: list[int | None] = []
+        async with talking(server) as llm:
+            for loaded in ([], [{"name": "tiny", "context_length": 32768}], []):
+                server.loaded = {"models": loaded}
+                await collected(llm)
+                known.append(llm.context_tokens)
+        return known
+
+    assert asyncio.run(scenario()) == [4096, 32768, 32768]
+    assert server.listings == 2

@@ -274,6 +274,7 @@ class World:
     conversations: Conversations = field(default_factory=Conversations)
     logs_words: bool = False
     providers: Sequence[ToolProvider] = field(default_factory=lambda: [Adder()])
+    offers_all_tools: bool = True
     drafts: Budget = field(default_factory=Budget)
     endpoint: EndOfTurn | None = None
     vad: VadEngine = field(default_factory=LoudVads)
@@ -290,7 +291,7 @@ class World:
         )
         return Surroundings(
             engines,
-            Toolbox(self.providers, self.metrics),
+            Toolbox(self.providers, self.metrics, offers_all=self.offers_all_tools),
             LoopClock(),
             self.metrics,
             logs_words=self.logs_words,

@@ -24,6 +24,8 @@ logger = logging.getLogger(__name__)
 
 FULL = (429, 503)
 RETRY_AFTER_S = 5
+THINKING_FIELDS = ("chat_template_kwargs", "reasoning_effort", "reasoning", "think", "thinking")
+"In `extra_body`: the operator has decided about thoughts."
 ANSWERS_SHARE = 4
 "An answer is at most this part of a context; the rest is the prompt's."
 
@@ -84,10 +86,21 @@ class OpenAiLlm:
     async def _known(self, options: LlmOptions) -> Served:
         """What a request with these options needs to know."""
         served = await self._look()
-        if options.repetition_penalty is None or served.is_owner_known:
+        depends = options.repetition_penalty is not None or self._hushes(options)
+        if served.is_owner_known or not depends:
             return served
         self._served = await with_owner(self._client, served)
         return self._served
+
+    def _hushes(self, options: LlmOptions) -> bool:
+        """Whether the model is told not to think: unless somebody wants its thoughts, or its
+        template thinks whatever it is told."""
+        settings = self._settings
+        is_told = any(field in settings.extra_body for field in THINKING_FIELDS)
+        wants = (
+            settings.thinking or settings.starts_thinking or options.reasoning_effort is not None
+        )
+        return not (is_told or wants)
 
     async def _answer(
         self, body: Mapping[str, Any], messages: Sequence[Message]
@@ -156,6 +169,7 @@ class OpenAiLlm:
             "parallel_tool_calls": options.parallel_tool_calls if is_armed else None,
             "max_tokens": max(1, min(most, served.context_tokens // ANSWERS_SHARE)),
             **served.penalized(options.repetition_penalty),
+            **(served.without_thoughts() if self._hushes(options) else {}),
             **settings.extra_body,
             "messages": chat_messages(messages),
             "stream": True,

@@ -57,6 +57,9 @@ class Refused(EngineError):
     def mentions(self, field: str) -> bool:
         return field in self._body
 
+    def is_about(self, pattern: re.Pattern[str]) -> bool:
+        return pattern.search(_message(self._body) or self._body) is not None
+
     @property
     def is_about_length(self) -> bool:
         if self.status == TOO_LARGE:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from core.errors import EngineError
+from core.errors import EngineError, EngineUnreachable
 from engines.llm.openai.client import RETRIED, Client
 from engines.llm.openai.refusals import Refused
 from engines.llm.openai.settings import AUTO, Settings
@@ -14,6 +14,12 @@ logger = logging.getLogger(__name__)
 
 CONTEXT_TOKENS = 8192
 "Where nobody says. Less than most models have: a lost beginning is better than a refused turn."
+
+OLLAMA = "library"
+"Owner of the models of Ollama's library."
+OLLAMA_TOKENS = 4096
+"""What Ollama takes without a `num_ctx` on machines with little GPU memory. It forgets the
+beginning of what is longer, the instructions, and says nothing."""
 
 
 PENALTY = {
@@ -25,6 +31,25 @@ PENALTY = {
 has none; its `frequency_penalty` is another thing, and an unknown field is refused."""
 
 
+BY_TEMPLATE: Mapping[str, Any] = {
+    "chat_template_kwargs": {"enable_thinking": False, "thinking": False}
+}
+"""Read by the model's own chat template: Qwen and GLM have the first name, DeepSeek and Granite the
+second, and templates that know neither ignore them."""
+BY_EFFORT: Mapping[str, Any] = {"reasoning_effort": "none"}
+
+WITHOUT_THOUGHTS: Mapping[str, Mapping[str, Any]] = {
+    "vllm": BY_TEMPLATE,
+    "sglang": BY_TEMPLATE,
+    "llamacpp": BY_TEMPLATE,
+    OLLAMA: BY_EFFORT,  # it reads no `think` behind /v1
+    "openai": BY_EFFORT,
+    "system": BY_EFFORT,  # OpenAI as well
+}
+"""Whose owner a list of models names -> the fields that let its model answer at once. Others
+are sent both, and what they refuse is left out from then on."""
+
+
 @dataclass(frozen=True, slots=True)
 class Served:
     model: str
@@ -33,8 +58,14 @@ class Served:
     "False: the server is not ready to say; to be asked again."
     penalty: str | None = None
     "Its field for a repetition penalty; None: none that is known."
+    owner: str = ""
+    "As the list of models says; empty: it does not."
     is_owner_known: bool = True
     "False: nothing had to be asked, so nobody knows who serves it."
+
+    def without_thoughts(self) -> Mapping[str, Any]:
+        """Fields of a request whose answer is to begin at once."""
+        return WITHOUT_THOUGHTS.get(self.owner, {**BY_TEMPLATE, **BY_EFFORT})
 
     def penalized(self, penalty: float | None) -> dict[str, float]:
         """Fields of a request."""
@@ -55,17 +86,18 @@ async def look(client: Client, settings: Settings, name: str) -> Served:
         raise EngineError("llm", name, f"{client.url} lists no model; set model")
     context_tokens = settings.context_tokens
     if context_tokens is None:
-        context_tokens = await _context(client, doubts, entries.get(model, {}))
+        entry = entries.get(model, {})
+        context_tokens = await _context(client, doubts, entry, model, _owner(entries, model))
     is_sure = not _may_change(doubts)
-    penalty = _penalty(entries, model)
-    found = Served(model, context_tokens or CONTEXT_TOKENS, is_sure, penalty)
+    owner = _owner(entries, model)
+    found = Served(model, context_tokens or CONTEXT_TOKENS, is_sure, PENALTY.get(owner), owner)
     logger.info("llm engine %r: model %s, %d tokens", name, found.model, found.context_tokens)
     return found
 
 
 async def with_owner(client: Client, served: Served) -> Served:
-    """Asked for when a penalty is wanted, and only then: an answer without it is better than none,
-    so a server that does not say now is asked again next time."""
+    """Asked for when something depends on it, and only then: an answer without it is better than
+    none, so a server that does not say now is asked again next time."""
     doubts: list[EngineError] = []
     try:
         entries = await _models(client, doubts, must_know=False)
@@ -73,7 +105,8 @@ async def with_owner(client: Client, served: Served) -> Served:
         return served
     if _may_change(doubts):
         return served
-    return replace(served, penalty=_penalty(entries, served.model), is_owner_known=True)
+    owner = _owner(entries, served.model)
+    return replace(served, penalty=PENALTY.get(owner), owner=owner, is_owner_known=True)
 
 
 async def _models(
@@ -94,32 +127,53 @@ async def _models(
 
 
 async def _context(
-    client: Client, doubts: list[EngineError], entry: Mapping[str, Any]
+    client: Client, doubts: list[EngineError], entry: Mapping[str, Any], model: str, owner: str
 ) -> int | None:
-    """vLLM lists it with the model; llama.cpp has it beside the API, per slot."""
+    """vLLM lists it with the model; llama.cpp has it beside the API, per slot; Ollama tells it of a
+    model that is loaded."""
     listed = entry.get("max_model_len")
-    if not _is_count(listed):
-        root = client.url.removesuffix("/v1")
-        try:
-            props = await client.get(f"{root}/props")
-        except EngineError as exc:
-            doubts.append(exc)
-            return None
-        slot = props.get("default_generation_settings") if isinstance(props, dict) else None
-        listed = slot.get("n_ctx") if isinstance(slot, dict) else None
+    if _is_count(listed):
+        return listed
+    root = client.url.removesuffix("/v1")
+    if owner == OLLAMA:
+        running = await _asked(client, f"{root}/api/ps", doubts)
+        models = running.get("models") if isinstance(running, dict) else None
+        if not isinstance(models, list):
+            return OLLAMA_TOKENS
+        for one in models:
+            if isinstance(one, dict) and model in (one.get("name"), one.get("model")):
+                found = one.get("context_length")
+                return found if _is_count(found) else OLLAMA_TOKENS
+        doubts.append(EngineUnreachable("llm", OLLAMA, f"{model} is not loaded yet"))
+        return OLLAMA_TOKENS
+    props = await _asked(client, f"{root}/props", doubts)
+    slot = props.get("default_generation_settings") if isinstance(props, dict) else None
+    listed = slot.get("n_ctx") if isinstance(slot, dict) else None
     return listed if _is_count(listed) else None
 
 
-def _penalty(entries: Mapping[str, Mapping[str, Any]], model: str) -> str | None:
+async def _asked(client: Client, url: str, doubts: list[EngineError]) -> Any:
+    """What a server says beside the API; None where it does not."""
+    try:
+        return await client.get(url)
+    except EngineError as exc:
+        doubts.append(exc)
+        return None
+
+
+def _owner(entries: Mapping[str, Mapping[str, Any]], model: str) -> str:
     """A server of one model, as llama.cpp is, answers to any name."""
     only = next(iter(entries.values())) if len(entries) == 1 else {}
     owner = entries.get(model, only).get("owned_by")
-    return PENALTY.get(owner) if isinstance(owner, str) else None
+    return owner if isinstance(owner, str) else ""
 
 
 def _may_change(doubts: Sequence[EngineError]) -> bool:
     """The server was busy or not ready: it may say more later."""
-    return any(isinstance(one, Refused) and one.status in RETRIED for one in doubts)
+    return any(
+        one.status in RETRIED if isinstance(one, Refused) else isinstance(one, EngineUnreachable)
+        for one in doubts
+    )
 
 
 def _is_count(value: Any) -> bool:

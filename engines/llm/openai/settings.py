@@ -31,6 +31,8 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     "False: for models that cannot call any."
     images: bool = False
     "True: for models that see; nothing says so on the wire."
+    thinking: bool = False
+    "True: the model may think before it answers, which takes seconds where it can."
     starts_thinking: bool = False
     "The chat template itself opens the thought: what comes before `</think>` is not spoken."
     languages: tuple[str, ...] = ()

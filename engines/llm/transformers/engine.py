@@ -139,6 +139,7 @@ class TransformersLlm:
             options.temperature_beside(settings.temperature),
             options.top_p,
             options.repetition_penalty,
+            thinks=settings.thinking or settings.starts_thinking,
         )
 
 

@@ -53,10 +53,20 @@ class Model:
         return "tools" in str(self.tokenizer.chat_template)
 
     def prompt(
-        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]]
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]],
+        *,
+        thinks: bool = True,
     ) -> list[int]:
+        """`thinks`: False asks the template, in the two names in use, to leave thoughts out."""
+        thoughts = {} if thinks else {"enable_thinking": False, "thinking": False}
         text = self.tokenizer.apply_chat_template(
-            list(messages), tools=list(tools) or None, add_generation_prompt=True, tokenize=False
+            list(messages),
+            tools=list(tools) or None,
+            add_generation_prompt=True,
+            tokenize=False,
+            **thoughts,
         )
         ids: list[int] = self.tokenizer(text, add_special_tokens=False)["input_ids"]
         return ids
@@ -131,7 +141,7 @@ class Generation:
     def __init__(self, model: Model, request: Generate) -> None:
         """Raises ContextExceeded when the prompt does not fit; whatever the template raises."""
         self.request_id = request.request_id
-        tokens = model.prompt(request.messages, request.tools)
+        tokens = model.prompt(request.messages, request.tools, thinks=request.thinks)
         self.input_tokens = len(tokens)
         room = request.context_tokens - len(tokens)
         if room < 1:

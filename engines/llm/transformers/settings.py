@@ -28,6 +28,8 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     max_output_tokens: Annotated[int, Meta(ge=1)] = 512
     context_tokens: Annotated[int, Meta(ge=64)] | None = None
     "None: all that the model can; less takes less memory."
+    thinking: bool = False
+    "True: the model may think before it answers, which takes seconds where it can."
     starts_thinking: bool = False
     "The chat template itself opens the thought: what comes before `</think>` is not spoken."
     languages: tuple[str, ...] = ()

@@ -30,6 +30,8 @@ class Generate(Struct, frozen=True, tag_field="type", tag="generate"):
     temperature: float | None = None
     top_p: float | None = None
     repetition_penalty: float | None = None
+    thinks: bool = False
+    "False: templates that know how leave the thoughts out."
 
 
 class Abort(Struct, frozen=True, tag_field="type", tag="abort"):

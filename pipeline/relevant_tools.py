@@ -1,0 +1,157 @@
+"""Which of many tools a language model is offered: those that what was said may need. Pure.
+
+All tools of a home are 28 kB of every request. What was said picks the topics: words of the home's
+tools by a table, tools of others by the words of their names and descriptions. The choice looks at
+the whole conversation and keeps the order of the tools, so it changes only when a new topic comes
+up, and servers find the prompt's beginning in their cache.
+"""
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+
+import msgspec
+
+from core.ports import ToolSpec
+from engines.base import Message
+
+FEW = 8
+"Tools up to this number are offered as they are: a choice would save little and may be wrong."
+MAX_OF_HOME = 16
+"Two large topics, such as timers and music."
+MAX_OF_OTHERS = 12
+"Of MCP servers and functions together; they are described in words of their own."
+MIN_WORD_CHARS = 4
+"Shorter words are in every description. A word counts by this many of its first letters: plurals."
+
+_WORD = re.compile(r"[^\W\d_]+")
+_CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
+
+class Topic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Tools of the home that go together, and by language what asks for them."""
+
+    tools: tuple[str, ...]
+    en: tuple[str, ...] = ()
+    de: tuple[str, ...] = ()
+    fr: tuple[str, ...] = ()
+    es: tuple[str, ...] = ()
+
+    def is_asked_for(self, said: str, language: str) -> bool:
+        """`said`: in small letters, with a space at both ends."""
+        parts: tuple[str, ...] = getattr(self, language)
+        if language not in COMPOUNDING:
+            parts = tuple(f" {part.lstrip()}" for part in parts)
+        return not parts or any(part in said for part in parts)
+
+
+LANGUAGES = ("en", "de", "fr", "es")
+"In which the table has words; in another language all of the home's tools are offered."
+COMPOUNDING = ("de",)
+"What is asked for may be the end of a longer word."
+
+
+def relevant_tools(
+    tools: Sequence[ToolSpec],
+    messages: Sequence[Message],
+    language: str,
+    *,
+    needs_home: bool = False,
+) -> Sequence[ToolSpec]:
+    """The tools to offer, in their order. `needs_home`: all of the home's are among them. What a
+    client declared is never left out."""
+    kept = {tool.name for tool in tools if tool.is_clients}
+    if len(tools) - len(kept) <= FEW:
+        return tools
+    topics = bundled()
+    known = {name for topic in topics.values() for name in topic.tools}
+    of_home = [tool.name for tool in tools if tool.name in known and not _is_foreign(tool)]
+    others = [tool for tool in tools if tool.name not in (*kept, *of_home)]
+    wanted = {*kept, *(call.name for message in messages for call in message.tool_calls)}
+    if len(of_home) > FEW and language in LANGUAGES and not needs_home:
+        wanted |= _of_home(tools, messages, language, set(of_home))
+    else:
+        wanted.update(of_home)
+    wanted |= _of_others(others, messages)
+    return [tool for tool in tools if tool.name in wanted]
+
+
+def most_tools(tools: Sequence[ToolSpec]) -> Sequence[ToolSpec]:
+    """As many and as large ones as a conversation may come to be offered."""
+    known = {name for topic in bundled().values() for name in topic.tools}
+    of_home = [tool for tool in tools if tool.name in known and not _is_foreign(tool)]
+    others = [tool for tool in tools if tool not in of_home]
+
+    def largest(some: Sequence[ToolSpec], most: int) -> list[ToolSpec]:
+        return sorted(some, key=lambda tool: len(str(tool.parameters)), reverse=True)[:most]
+
+    return [*largest(of_home, MAX_OF_HOME), *largest(others, max(FEW, MAX_OF_OTHERS))]
+
+
+def _is_foreign(tool: ToolSpec) -> bool:
+    """An MCP server's tool, which may have the name of one of ours."""
+    return bool(tool.fallback_name)
+
+
+def _of_home(
+    tools: Sequence[ToolSpec], messages: Sequence[Message], language: str, there: set[str]
+) -> set[str]:
+    """Topics of what was said last come first; older ones stay while there is room."""
+    always = [topic for topic in bundled().values() if topic.is_asked_for("", language)]
+    found = {name for topic in always for name in topic.tools} & there
+    for said in _said(messages):
+        for topic in bundled().values():
+            if topic.is_asked_for(said, language):
+                _add(found, there.intersection(topic.tools))
+        by_name = {tool.name for tool in tools if tool.name in there and _names(tool, said)}
+        _add(found, by_name)
+    return found
+
+
+def _add(found: set[str], more: set[str]) -> None:
+    if len(found | more) <= MAX_OF_HOME:
+        found |= more
+
+
+def _of_others(others: Sequence[ToolSpec], messages: Sequence[Message]) -> set[str]:
+    """Those that share most words with what was said; of equals the first."""
+    if len(others) <= MAX_OF_OTHERS:
+        return {tool.name for tool in others}
+    said = {word for text in _said(messages) for word in _words(text)}
+    ranked = sorted(others, key=lambda tool: -len(said & _described(tool)))
+    return {tool.name for tool in ranked[:MAX_OF_OTHERS]}
+
+
+def _said(messages: Sequence[Message]) -> Iterator[str]:
+    """By the user, the newest first."""
+    for message in reversed(messages):
+        if message.role == "user":
+            words = " ".join(_WORD.findall(message.text.casefold()))
+            yield f" {words} "
+
+
+def _names(tool: ToolSpec, said: str) -> bool:
+    """A name of a device that the tool knows was said."""
+    name = tool.parameters.get("properties", {}).get("name", {})
+    groups = [name, *name.get("anyOf", ())]
+    return any(
+        f" {device.casefold()} " in said for group in groups for device in group.get("enum", ())
+    )
+
+
+def _described(tool: ToolSpec) -> set[str]:
+    return _words(f"{_CAMEL.sub(' ', tool.name)} {tool.description}".replace("_", " "))
+
+
+def _words(text: str) -> set[str]:
+    """Beginnings of words that say something."""
+    found = _WORD.findall(text.casefold())
+    return {word[:MIN_WORD_CHARS] for word in found if len(word) >= MIN_WORD_CHARS}
+
+
+@cache
+def bundled() -> Mapping[str, Topic]:
+    text = (files("pipeline") / "tool_words.toml").read_text(encoding="utf-8")
+    return msgspec.convert(tomllib.loads(text), dict[str, Topic])
