@@ -104,11 +104,12 @@ def _key_for(options: argparse.Namespace, url: str) -> str | None:
 def _doctor(options: argparse.Namespace) -> int:
     """A wrong configuration is a finding here, like all that keeps the job from running."""
     from server import doctor
+    from server.doctor_probes import Finding
 
     try:
         effective = _effective(options)
     except ConfigError as error:
-        wrong = (doctor.Finding("fail", line) for line in str(error).splitlines())
+        wrong = (Finding("fail", line) for line in str(error).splitlines())
         doctor.show(wrong)
         return Exit.CANNOT_RUN
     return Exit.OK if doctor.show(doctor.examine(effective.config)) else Exit.CANNOT_RUN

@@ -14,7 +14,6 @@ from pipeline.budget import Budget
 from pipeline.conversation import Conversations
 from pipeline.exchange import Exchanges
 from pipeline.home import Home, HomeConfig, default_home
-from pipeline.instructions import NO_DEFAULT, DefaultInstructions, bundled
 from pipeline.prompts import Prompts
 from pipeline.reading import Reader
 from pipeline.recording import Transcriber
@@ -29,6 +28,7 @@ from server.devices import Devices, known_devices
 from server.doors import Core, open_doors
 from server.engines import Engines, running
 from server.home_assistant import house
+from server.prompt_size import instructions_of
 from server.system import SystemClock, open_trace
 from server.tidying import tidy
 from server.tools import own_tools
@@ -156,14 +156,9 @@ def _surroundings(
         traces_sound=config.trace.audio,
         logs_words=config.log.transcripts,
         drafts=Budget(config.turn.max_drafts),
-        instructions=own_instructions(config),
+        instructions=instructions_of(config),
         remote=config.realtime.as_policy(),
     )
-
-
-def own_instructions(config: Config) -> DefaultInstructions:
-    """Ours, unless the operator wants none."""
-    return bundled() if config.assistant.default_instructions else NO_DEFAULT
 
 
 def _core(

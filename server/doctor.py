@@ -3,48 +3,53 @@
 import asyncio
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import cast
 
 from core.errors import ConfigError, EarshotError
-from devices.home_assistant.look import look
 from devices.registry.look import count_devices
-from engines.base import TtsInfo
+from engines.base import Declares, Llm, Tts, TtsInfo
+from engines.llm.hybrid import Hybrid
 from engines.registry import Kind, load
 from server.config import Config
 from server.devices import database_url
+from server.doctor_probes import Finding, probe_all, spare_voices
 from server.listeners import AddressInUse, bind, is_local_only
+from server.loading import SPEAKS_ALL
 from server.net import lan_addresses
+from server.prompt_size import known_tools, prompt_size
 from server.survey import Survey, choose_one, describe, find_offers, machine, survey
 from serving import warmup
 from serving.choose import KINDS
 from serving.offers import Offer
 from serving.placement import usable
 
-Verdict = Literal["ok", "note", "fail"]
-
 MARKS = {"ok": "ok  ", "note": "note", "fail": "FAIL"}
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that was looked at. A `fail` means that a spoken question gets no answer."""
+@dataclass(slots=True)
+class Loaded:
+    """Engines that could be loaded, to be asked for something."""
 
-    verdict: Verdict
-    what: str
+    llm: Llm | None = None
+    voices: dict[str, Tts] = field(default_factory=dict[str, Tts])
 
 
 def examine(config: Config) -> Iterator[Finding]:
-    """Look at everything, one after the other. Blocking; loads engines, downloads nothing."""
+    """Look at everything. Blocking; loads engines and asks them for a word, downloads nothing."""
     yield Finding("ok", f"Python {sys.version.split()[0]} at {sys.executable}")
     found = survey(config.paths.models_dir)
     yield from _machine(found)
     yield _weights(config, found)
+    loaded = Loaded()
     for kind in KINDS:
-        yield from _engines(config, kind, found)
+        yield from _engines(config, kind, found, loaded)
     yield _devices(config)
-    yield from _house(config)
+    yield from asyncio.run(probe_all(config, loaded.llm, loaded.voices))
+    if loaded.llm is not None:
+        yield from _prompt(config, loaded.llm)
     yield from _listener(config)
 
 
@@ -89,7 +94,7 @@ def _weights(config: Config, found: Survey) -> Finding:
     return Finding("ok", f"Whisper weights in {folder}: {listed}")
 
 
-def _engines(config: Config, kind: Kind, found: Survey) -> Iterator[Finding]:
+def _engines(config: Config, kind: Kind, found: Survey, loaded: Loaded) -> Iterator[Finding]:
     """What there is of a kind, which one is chosen, and whether it really works."""
     for engine in found.known[kind]:
         if not engine.installed:
@@ -97,16 +102,21 @@ def _engines(config: Config, kind: Kind, found: Survey) -> Iterator[Finding]:
     if kind == "asr":
         yield from _recognisers(config, found)
     else:
-        yield _chosen(config, kind, found)
+        yield _chosen(config, kind, found, loaded)
 
 
-def _chosen(config: Config, kind: Kind, found: Survey) -> Finding:
+def _chosen(config: Config, kind: Kind, found: Survey, loaded: Loaded) -> Finding:
     try:
         choice = choose_one(config, kind, found)
         engine = load(kind, choice.name, choice.options)
     except EarshotError as error:
         return Finding("fail", f"{kind}: {error}")
-    if close := getattr(engine, "close", None):
+    if kind == "llm":
+        loaded.llm = cast(Llm, engine)
+    elif kind == "tts":
+        spare = partial(load, "tts", SPEAKS_ALL, {})
+        loaded.voices = spare_voices(choice.name, cast(Tts, engine), spare)
+    elif close := getattr(engine, "close", None):
         close()
     info = getattr(engine, "info", None)
     timing = f"; {_timing(info)}" if isinstance(info, TtsInfo) else ""
@@ -182,21 +192,23 @@ def _devices(config: Config) -> Finding:
     return Finding("ok", f"devices: {known} in the database")
 
 
-def _house(config: Config) -> Iterator[Finding]:
-    """Home Assistant, if it is configured; without it, what we know ourselves still works."""
-    url = config.home_assistant.url
-    if not url:
+def _prompt(config: Config, llm: Llm) -> Iterator[Finding]:
+    """Whether instructions and tools leave room for a conversation; MCP servers' come on top."""
+    model = llm.model if isinstance(llm, Hybrid) else llm
+    if model.context_tokens is None:
         return
+    language = config.language
     try:
-        found = asyncio.run(look(config.home_assistant.as_settings()))
-    except ConfigError as error:
+        tools = known_tools(config)
+    except EarshotError as error:
         yield Finding("fail", str(error))
         return
-    except EarshotError as error:
-        yield Finding("note", f"home assistant at {url}: {error} ({error.code})")
-        return
-    counted = f"{len(found.entities)} exposed entities in {len(found.areas)} areas"
-    yield Finding("ok" if found.entities else "note", f"home assistant at {url}: {counted}")
+    shown = llm.declared(tools, language=language) if isinstance(llm, Declares) else tools
+    size = prompt_size(config, model, shown)
+    if size is not None and size.fits:
+        yield Finding("ok", f"llm: {size}")
+    elif size is not None:
+        yield Finding("note", size.advice())
 
 
 def _listener(config: Config) -> Iterator[Finding]:

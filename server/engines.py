@@ -7,8 +7,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 
 from core.errors import ConfigError
-from core.ports import Clock, Metrics
-from engines.base import EndOfTurn, Llm, Tts, VadEngine
+from core.ports import Clock, Metrics, ToolSpec
+from engines.base import Declares, EndOfTurn, Llm, Tts, VadEngine
 from engines.llm.intents import phrases
 from engines.registry import Kind, load
 from engines.wake_words import WakeEngine
@@ -25,6 +25,7 @@ from server.loading import (
     tool_specs,
     warm_others,
 )
+from server.prompt_size import prompt_size
 from server.survey import Survey, choose_one, describe, find_offers, machine, survey
 from serving.choose import KINDS, Choice, unknown_model
 from serving.offers import Machine, Offer
@@ -158,9 +159,23 @@ async def running(
         check_voice(config.assistant.voice, tts, config.language)
         check_wake_word(config.assistant.wake_word, wake)
         await start_language_model(llm, config.language, toolbox, stack)
+        _check_prompt(config, llm, toolbox)
         warm = tasks.create_task(warm_others(llm, config.language, toolbox), name="warm")
         yield Engines(vad, wake, endpoint, models, llm, tts, choices, found)
         warm.cancel()
+
+
+def _check_prompt(config: Config, llm: Llm, toolbox: Toolbox) -> None:
+    """Warn where instructions and tools leave no room for a conversation. Where the model's server
+    is away now, `earshot doctor` tells it later."""
+    tools: Sequence[ToolSpec] = tool_specs(toolbox, config.language)
+    if config.assistant.tools is not None:
+        tools = [tool for tool in tools if tool.name in config.assistant.tools]
+    if isinstance(llm, Declares):
+        tools = llm.declared(tools, language=config.language)
+    size = prompt_size(config, llm, tools)
+    if size is not None and not size.fits:
+        logger.warning("%s", size.advice())
 
 
 def _models(

@@ -114,6 +114,7 @@ NOT_UNIT = (
     "pipeline/test_turn_ends.py",
     "repo",
     "server/test_announce_live.py",
+    "server/test_doctor_probes.py",
     "server/test_edge.py",
     "server/test_engines_command.py",
     "server/test_health.py",

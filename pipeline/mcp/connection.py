@@ -100,6 +100,11 @@ class McpTools:
         return self._client is not None
 
     @property
+    def count(self) -> int:
+        """Tools that it offers now."""
+        return len(self._specs)
+
+    @property
     def reason(self) -> str:
         """Why it is not connected; without our secrets."""
         return self._last_reason

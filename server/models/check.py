@@ -10,7 +10,7 @@ from core.audio import ASR_RATE_HZ
 from core.errors import EarshotError
 from engines.base import AsrItem, AsrModel, Tts
 from engines.registry import load
-from server.doctor import Finding
+from server.doctor_probes import Finding
 from server.models.fetch import sha256
 from server.models.installed import Installed
 from server.models.record import read_record

@@ -14,6 +14,7 @@ from server import doctor
 from server.config import Config, PathsConfig
 from server.config_devices import DevicesConfig
 from server.devices import database_url
+from server.doctor_probes import Finding
 from serving.choose import Choice
 from serving.offers import Offer
 
@@ -25,7 +26,7 @@ def offer(why: str, *, works: bool, fallback: Offer | None = None) -> Offer:
     return Offer("tiny", ODD, (options,), {}, why=why, fallback=fallback)
 
 
-def recognisers(first: Offer, monkeypatch: pytest.MonkeyPatch) -> list[doctor.Finding]:
+def recognisers(first: Offer, monkeypatch: pytest.MonkeyPatch) -> list[Finding]:
     of = SimpleNamespace(choice=Choice("asr", "odd", {}, "it is configured"))
 
     def as_said(answer: object) -> Callable[..., object]:
@@ -57,9 +58,7 @@ def test_a_recogniser_that_works_nowhere_fails(
 
 def test_the_database_of_devices_is_looked_at_and_not_made(tmp_path: Path) -> None:
     config = Config(paths=PathsConfig(state_dir=str(tmp_path / "state")))
-    assert doctor._devices(config) == doctor.Finding(
-        "ok", "devices: the database is made at the start"
-    )
+    assert doctor._devices(config) == Finding("ok", "devices: the database is made at the start")
     assert not (tmp_path / "state").exists()
 
     async def made() -> None:
@@ -67,7 +66,7 @@ def test_the_database_of_devices_is_looked_at_and_not_made(tmp_path: Path) -> No
             pass
 
     asyncio.run(made())
-    assert doctor._devices(config) == doctor.Finding("ok", "devices: 0 in the database")
+    assert doctor._devices(config) == Finding("ok", "devices: 0 in the database")
 
 
 def test_a_database_that_cannot_be_is_told_without_its_password(tmp_path: Path) -> None:
@@ -90,6 +89,6 @@ def test_a_voice_is_asked_whether_it_knows_when_its_words_sound(
     monkeypatch.setattr(doctor, "load", lambda *_: SimpleNamespace(info=info))
     monkeypatch.setattr(doctor, "choose_one", lambda *_: Choice("tts", "here", {}, "configured"))
     nothing: Any = None
-    found = doctor._chosen(Config(), "tts", nothing)
+    found = doctor._chosen(Config(), "tts", nothing, doctor.Loaded())
     assert found.verdict == "ok"
     assert said in found.what

@@ -16,13 +16,15 @@ from engines.llm.openai.chunks import Chunk
 from engines.llm.openai.client import Client
 from engines.llm.openai.dialect import Dialect
 from engines.llm.openai.refusals import BAD, Refused, is_about_length, quoted
-from engines.llm.openai.served import Served, look, with_owner
+from engines.llm.openai.served import LLAMA_CPP, Served, listed, look, with_owner
 from engines.llm.openai.settings import Settings
 from engines.llm.thoughts import Thoughts
 
 logger = logging.getLogger(__name__)
 
 FULL = (429, 503)
+MAX_LISTED = 12
+"Names of models in an error; hosted services have hundreds."
 RETRY_AFTER_S = 5
 THINKING_FIELDS = ("chat_template_kwargs", "reasoning_effort", "reasoning", "think", "thinking")
 "In `extra_body`: the operator has decided about thoughts."
@@ -50,6 +52,21 @@ class OpenAiLlm:
             await self._look()
         except EngineError as exc:
             logger.warning("%s", exc)
+
+    async def probe(self) -> str:
+        """Which model answers where. Raises EngineError where the server cannot be reached, or
+        lists models and this is none of them."""
+        served = await self._look()
+        names = await listed(self._client)
+        is_listed = names & {served.model, f"{served.model}:latest"}  # Ollama's short names
+        takes_any = served.owner == LLAMA_CPP and len(names) == 1
+        if names and not is_listed and not takes_any:
+            there = ", ".join(sorted(names)[:MAX_LISTED])
+            raise self._failed(
+                f"it lists no model {served.model!r}; it has: {there}. Set model to one of these,"
+                " or load it there (Ollama: `ollama pull`)"
+            )
+        return f"{served.model} at {self._client.url} ({served.context_tokens} tokens)"
 
     async def aclose(self) -> None:
         """Close idle connections."""

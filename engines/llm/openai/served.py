@@ -15,6 +15,7 @@ logger = logging.getLogger(__name__)
 CONTEXT_TOKENS = 8192
 "Where nobody says. Less than most models have: a lost beginning is better than a refused turn."
 
+LLAMA_CPP = "llamacpp"
 OLLAMA = "library"
 "Owner of the models of Ollama's library."
 OLLAMA_TOKENS = 4096
@@ -25,7 +26,7 @@ beginning of what is longer, the instructions, and says nothing."""
 PENALTY = {
     "vllm": "repetition_penalty",
     "sglang": "repetition_penalty",
-    "llamacpp": "repeat_penalty",
+    LLAMA_CPP: "repeat_penalty",
 }
 """Whose owner a list of models names -> what it calls a repetition penalty, of one meaning. OpenAI
 has none; its `frequency_penalty` is another thing, and an unknown field is refused."""
@@ -41,7 +42,7 @@ BY_EFFORT: Mapping[str, Any] = {"reasoning_effort": "none"}
 WITHOUT_THOUGHTS: Mapping[str, Mapping[str, Any]] = {
     "vllm": BY_TEMPLATE,
     "sglang": BY_TEMPLATE,
-    "llamacpp": BY_TEMPLATE,
+    LLAMA_CPP: BY_TEMPLATE,
     OLLAMA: BY_EFFORT,  # it reads no `think` behind /v1
     "openai": BY_EFFORT,
     "system": BY_EFFORT,  # OpenAI as well
@@ -93,6 +94,11 @@ async def look(client: Client, settings: Settings, name: str) -> Served:
     found = Served(model, context_tokens or CONTEXT_TOKENS, is_sure, PENALTY.get(owner), owner)
     logger.info("llm engine %r: model %s, %d tokens", name, found.model, found.context_tokens)
     return found
+
+
+async def listed(client: Client) -> frozenset[str]:
+    """Names of the models that a server lists; empty where it has no list. Raises EngineError."""
+    return frozenset(await _models(client, [], must_know=False))
 
 
 async def with_owner(client: Client, served: Served) -> Served:
