@@ -30,6 +30,10 @@ MCP_LIMIT_S = 15.0
 "A server that is a program may install itself first; its tools come later then."
 HOUSE_LIMIT_S = 15.0
 
+LLM_ADVICE = "; start its server, or correct base_url, model and api_key under llm.options"
+VOICE_ADVICE = "; correct tts.options, or take the engine espeak, which needs no server"
+HOUSE_ADVICE = "; the rest works without it: see home_assistant.url and token"
+
 LOW_DISK_MB = 500
 "Weights of one model need more; a trace fills this in days."
 FULL_DISK_MB = 20
@@ -64,34 +68,41 @@ async def probe_all(config: Config, llm: Llm | None, voices: dict[str, Tts]) -> 
     be loaded."""
     probes: list[Awaitable[Finding]] = []
     if llm is not None:
-        probes.append(_within(LLM_LIMIT_S, "llm", "fail", lambda: probe_llm(llm)))
+        probe = partial(probe_llm, llm)
+        probes.append(_within(LLM_LIMIT_S, "llm", "fail", probe, LLM_ADVICE))
     if voices:
-        speak = _within(VOICE_LIMIT_S, "tts", "fail", lambda: probe_voice(config, voices))
-        probes.append(speak)
+        speak = partial(probe_voice, config, voices)
+        probes.append(_within(VOICE_LIMIT_S, "tts", "fail", speak, VOICE_ADVICE))
     probes += _mcp(config)
     if config.home_assistant.url:
         where = f"home assistant at {config.home_assistant.url}"
-        probes.append(_within(HOUSE_LIMIT_S, where, "note", lambda: probe_house(config)))
+        see = partial(probe_house, config)
+        probes.append(_within(HOUSE_LIMIT_S, where, "note", see, HOUSE_ADVICE))
     probes += [_disk("state_dir", config.paths.state_dir)]
     probes += [_disk("models_dir", config.paths.models_dir)]
     return list(await asyncio.gather(*probes))
 
 
 async def _within(
-    limit_s: float, what: str, otherwise: Verdict, probe: Callable[[], Awaitable[Finding]]
+    limit_s: float,
+    what: str,
+    otherwise: Verdict,
+    probe: Callable[[], Awaitable[Finding]],
+    advice: str = "",
 ) -> Finding:
-    """Its finding; a probe that is late, or fails in any way, is one as well."""
+    """Its finding; a probe that is late, or fails in any way, is one as well. `advice`: what helps
+    against both."""
     try:
         async with asyncio.timeout(limit_s):
             return await probe()
     except TimeoutError:
-        return Finding(otherwise, f"{what}: no answer within {limit_s:g} s")
+        return Finding(otherwise, f"{what}: no answer within {limit_s:g} s{advice}")
     except ConfigError as error:
         return Finding("fail", f"{what}: {error}")
     except EarshotError as error:
-        return Finding(otherwise, f"{what}: {error} ({error.code})")
+        return Finding(otherwise, f"{what}: {error} ({error.code}){advice}")
     except Exception as error:  # an engine that others wrote may raise anything
-        return Finding(otherwise, f"{what}: {type(error).__name__}: {error}")
+        return Finding(otherwise, f"{what}: {type(error).__name__}: {error}{advice}")
 
 
 async def probe_llm(llm: Llm) -> Finding:

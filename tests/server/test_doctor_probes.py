@@ -1,6 +1,7 @@
 """What `earshot doctor` asks the parts of an answer, and when it says that there will be none."""
 
 import asyncio
+import shutil
 import sys
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterator, Sequence
 from pathlib import Path
@@ -85,6 +86,7 @@ def test_a_refused_port_fails(behind: bool, closed_port: int) -> None:
     found = first(llm)
     assert found.verdict == "fail"
     assert "Connection refused" in found.what
+    assert "start its server, or correct base_url" in found.what
 
 
 def test_a_model_that_the_server_does_not_list_fails_with_those_it_has() -> None:
@@ -141,15 +143,18 @@ class OddLlm:
 
 def test_an_engine_of_others_is_asked_as_well() -> None:
     assert first(OddLlm()) == Finding("ok", "llm: odd answers")
-    assert first(OddLlm(bug=KeyError("x"))) == Finding("fail", "llm: KeyError: 'x'")
+    assert first(OddLlm(bug=KeyError("x"))) == Finding(
+        "fail", f"llm: KeyError: 'x'{doctor_probes.LLM_ADVICE}"
+    )
 
 
 def test_probes_that_hang_end_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor_probes, "LLM_LIMIT_S", 0.05)
     monkeypatch.setattr(doctor_probes, "VOICE_LIMIT_S", 0.05)
     model, voice = probed(OddLlm(wait_s=60), {"odd": OddTts(wait_s=60)})[:2]
-    assert model == Finding("fail", "llm: no answer within 0.05 s")
-    assert voice == Finding("fail", "tts: no answer within 0.05 s")
+    assert (model.verdict, voice.verdict) == ("fail", "fail")
+    assert model.what.startswith("llm: no answer within 0.05 s; ")
+    assert voice.what.startswith("tts: no answer within 0.05 s; ")
 
 
 def test_what_the_server_starts_itself_is_not_tried() -> None:
@@ -179,7 +184,8 @@ class OddTts:
         await asyncio.sleep(self._wait_s)
         if self._bug:
             raise self._bug
-        for frame in ():
+        silent: tuple[AudioFrame, ...] = ()
+        for frame in silent:
             yield frame
 
 
@@ -235,7 +241,7 @@ def test_the_disk_is_looked_at_where_the_folder_will_be(
 
     def free(mb: int) -> None:
         usage = type("Usage", (), {"free": mb * 2**20})
-        monkeypatch.setattr(doctor_probes.shutil, "disk_usage", lambda _: usage)
+        monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
 
     free(100)
     assert probe_disk("state_dir", str(later)) == Finding(
