@@ -1,21 +1,28 @@
 """How large the requests to a language model are: `python -m bench.request_size`.
 
 A server in this process takes the requests of the engines `openai` and `hybrid` for the bundled
-home, with all tools and with those that what was said may need.
+home, with all tools and with those that what was said may need. A real server (`--url`) counts and
+times them.
 """
 
+import argparse
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, field
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from typing import Any
 
 from aiohttp import web
 
 from bench.stub_model import LoopTime, Unmeasured
-from core.ports import NOWHERE, ToolContext
+from core.errors import EngineError
+from core.events import Usage
+from core.ports import NOWHERE, ToolContext, ToolSpec
 from engines.base import Declares, Llm, Message
 from engines.llm import hybrid, openai
+from engines.llm.chat import chat_tools
 from pipeline.home import Home, default_home
 from pipeline.instructions import bundled
 from pipeline.relevant_tools import relevant_tools
@@ -24,6 +31,9 @@ from pipeline.tools import Toolbox
 
 BYTES_PER_TOKEN = 3.5
 "Of JSON and English in the tokenizers of today's models; each of them differs by a fifth."
+
+PATIENT: dict[str, Any] = {"first_token_timeout_s": 600.0, "token_timeout_s": 60.0}
+"A processor reads a long prompt for minutes."
 
 SENTENCES = (
     "what is the capital of France",
@@ -81,36 +91,87 @@ def toolbox() -> Toolbox:
     return Toolbox([HomeTools(home), ListTools(home), timers, ClockTools(clock)], Unmeasured())
 
 
-async def measure() -> None:
-    """Print a line for each sentence."""
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Of one request."""
+
+    size_bytes: int
+    tokens: int | None = None
+    "As the server counts the prompt; None: it was not asked."
+    first_token_ms: float = 0.0
+
+    def __str__(self) -> str:
+        size = f"{self.size_bytes / 1000:.1f} kB"
+        if self.tokens is None:
+            return f"{size}, ~{self.size_bytes / BYTES_PER_TOKEN:.0f}"
+        return f"{size}, {self.tokens}, {self.first_token_ms:.0f} ms"
+
+
+async def ask(llm: Llm, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Cost:
+    """Tokens, and the time to the first one; the size is the sink's to know."""
+    now = asyncio.get_running_loop().time
+    began, first, tokens = now(), 0.0, 0
+    try:
+        async with aclosing(llm.reply(messages, tools, language="en")) as deltas:
+            async for delta in deltas:
+                first = first or now()
+                if isinstance(delta, Usage):
+                    tokens = delta.input_tokens
+    except EngineError as error:  # a small model writes calls that are none
+        print(f"  ({error})")
+    return Cost(0, tokens, 1000 * ((first or now()) - began))
+
+
+def with_tools(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[Message]:
+    """The tools in the system prompt, as templates of Qwen and others write them: not every small
+    model's template knows tools."""
+    system, *others = messages
+    listed = "\n".join(json.dumps(tool) for tool in chat_tools(tools))
+    return [Message("system", f"{system.text}\n\n# Tools\n\n{listed}"), *others]
+
+
+async def measure(url: str, sentences: int) -> None:
+    """Print a line for each sentence. `url`: of a server that counts and answers as well."""
     tools, sink = toolbox().specs(ToolContext("", "en")), Sink()
-    today = datetime.now(UTC).date()
-    system = Message("system", bundled().prompt("", "en", today, NOWHERE))
-    print(
-        f"{'request in kB (and tokens, about)':50} {'all tools':>14} {'openai':>14} {'hybrid':>14}"
-    )
-    async with sink.running() as url:
-        options = {"base_url": url}
-        plain = openai.create(openai.Settings(**options))
-        model = hybrid.ModelSettings("openai", options)
-        both = hybrid.create(hybrid.Settings(model))
-        async with aclosing(plain), aclosing(both):
-            for sentence in SENTENCES:
+    text = bundled().prompt("", "en", datetime.now(UTC).date(), NOWHERE)
+    what = "request, tokens, first token" if url else "request, tokens by estimate"
+    print(f"{what:46} {'all tools':>22} {'openai':>22} {'hybrid':>22}")
+    async with sink.running() as own_url, AsyncExitStack() as stack:
+
+        def engines(of: str) -> list[tuple[Llm, bool]]:
+            plain = openai.create(openai.Settings(base_url=of, **PATIENT))
+            behind = hybrid.ModelSettings("openai", {"base_url": of, **PATIENT})
+            both = hybrid.create(hybrid.Settings(behind))
+            for engine in (plain, both):
+                stack.push_async_callback(engine.aclose)
+            return [(plain, True), (plain, False), (both, False)]
+
+        sunk = engines(own_url)
+        plain = engines(url)[0][0] if url else None
+        for number, sentence in enumerate(SENTENCES[:sentences]):
+            row: list[Cost] = []
+            for place, (llm, is_whole) in enumerate(sunk):
+                # Another beginning each time: nothing is found in the server's cache.
+                system = Message("system", f"{number}{place}. {text}")
                 messages = [system, Message("user", sentence)]
-                engines: list[tuple[Llm, bool]] = [(plain, True), (plain, False), (both, False)]
-                for llm, is_whole in engines:
-                    needs_home = isinstance(llm, Declares)
-                    chosen = relevant_tools(tools, messages, "en", needs_home=needs_home)
-                    shown = tools if is_whole else chosen
-                    async with aclosing(llm.reply(messages, shown, language="en")) as deltas:
-                        async for _ in deltas:
-                            pass
-                row = [
-                    f"{size / 1000:.1f} ({size / BYTES_PER_TOKEN:.0f})" for size in sink.sizes_bytes
-                ]
-                print(f"{sentence:50} " + " ".join(f"{cell:>14}" for cell in row))
-                sink.sizes_bytes.clear()
+                needs_home = isinstance(llm, Declares)
+                chosen = relevant_tools(tools, messages, "en", needs_home=needs_home)
+                shown = tools if is_whole else chosen
+                await ask(llm, messages, shown)
+                cost = Cost(sink.sizes_bytes.pop())
+                if plain is not None:
+                    declared = (
+                        llm.declared(shown, language="en") if isinstance(llm, Declares) else shown
+                    )
+                    asked = await ask(plain, with_tools(messages, declared), ())
+                    cost = replace(asked, size_bytes=cost.size_bytes)
+                row.append(cost)
+            print(f"{sentence:46} " + " ".join(f"{cost!s:>22}" for cost in row))
 
 
 if __name__ == "__main__":
-    asyncio.run(measure())
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--url", default="", help="a server, up to and with /v1: count and time it")
+    parser.add_argument("--sentences", type=int, default=len(SENTENCES), help="how many of them")
+    given = parser.parse_args()
+    asyncio.run(measure(given.url, given.sentences))
