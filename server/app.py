@@ -10,12 +10,13 @@ from socket import socket
 from aiohttp import web as aioweb
 from aiohttp.typedefs import Handler
 
+from core.acceptor import NO_LIMIT, AddressLimit, accepting
 from core.http import Route
 from core.ports import Metrics
 from server.access import ADMITS, ADMITS_PAGE, ADMITS_PEER, PUBLIC, allow_reading, guard
 from server.auth import Gate
-from server.edge import LIMIT_BYTES, edge, stamp
-from server.unparsed import Runner
+from server.edge import LIMIT_BYTES, check_encoding, edge, invite_body, stamp, to_https
+from server.http_connection import Runner
 
 logger = logging.getLogger(__name__)
 
@@ -23,23 +24,31 @@ CLOSE_TIMEOUT_S = 1.0  # turns have had their time to drain before connections c
 
 
 def build(
-    routes: Iterable[Route], gate: Gate, metrics: Metrics, *, max_body_bytes: int
+    routes: Iterable[Route],
+    gate: Gate,
+    metrics: Metrics,
+    *,
+    max_body_bytes: int,
+    is_tls: bool = False,
 ) -> aioweb.Application:
     """Mount the routes. The order of middlewares is the order in which a request meets them."""
-    app = aioweb.Application(
-        middlewares=[edge(metrics, max_body_bytes), guard(gate)],
-        client_max_size=max_body_bytes,
-    )
+    middlewares = [edge(metrics, max_body_bytes), *([to_https] if is_tls else []), guard(gate)]
+    app = aioweb.Application(middlewares=middlewares, client_max_size=max_body_bytes)
     app.on_response_prepare.append(stamp)
     app.on_response_prepare.append(allow_reading)
     watches = _Watches()
     app.on_shutdown.append(watches.end)
     for route in routes:
+        handler = _marked(route, watches)
         if route.method == "GET":  # with its HEAD
-            app.router.add_get(route.path, _marked(route, watches))
+            app.router.add_get(route.path, handler, expect_handler=_not_yet)
         else:
-            app.router.add_route(route.method, route.path, _marked(route, watches))
+            app.router.add_route(route.method, route.path, handler, expect_handler=_not_yet)
     return app
+
+
+async def _not_yet(_: aioweb.Request) -> None:
+    """The web library would invite the body (`100 Continue`) before anybody asked for the key."""
 
 
 class _Watches:
@@ -72,6 +81,8 @@ def _marked(route: Route, watches: _Watches) -> Handler:
     """The handler, recognisable as public; a wrapper, since methods take no attributes."""
 
     async def handler(request: aioweb.Request) -> aioweb.StreamResponse:
+        check_encoding(request.headers)
+        await invite_body(request)
         with watches.during(route):
             response: aioweb.StreamResponse = await route.handler(request)
         return response
@@ -90,13 +101,13 @@ async def running(
     sockets: Sequence[socket],
     context: ssl.SSLContext | None,
     metrics: Metrics,
+    limit: AddressLimit = NO_LIMIT,
 ) -> AsyncIterator[None]:
     """Serve on bound sockets while the body runs; then close what is open."""
     runner = Runner(app, metrics, shutdown_timeout_s=CLOSE_TIMEOUT_S)
     await runner.setup()
     try:
-        for opened in sockets:
-            await aioweb.SockSite(runner, opened, ssl_context=context).start()
-        yield
+        async with accepting(sockets, runner.connection, limit=limit, tls=context):
+            yield
     finally:
         await runner.cleanup()

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, field
 
+from devices.networks import Network
 from pipeline.home.config import HomeConfig
 from server.config_assistant import AssistantConfig
 from server.config_devices import DevicesConfig
@@ -20,6 +21,7 @@ from server.config_willow import WillowConfig
 from server.config_wyoming import WyomingConfig
 from server.config_xiaozhi import XiaozhiConfig
 from server.net import is_loopback
+from server.networks import networks_of
 from server.state import KEY_CHARS, KEY_PATTERN
 
 Names = tuple[str, ...]
@@ -84,6 +86,24 @@ class ServerConfig(Section, frozen=True):
     max_sessions: Annotated[
         int, Meta(ge=1, le=10_000, description="Sessions at once; the next one is told to wait.")
     ] = 32
+    max_connections_per_address: Annotated[
+        int,
+        Meta(
+            ge=8,
+            le=1_000_000,
+            description=(
+                "Connections that one address may hold, over all ports; more are closed at once."
+                " This machine and trusted_proxies may hold any number."
+            ),
+        ),
+    ] = 256  # a browser holds six; a house behind one address some dozens
+    trusted_proxies: Annotated[
+        Names,
+        Meta(
+            title="list of addresses or networks like 10.0.0.2 or 172.18.0.0/16",
+            description="Reverse proxies elsewhere, which hold the connections of many clients.",
+        ),
+    ] = ()
     max_body_bytes: Annotated[
         int,
         Meta(ge=65_536, le=2**31, description="Largest request body; larger ones get 413."),
@@ -109,6 +129,13 @@ class ServerConfig(Section, frozen=True):
             ),
         ),
     ] = 600.0
+
+    def __post_init__(self) -> None:
+        self.proxies()
+
+    def proxies(self) -> tuple[Network, ...]:
+        """This machine and the trusted proxies. Raises ConfigError."""
+        return networks_of(self.trusted_proxies, "server.trusted_proxies")
 
     @property
     def needs_key_here(self) -> bool:

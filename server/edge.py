@@ -11,7 +11,7 @@ from time import perf_counter
 from typing import Any
 
 import msgspec
-from aiohttp import WSCloseCode
+from aiohttp import HttpVersion11, WSCloseCode, hdrs
 from aiohttp import web as aioweb
 from aiohttp.typedefs import Handler, Middleware
 
@@ -34,6 +34,7 @@ from core.errors import (
 from core.ids import new_id
 from core.ports import Metrics
 from server.logs import request_id
+from server.net import host_name
 from web.openapi import ErrorBody, ErrorDetail
 
 logger = logging.getLogger(__name__)
@@ -60,6 +61,8 @@ STATUS_BY_CODE: Mapping[str, HTTPStatus] = {
     "unauthorized_voice": HTTPStatus.NOT_ACCEPTABLE,  # what Willow devices have a text for
     "too_many_guesses": HTTPStatus.TOO_MANY_REQUESTS,
     "unsupported_media_type": HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+    "unsupported_content_encoding": HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+    "upload_stalled": HTTPStatus.REQUEST_TIMEOUT,
     "etag_mismatch": HTTPStatus.PRECONDITION_FAILED,  # these four as WHIP has them
     "unknown_ice_session": HTTPStatus.UNPROCESSABLE_ENTITY,
     "if_match_required": HTTPStatus.PRECONDITION_REQUIRED,
@@ -195,6 +198,41 @@ def check_size(body_bytes: int | None, limit_bytes: int) -> None:
         raise TooLarge(f"a body of {body_bytes} bytes; at most {limit_bytes} are taken")
 
 
+def check_encoding(headers: Mapping[str, str]) -> None:
+    """Refuse a body that is compressed: some kilobytes of it may be gigabytes.
+
+    Raises RequestError unsupported_content_encoding.
+    """
+    encoding = headers.get(hdrs.CONTENT_ENCODING, "").strip().lower()
+    if encoding not in ("", "identity"):
+        raise RequestError(
+            f"Content-Encoding {encoding[:32]!r} is not taken; send the body as it is, without one",
+            code="unsupported_content_encoding",
+        )
+
+
+async def invite_body(request: aioweb.Request) -> None:
+    """Answer `Expect: 100-continue`, once it is clear that the body is wanted."""
+    is_asked = request.headers.get(hdrs.EXPECT, "").lower() == "100-continue"
+    if is_asked and request.version == HttpVersion11:
+        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        request.writer.output_size = 0  # the answer itself has not begun
+
+
+@aioweb.middleware
+async def to_https(request: aioweb.Request, handler: Handler) -> aioweb.StreamResponse:
+    """Of a listener with TLS: who comes without it is sent to the same address with it."""
+    if request.secure:
+        return await handler(request)
+    host = request.headers.get(hdrs.HOST, "").strip()
+    if host_name(host) is None:
+        raise RequestError("this port speaks HTTPS", code="https_required")
+    sent = request.raw_path  # a whole URL only from who takes us for a proxy
+    target = sent if sent.startswith("/") else request.rel_url.raw_path_qs
+    location = f"https://{host}{target}"
+    return aioweb.Response(status=HTTPStatus.PERMANENT_REDIRECT, headers={hdrs.LOCATION: location})
+
+
 async def _answer(
     request: aioweb.Request, error: Exception, metrics: Metrics
 ) -> aioweb.StreamResponse:
@@ -232,6 +270,8 @@ def _known(request: aioweb.Request, error: Exception) -> EarshotError | None:
             return RequestError(
                 f"{request.path} takes {allowed}, not {error.method}", code="method_not_allowed"
             )
+        case aioweb.RequestPayloadError():
+            return RequestError("the body cannot be read: it breaks off", code="invalid_body")
         case aioweb.HTTPNotFound():
             return NotFound(f"there is no {request.method} {request.path[:200]}")
         case aioweb.HTTPException() if error.status < HTTPStatus.INTERNAL_SERVER_ERROR:

@@ -1,13 +1,20 @@
 """Sockets. They are bound before models load, so that a taken port is known at once."""
 
 import errno
+import resource
 import socket
 from collections.abc import Sequence
 
 from core.errors import ConfigError, EarshotError
 from server.net import is_loopback, is_unspecified, lan_addresses, url_host
 
-BACKLOG = 128
+BACKLOG = 65_535
+"""Connections that wait to be accepted: more than any system allows, and each takes its own limit
+(`net.core.somaxconn`). One that finds no room tries again a second later."""
+
+UNTAKEN_TIMEOUT_MS = 120_000
+"""A client that takes nothing of what it was sent for so long is gone. Devices that play what they
+are sent take some every few seconds."""
 
 
 class AddressInUse(EarshotError):
@@ -50,6 +57,8 @@ def _listen(family: socket.AddressFamily, address: str, port: int, setting: str)
         if family == socket.AF_INET6:
             # `::` means every address of both kinds; anything else is what it says.
             opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, address != "::")
+        if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux; its accepted connections inherit it
+            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNTAKEN_TIMEOUT_MS)
         opened.bind((address, port))
         opened.listen(BACKLOG)
         opened.setblocking(False)
@@ -81,3 +90,17 @@ def urls(host: str, sockets: Sequence[socket.socket], *, is_tls: bool) -> list[s
 def is_local_only(sockets: Sequence[socket.socket]) -> bool:
     """Whether only this machine can reach the sockets."""
     return all(is_loopback(str(opened.getsockname()[0])) for opened in sockets)
+
+
+def raise_file_limit() -> int:
+    """As many open files as the system lets this process have: each connection is one.
+
+    Returns how many those are.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        except (ValueError, OSError):  # macOS says "unlimited", and takes less
+            return soft
+    return hard

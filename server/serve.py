@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
+from core.acceptor import AddressLimit, exempting
 from core.http import Route
 from server.announce import announced
 from server.app import build, running
@@ -20,7 +21,7 @@ from server.config import Config
 from server.config_wyoming import USUAL_PORT, WyomingConfig
 from server.health import Health, health_routes
 from server.lifecycle import Lifecycle, State, drain, signals
-from server.listeners import AddressInUse, bind, is_local_only, urls
+from server.listeners import AddressInUse, bind, is_local_only, raise_file_limit, urls
 from server.logs import set_up
 from server.metrics import PrometheusMetrics, metrics_routes
 from server.net import is_unspecified, lan_addresses, own_names, url_host
@@ -31,6 +32,9 @@ from web.docs import docs_routes
 from web.page import willow_page_routes, willow_pages
 
 logger = logging.getLogger(__name__)
+
+FEW_FILES = 1024
+"Fewer is no usual limit: somebody set it, or forgot it."
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +70,14 @@ def run(config: Config, started: float) -> None:
 
     Raises ConfigError, AddressInUse, EngineError.
     """
+    files = raise_file_limit()
     with ExitStack() as stack:
         entrance = open_entrance(config, stack)
         set_up(config.log, secrets=[entrance.gate.key or ""])
         for note in entrance.notes:
             logger.warning("! %s", note)
+        if files < FEW_FILES:
+            logger.warning("! only %d files may be open, and each connection is one", files)
         _greet(config, entrance)
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(_serve(config, entrance, started))
@@ -191,6 +198,9 @@ async def _serve(config: Config, entrance: Entrance, started: float) -> None:
             routes, willow_routes = _routes(config, parts, metrics, lifecycle)
             async with AsyncExitStack() as doors:
                 gate = entrance.gate
+                limit = AddressLimit(
+                    config.server.max_connections_per_address, exempting(config.server.proxies())
+                )
                 open_here = [(entrance.main, routes, gate)]
                 open_here += [(one, willow_routes, gate) for one in entrance.willow]
                 if entrance.was is not None:
@@ -202,13 +212,16 @@ async def _serve(config: Config, entrance: Entrance, started: float) -> None:
                         its_gate,
                         metrics,
                         max_body_bytes=config.server.max_body_bytes,
+                        is_tls=listener.tls is not None,
                     )
                     context = listener.tls.context if listener.tls else None
                     await doors.enter_async_context(
-                        running(app, listener.sockets, context, metrics)
+                        running(app, listener.sockets, context, metrics, limit)
                     )
                 if entrance.wyoming:
-                    await doors.enter_async_context(_wyoming(config, entrance.wyoming, parts))
+                    await doors.enter_async_context(
+                        _wyoming(config, entrance.wyoming, parts, limit)
+                    )
                 took_s = time.monotonic() - started
                 logger.info("ready in %.1f s at %s", took_s, " ".join(entrance.main.urls))
                 for listener in entrance.willow:
@@ -222,12 +235,12 @@ async def _serve(config: Config, entrance: Entrance, started: float) -> None:
 
 @asynccontextmanager
 async def _wyoming(
-    config: Config, sockets: Sequence[socket.socket], parts: Parts
+    config: Config, sockets: Sequence[socket.socket], parts: Parts, limit: AddressLimit
 ) -> AsyncIterator[None]:
     """The Wyoming server and its announcement, while the body runs."""
     wyoming, port = config.wyoming, sockets[0].getsockname()[1]
     async with asyncio.TaskGroup() as tasks:
-        serving = tasks.create_task(parts.wyoming.run(sockets), name="wyoming")
+        serving = tasks.create_task(parts.wyoming.run(sockets, limit), name="wyoming")
         logger.info("Wyoming at %s:%d", url_host(wyoming.host), port)
         is_told = wyoming.announce and wyoming.networks
         heard = [one for one in lan_addresses() if one.version == 4 or wyoming.host == "::"]

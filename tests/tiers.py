@@ -116,6 +116,7 @@ NOT_UNIT = (
     "server/test_announce_live.py",
     "server/test_doctor_probes.py",
     "server/test_edge.py",
+    "server/test_http_connection.py",
     "server/test_engines_command.py",
     "server/test_health.py",
     "server/test_listeners.py",

@@ -3,10 +3,11 @@
 import asyncio
 import logging
 import socket
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext
 from typing import Protocol
 
+from core.acceptor import NO_LIMIT, AddressLimit, Left, accepting
 from core.errors import EarshotError, Forbidden, Overloaded, first_error
 from core.ports import Metrics
 from devices.directory import Contact, Device, Directory
@@ -28,6 +29,22 @@ class Guard(Protocol):
     async def __call__(self, work: Awaitable[None], name: str) -> None: ...
 
 
+class _Protocol(asyncio.StreamReaderProtocol):
+    """Bytes of one connection into its reader."""
+
+    def __init__(
+        self,
+        connected: Callable[[asyncio.StreamReader, asyncio.StreamWriter], None],
+        left: Left,
+    ) -> None:
+        super().__init__(asyncio.StreamReader(limit=MAX_HEADER_BYTES), connected)
+        self._left = left
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._left()
+        super().connection_lost(exc)
+
+
 class WyomingDoor:
     """`run` serves; cancelling it ends every connection."""
 
@@ -45,7 +62,7 @@ class WyomingDoor:
         self._guests = Guests(presence)
         self._open: set[Wire] = set()
 
-    async def run(self, sockets: Sequence[socket.socket]) -> None:
+    async def run(self, sockets: Sequence[socket.socket], limit: AddressLimit = NO_LIMIT) -> None:
         """`sockets`: bound and listening; they are closed with it."""
         is_over = False
         async with asyncio.TaskGroup() as tasks:
@@ -57,16 +74,11 @@ class WyomingDoor:
                     return
                 tasks.create_task(self._guard(self._serve(wire, writer), "wyoming connection"))
 
-            servers = [
-                await asyncio.start_server(connected, sock=one, limit=MAX_HEADER_BYTES)
-                for one in sockets
-            ]
-            try:
-                await asyncio.Event().wait()
-            finally:
-                is_over = True
-                for server in servers:
-                    server.close()
+            async with accepting(sockets, lambda left: _Protocol(connected, left), limit=limit):
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    is_over = True
 
     async def _serve(self, wire: Wire, writer: asyncio.StreamWriter) -> None:
         """Raises EarshotError, when the client was told."""

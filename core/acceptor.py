@@ -1,0 +1,227 @@
+"""Accepts TCP connections: so many per address, and with a log line when no file is left.
+
+asyncio's own servers do neither, and set the backlog of a bound socket anew; uvloop's say nothing
+at all when files run out.
+"""
+
+import asyncio
+import errno
+import logging
+import socket
+import ssl
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import ExitStack, asynccontextmanager, suppress
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+
+from core.tasks import unwrapped
+
+logger = logging.getLogger(__name__)
+
+MAX_PER_TURN = 64
+"Connections accepted before the others of the event loop have their turn: some 2 ms of work."
+
+FILES_PAUSE_S = 1.0
+"Until the next try when no file is left: the waiting connections stay in the backlog."
+
+LOG_EVERY_S = 60.0
+"Between two lines about the same trouble, so that a flood does not fill the log."
+
+GREETING_TIMEOUT_S = 10.0
+"For the first byte of a connection that is to be encrypted, and again for its TLS handshake."
+
+TLS_CLOSE_TIMEOUT_S = 2.0
+"For the client's part of closing an encrypted connection; without it the file is held for 30 s."
+
+TLS_HANDSHAKE = b"\x16"
+"The first byte of every TLS connection; no HTTP request begins with it."
+
+_NO_FILES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+
+Left = Callable[[], None]
+"To be called when the connection is over."
+
+
+class _Warning:
+    """A line for the log, at most once in LOG_EVERY_S."""
+
+    def __init__(self) -> None:
+        self._said_at = -LOG_EVERY_S
+
+    def say(self, line: str) -> None:
+        now = asyncio.get_running_loop().time()
+        if now - self._said_at >= LOG_EVERY_S:
+            self._said_at = now
+            logger.warning("! %s", line)
+
+
+class AddressLimit:
+    """The number of connections that each address may hold, over all listeners that share this."""
+
+    def __init__(self, max_connections: int, is_exempt: Callable[[Address], bool]) -> None:
+        """`is_exempt`: for this machine and for proxies, behind which many clients are one."""
+        self._max, self._is_exempt = max_connections, is_exempt
+        self._open: Counter[Address] = Counter()
+        self._warning = _Warning()
+
+    def take(self, host: str) -> Left | None:
+        """One more connection of an address. None: it holds as many as it may."""
+        address = _address_of(host)
+        if address is None or self._is_exempt(address):
+            return lambda: None
+        if self._open[address] >= self._max:
+            self._warning.say(
+                f"{address} holds {self._max} connections, the limit; more of it are closed at once"
+                " (server.max_connections_per_address, server.trusted_proxies)"
+            )
+            return None
+        self._open[address] += 1
+        places = [address]
+
+        def left() -> None:
+            if places:  # also called twice: by the protocol, and by a handshake that failed
+                self._open[places.pop()] -= 1
+                if not self._open[address]:
+                    del self._open[address]
+
+        return left
+
+
+NO_LIMIT = AddressLimit(0, lambda _: True)
+"For listeners of tests and benchmarks."
+
+Protocols = Callable[[Left], asyncio.Protocol]
+"Makes the protocol of one connection."
+
+
+@asynccontextmanager
+async def accepting(
+    sockets: Sequence[socket.socket],
+    protocols: Protocols,
+    *,
+    limit: AddressLimit = NO_LIMIT,
+    tls: ssl.SSLContext | None = None,
+) -> AsyncIterator[None]:
+    """Accept from listening sockets while the body runs; they are closed with it.
+
+    With `tls` a client that does not begin with TLS is let in without it, so that its protocol can
+    tell it where to go.
+    """
+    with unwrapped():
+        async with asyncio.TaskGroup() as tasks:
+            with ExitStack() as stack:
+                for listening in sockets:
+                    one = _Acceptor(listening, protocols, limit, tls, tasks)
+                    stack.callback(one.close)
+                    one.listen()
+                yield
+
+
+class _Acceptor:
+    """Of one listening socket."""
+
+    def __init__(
+        self,
+        listening: socket.socket,
+        protocols: Protocols,
+        limit: AddressLimit,
+        tls: ssl.SSLContext | None,
+        tasks: asyncio.TaskGroup,
+    ) -> None:
+        self._listening, self._protocols, self._limit = listening, protocols, limit
+        self._tls, self._tasks = tls, tasks
+        self._loop = asyncio.get_running_loop()
+        self._opening: set[asyncio.Task[None]] = set()
+        self._pause: asyncio.TimerHandle | None = None
+        self._warning = _Warning()
+
+    def listen(self) -> None:
+        self._pause = None
+        self._loop.add_reader(self._listening.fileno(), self._accept)
+
+    def close(self) -> None:
+        if self._pause is not None:
+            self._pause.cancel()
+        self._loop.remove_reader(self._listening.fileno())
+        self._listening.close()
+        for task in self._opening:
+            task.cancel()
+
+    def _accept(self) -> None:
+        for _ in range(MAX_PER_TURN):
+            try:
+                connection, peer = self._listening.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                if error.errno in _NO_FILES:
+                    self._wait_for_files(error)
+                    return
+                continue  # that client left before it was accepted
+            connection.setblocking(False)
+            left = self._limit.take(str(peer[0]))
+            if left is None:
+                connection.close()
+                continue
+            task = self._tasks.create_task(self._open(connection, left))
+            self._opening.add(task)
+            task.add_done_callback(self._opening.discard)
+
+    def _wait_for_files(self, error: OSError) -> None:
+        self._loop.remove_reader(self._listening.fileno())
+        self._pause = self._loop.call_later(FILES_PAUSE_S, self.listen)
+        self._warning.say(
+            f"no connection can be accepted: {error.strerror}. They wait. Allow this process more"
+            " open files (`ulimit -n`, systemd's LimitNOFILE, docker's --ulimit nofile), or fewer"
+            " connections per address (server.max_connections_per_address).",
+        )
+
+    async def _open(self, connection: socket.socket, left: Left) -> None:
+        """From an accepted socket to its protocol, which takes over."""
+        is_open = False
+        try:
+            tls = self._tls
+            if tls is not None:
+                async with asyncio.timeout(GREETING_TIMEOUT_S):
+                    if await self._first_byte(connection) != TLS_HANDSHAKE:
+                        tls = None
+            await self._loop.connect_accepted_socket(
+                lambda: self._protocols(left),
+                connection,
+                ssl=tls,
+                ssl_handshake_timeout=GREETING_TIMEOUT_S if tls else None,
+                ssl_shutdown_timeout=TLS_CLOSE_TIMEOUT_S if tls else None,
+            )
+            is_open = True
+        except (OSError, TimeoutError) as error:  # also ssl's own: the client left, or speaks else
+            logger.debug("a connection was not opened: %s", error)
+        finally:
+            if not is_open:
+                connection.close()
+                left()
+
+    async def _first_byte(self, connection: socket.socket) -> bytes:
+        """It stays unread. Empty: the client left."""
+        is_there = asyncio.Event()
+        self._loop.add_reader(connection.fileno(), is_there.set)
+        try:
+            await is_there.wait()
+        finally:
+            self._loop.remove_reader(connection.fileno())
+        return connection.recv(len(TLS_HANDSHAKE), socket.MSG_PEEK)
+
+
+def exempting(networks: Iterable[Network]) -> Callable[[Address], bool]:
+    """This machine's own addresses, and those of the networks."""
+    listed = tuple(networks)
+    return lambda address: address.is_loopback or any(address in one for one in listed)
+
+
+def _address_of(host: str) -> Address | None:
+    with suppress(ValueError):
+        address = ip_address(host.partition("%")[0])
+        return getattr(address, "ipv4_mapped", None) or address
+    return None
