@@ -42,6 +42,9 @@ reset, and the client may never see why. So what was on its way is thrown away m
 LINGER_BYTES = 256 * 1024
 "As much of it at most: what sockets hold on both sides."
 
+READS_PER_TURN = 16
+"Of a form's lines and pieces: some 0.3 ms."
+
 OPTIONS: Mapping[str, Any] = {
     "access_log": None,  # the edge logs requests
     "max_line_size": HEADER_LIMIT_BYTES,
@@ -72,24 +75,54 @@ class Runner(aioweb.AppRunner):
 
 class _Server(aioweb.Server):
     def __init__(self, plain: aioweb.Server, metrics: Metrics) -> None:
-        super().__init__(plain.request_handler, request_factory=_of_paths(plain.request_factory))
+        super().__init__(plain.request_handler, request_factory=_checked(plain.request_factory))
         self._count = metrics.count
 
     def connection(self, left: Left) -> asyncio.Protocol:
         return _Connection(self, self._count, left)
 
 
-def _of_paths(factory: Callable[..., aioweb.BaseRequest]) -> Callable[..., aioweb.BaseRequest]:
+def _checked(factory: Callable[..., aioweb.BaseRequest]) -> Callable[..., aioweb.BaseRequest]:
     """The factory for requests whose target is a whole URL, too: its host is left out, as the Host
     header alone is looked at. aiohttp decodes it, and some (`xn--`) would end the connection's task
-    without an answer."""
+    without an answer. And for forms, whose body takes turns."""
 
-    def make(message: Any, *arguments: Any) -> aioweb.BaseRequest:
+    def make(message: Any, payload: Any, *arguments: Any) -> aioweb.BaseRequest:
         if message.url.raw_host is not None:
             message = message._replace(url=message.url.relative())
-        return factory(message, *arguments)
+        if message.headers.get(hdrs.CONTENT_TYPE, "").lower().startswith("multipart/"):
+            payload = FormBody(payload)
+        return factory(message, payload, *arguments)
 
     return make
+
+
+class FormBody:
+    """The body of a form, a stream: others have their turn while it is taken apart.
+
+    The web library reads line by line what is there already, and so waits for nothing: a megabyte
+    of empty lines or of parts with a byte each took more than a second in one go.
+    """
+
+    def __init__(self, body: StreamReader) -> None:
+        self._body = body
+        self._reads = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._body, name)
+
+    async def readline(self, **limits: Any) -> bytes:
+        await self._take_turns()
+        return await self._body.readline(**limits)
+
+    async def read(self, size: int = -1) -> bytes:
+        await self._take_turns()
+        return await self._body.read(size)
+
+    async def _take_turns(self) -> None:
+        self._reads += 1
+        if self._reads % READS_PER_TURN == 0:
+            await asyncio.sleep(0)
 
 
 class _Connection(aioweb.RequestHandler):

@@ -109,6 +109,7 @@ class _Talk:
     async def _read(self) -> None:
         """All the time, also while an answer is made: only so its end is noticed."""
         while True:
+            await asyncio.sleep(0)  # thousands may be there at once: others have their turn between
             try:
                 message = await self._ws.receive(IDLE_S)
             except TimeoutError:

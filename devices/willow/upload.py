@@ -1,6 +1,5 @@
 """A device's speech, recognised as it arrives; files in other containers, when they are there."""
 
-import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -27,8 +26,8 @@ RATES_HZ = range(8000, 48_001)
 CHANNELS = (1, 2)
 CODECS = ("pcm", *dict.fromkeys(FORMATS.split(",")))
 
-IDLE_S = 30.0
-"A client that sends nothing for so long is not waited for."
+MAX_PARTS = 100
+"Of a form, of which one is read."
 
 PIECE_BYTES = 4 * 1024
 """Decoded in one go, in a thread. A byte can be a frame of AMR, so this can be 82 s of silence, of
@@ -111,7 +110,7 @@ async def body_of(request: aioweb.Request, max_bytes: int) -> AsyncGenerator[byt
     Raises TooLarge, RequestError upload_stalled, ClientGone.
     """
     total = 0
-    while data := await _within(request):
+    while data := await _piece(request):
         total += len(data)
         if total > max_bytes:
             raise TooLarge(
@@ -121,12 +120,9 @@ async def body_of(request: aioweb.Request, max_bytes: int) -> AsyncGenerator[byt
             yield data[start : start + PIECE_BYTES]
 
 
-async def _within(request: aioweb.Request) -> bytes:
+async def _piece(request: aioweb.Request) -> bytes:
     try:
-        async with asyncio.timeout(IDLE_S):
-            return await request.content.readany()
-    except TimeoutError as exc:
-        raise _stalled() from exc
+        return await request.content.readany()
     except ConnectionError as exc:
         raise ClientGone from exc
     except aioweb.RequestPayloadError as exc:
@@ -151,15 +147,13 @@ async def spool_form(request: aioweb.Request, spool: Spool, max_bytes: int) -> N
         async for part in _parts(request):
             is_file = part.name == FILE and not has_file
             has_file = has_file or is_file
-            while chunk := await _chunk(part):
+            while chunk := await part.read_chunk(_CHUNK_BYTES):
                 if request.content.total_bytes > max_bytes:
                     raise TooLarge(f"a form of more than {max_bytes} bytes, the limit")
                 if is_file:
                     await spool.write(chunk)
     except (*BROKEN_FORM, HttpProcessingError, aioweb.RequestPayloadError) as exc:
         raise RequestError("the form cannot be read", code="invalid_form") from exc
-    except TimeoutError as exc:
-        raise _stalled() from exc
     except ConnectionError as exc:
         raise ClientGone from exc
     if not has_file:
@@ -172,20 +166,11 @@ async def spool_form(request: aioweb.Request, spool: Spool, max_bytes: int) -> N
 
 async def _parts(request: aioweb.Request) -> AsyncIterator[BodyPartReader]:
     form = await request.multipart()
-    while True:
-        async with asyncio.timeout(IDLE_S):
-            part = await form.next()
+    for _ in range(MAX_PARTS):
+        part = await form.next()
         if part is None:
             return
         if not isinstance(part, BodyPartReader):
             raise RequestError("a part of the form is a form of its own", code="invalid_form")
         yield part
-
-
-async def _chunk(part: BodyPartReader) -> bytes:
-    async with asyncio.timeout(IDLE_S):
-        return await part.read_chunk(_CHUNK_BYTES)
-
-
-def _stalled() -> RequestError:
-    return RequestError(f"nothing came for {IDLE_S:.0f} s", code="upload_stalled")
+    raise TooLarge(f"the form has more than {MAX_PARTS} parts, the limit")

@@ -22,6 +22,9 @@ logger = logging.getLogger(__name__)
 
 RETRY_AFTER_S = 2
 
+SHARES = 2
+"One address takes half of the places at most, so that it cannot lock all others out."
+
 
 class Guard(Protocol):
     """Runs a connection so that a bug in it ends that connection only."""
@@ -60,7 +63,7 @@ class WyomingDoor:
         self._services, self._metrics, self._guard = services, metrics, guard
         self._settings, self._directory, self._presence = settings, directory, presence
         self._guests = Guests(presence)
-        self._open: set[Wire] = set()
+        self._open: dict[Wire, Address] = {}
 
     async def run(self, sockets: Sequence[socket.socket], limit: AddressLimit = NO_LIMIT) -> None:
         """`sockets`: bound and listening; they are closed with it."""
@@ -91,18 +94,16 @@ class WyomingDoor:
             await wire.refuse(error)
             raise
         finally:
-            self._open.discard(wire)
+            self._open.pop(wire, None)
             self._metrics.gauge("earshot_wyoming_connections", len(self._open))
             wire.abort()
 
     async def _talk(self, wire: Wire, address: Address) -> None:
         """Raises EarshotError."""
-        if len(self._open) >= self._settings.max_connections:
-            why = f"{self._settings.max_connections} connections are open, the limit"
-            raise Overloaded(why, retry_after_s=RETRY_AFTER_S)
-        self._open.add(wire)
+        device = await self._checked_in(address)  # who is not approved takes no place
+        self._check_room(address)
+        self._open[wire] = address
         self._metrics.gauge("earshot_wyoming_connections", len(self._open))
-        device = await self._checked_in(address)
         try:
             async with asyncio.TaskGroup() as tasks:
                 connection = Connection(wire, self._services, tasks, self._presence.note_change)
@@ -116,6 +117,18 @@ class WyomingDoor:
             if errors is not None:
                 raise first_error(errors) from None
             logger.debug("a wyoming client left: %s", group.exceptions[0])
+
+    def _check_room(self, address: Address) -> None:
+        """Raises Overloaded."""
+        most = self._settings.max_connections
+        if len(self._open) >= most:
+            raise Overloaded(f"{most} connections are open, the limit", retry_after_s=RETRY_AFTER_S)
+        share = max(1, most // SHARES)
+        if not address.is_loopback and list(self._open.values()).count(address) >= share:
+            raise Overloaded(
+                f"{share} connections of {address} are open, the limit for one address",
+                retry_after_s=RETRY_AFTER_S,
+            )
 
     async def _checked_in(self, address: Address) -> Device | None:
         """Who comes from elsewhere is a device, known by its address: the protocol says no more.

@@ -15,14 +15,21 @@ from core.errors import EarshotError, RemoteProtocolError
 MAX_HEADER_BYTES = 64 * 1024
 "Of the JSON line; the library's own clients stop reading there, too."
 
-MAX_DATA_BYTES = 1024 * 1024
-"Of the JSON behind it: a text of any bearable length."
+MAX_DATA_BYTES = 256 * 1024
+"""Of the JSON behind it: the longest text that is taken, with each character escaped. Decoding it
+takes at most 13 ms, in which nobody else has a turn."""
 
 MAX_PAYLOAD_BYTES = 1024 * 1024
 "Half a minute of 16 kHz sound in one event; satellites send some milliseconds."
 
 MAX_WHY_CHARS = 200
 "Of what is wrong with JSON: where, in something deep, is said at length."
+
+LINE_TIMEOUT_S = 10.0
+"From the first byte of a header line to its end: clients write it in one piece."
+
+PAUSE_TIMEOUT_S = 30.0
+"Between two pieces of data or payload."
 
 SEND_TIMEOUT_S = 10.0
 "Who takes nothing for so long is gone."
@@ -51,15 +58,23 @@ class Wire:
         self._reader, self._writer = reader, writer
         self._sending = asyncio.Lock()
         self._idle: asyncio.Timeout | None = None
+        "Of the event that is waited for."
         self._idle_s = 0.0
+        self._has_begun = False
+        "Some of that event came: what is sent meanwhile does not prolong its time."
 
     async def read(self, idle_s: float) -> Event | None:
         """The next event; None at the end, also where it comes in the middle of one, and when
         nothing came or was taken for `idle_s`: long speech is played while the client is silent.
+        One that has begun has to go on.
+
+        Others have their turn before it: a client that writes without end would keep them waiting,
+        since neither its bytes nor room for the answers need to be waited for.
 
         Raises RemoteProtocolError.
         """
-        self._idle_s = idle_s
+        await asyncio.sleep(0)
+        self._idle_s, self._has_begun = idle_s, False
         try:
             async with asyncio.timeout(idle_s) as self._idle:
                 return await self._read()
@@ -70,22 +85,46 @@ class Wire:
 
     async def _read(self) -> Event | None:
         try:
-            line = await self._reader.readline()
+            line = await self._reader.read(1)
+            self._within(LINE_TIMEOUT_S)
+            if line != b"\n":
+                line += await self._reader.readline()
             if not line.endswith(b"\n"):
                 return None
             header = _decoded(_HEADER, line, "the header line")
             data = header.data or {}
             if size := _length("data_length", header.data_length, MAX_DATA_BYTES):
-                more = _decoded(_DATA, await self._reader.readexactly(size), "data")
+                more = _decoded(_DATA, await self._exactly(size), "data")
                 data = {**data, **more}
             size = _length("payload_length", header.payload_length, MAX_PAYLOAD_BYTES)
-            payload = await self._reader.readexactly(size) if size else None
+            payload = await self._exactly(size) if size else None
         except ValueError:  # readline: of more than the reader's limit
             why = f"a header line of more than {MAX_HEADER_BYTES} bytes"
             raise RemoteProtocolError(why) from None
         except (asyncio.IncompleteReadError, ConnectionError):
             return None
         return Event(header.type, data, payload)
+
+    async def _exactly(self, size: int) -> bytes:
+        """Raises IncompleteReadError."""
+        pieces, left = [], size
+        while left:
+            self._within(PAUSE_TIMEOUT_S)
+            piece = await self._reader.read(left)
+            if not piece:
+                raise asyncio.IncompleteReadError(b"".join(pieces), size)
+            pieces.append(piece)
+            left -= len(piece)
+        return b"".join(pieces)
+
+    def _within(self, wait_s: float) -> None:
+        """What comes next of the event has to be there by then."""
+        self._has_begun = True
+        self._prolong(wait_s)
+
+    def _prolong(self, wait_s: float) -> None:
+        if self._idle is not None and not self._idle.expired():
+            self._idle.reschedule(asyncio.get_running_loop().time() + wait_s)
 
     async def send(self, *events: Eventable) -> None:
         """Raises ConnectionError when the client is gone, or takes nothing any more."""
@@ -100,8 +139,8 @@ class Wire:
             except TimeoutError:
                 self.abort()
                 raise ConnectionAbortedError("the client takes nothing") from None
-        if self._idle is not None and not self._idle.expired():
-            self._idle.reschedule(asyncio.get_running_loop().time() + self._idle_s)
+        if not self._has_begun:
+            self._prolong(self._idle_s)
 
     async def refuse(self, error: EarshotError) -> None:
         """Say why, and that nothing more comes: so clients know services. Sheet section 5.

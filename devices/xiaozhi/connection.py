@@ -148,12 +148,12 @@ class Connection:
 
     async def _read(self, tasks: asyncio.TaskGroup) -> None:
         async for message in self._ws:
+            await asyncio.sleep(0)  # after a stall, or from a flood, many are there at once
             match message.type:
                 case WSMsgType.BINARY:
                     packet = decode_frame(self._framing, message.data)
                     if isinstance(packet, AudioPacket):
                         self._hear(packet.payload)
-                        await asyncio.sleep(0)  # after a stall many are there at once
                     else:
                         await self._take(packet.payload, tasks)
                 case WSMsgType.TEXT:

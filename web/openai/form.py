@@ -1,6 +1,5 @@
 """A multipart form as it comes in: the audio to its spool, the few other fields to memory."""
 
-import asyncio
 from collections.abc import Callable
 
 from aiohttp import BodyPartReader, MultipartReader
@@ -21,8 +20,8 @@ MAX_FIELD_BYTES = 64 * 1024
 MAX_REST_BYTES = 2 * 1024 * 1024
 "Everything but the audio: also what we ignore, like a speaker's reference of ten seconds."
 
-IDLE_S = 30.0
-"A client that sends nothing for so long is not waited for: it holds a file."
+MAX_PARTS = 1000
+"As many as the web library takes fields; a request with a hundred keywords has a hundred."
 
 _CHUNK_BYTES = 64 * 1024
 
@@ -33,8 +32,8 @@ async def read_form(
     """Name and text of each known field, read to the end of the form; the bytes of the part `file`
     are in `spool`.
 
-    Raises RequestError unsupported_media_type, invalid_form, missing_required_parameter; TooLarge;
-    Overloaded; ClientGone.
+    Raises RequestError unsupported_media_type, invalid_form, missing_required_parameter,
+    upload_stalled; TooLarge; Overloaded; ClientGone.
     """
     if request.content_type != FORM:
         raise RequestError(f"The body must be {FORM}.", code="unsupported_media_type")
@@ -42,8 +41,6 @@ async def read_form(
         return await _Form(await request.multipart(), spool, is_known, file).read()
     except (*BROKEN_FORM, HttpProcessingError, aioweb.RequestPayloadError) as exc:
         raise _invalid(f"The form cannot be read: {str(exc)[:200]}.") from exc
-    except TimeoutError as exc:
-        raise _invalid(f"The form stopped: nothing came for {IDLE_S:.0f} s.") from exc
     except OSError as exc:
         raise ClientGone from exc
 
@@ -54,7 +51,7 @@ class _Form:
     ) -> None:
         self._parts, self._spool, self._is_known = parts, spool, is_known
         self._file = file
-        self._rest_bytes = 0
+        self._rest_bytes = self._part_count = 0
 
     async def read(self) -> list[tuple[str, str]]:
         fields: list[tuple[str, str]] = []
@@ -79,23 +76,25 @@ class _Form:
         return fields
 
     async def _next(self) -> BodyPartReader | None:
-        async with asyncio.timeout(IDLE_S):
-            part = await self._parts.next()
+        part = await self._parts.next()
         if isinstance(part, MultipartReader):
             raise _invalid("A part of the form is a form of its own.")
         if part is not None:
+            self._part_count += 1
+            if self._part_count > MAX_PARTS:
+                raise TooLarge(f"the form has more than {MAX_PARTS} parts, the limit")
             self._count(sum(len(k) + len(v) for k, v in part.headers.items()))
         return part
 
     async def _take_file(self, part: BodyPartReader) -> None:
         while not part.at_eof():
-            await self._spool.write(await _chunk(part))
+            await self._spool.write(await part.read_chunk(_CHUNK_BYTES))
 
     async def _text(self, part: BodyPartReader, name: str) -> str:
         """Its text; what is ignored is read, and not kept."""
         data = bytearray()
         while not part.at_eof():
-            chunk = await _chunk(part)
+            chunk = await part.read_chunk(_CHUNK_BYTES)
             self._count(len(chunk))
             if self._is_known(name):
                 data += chunk
@@ -119,11 +118,6 @@ def _name_of(part: BodyPartReader) -> str:
     if any("\ud800" <= one <= "\udfff" for one in name):
         raise _invalid("The name of a part is no UTF-8.")
     return name
-
-
-async def _chunk(part: BodyPartReader) -> bytes:
-    async with asyncio.timeout(IDLE_S):
-        return await part.read_chunk(_CHUNK_BYTES)
 
 
 def _invalid(message: str, param: str | None = None) -> RequestError:

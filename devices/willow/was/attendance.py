@@ -92,6 +92,7 @@ class Attendance:
     async def _read(self) -> None:
         await self._known.wait()  # what follows hello at once is not to be lost
         while (message := await self._receive()) is not None:
+            await asyncio.sleep(0)  # thousands may be there at once: others have their turn between
             if isinstance(message, Goodbye):
                 return
             if self._connection is not None:

@@ -1,5 +1,6 @@
 """`/api/ws/chatbot`: text frames in and out."""
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable
 
@@ -11,6 +12,7 @@ from devices.willow.question import USUAL_TEMPERATURE
 from engines.base import LlmOptions
 from tests.devices.willow.servers import Scene, Server, against
 from tests.devices.willow.test_chatbot import HeldLlm
+from tests.loop import longest_turn
 from tests.server.http import error_of
 
 PATH = "/api/ws/chatbot"
@@ -169,3 +171,28 @@ def test_one_connection_too_many_is_told_when_to_come_back() -> None:
         assert (refused.status, refused.headers["Retry-After"]) == (503, "5")
 
     talk(act, Scene(settings=WillowSettings(max_calls=1)))
+
+
+def test_a_flood_of_frames_leaves_others_their_turn() -> None:
+    """Each is refused, and none of them has to be waited for."""
+    binary = b"\x82\x81\0\0\0\0x"
+
+    async def act(server: Server) -> None:
+        url = server.client._base_url
+        assert url is not None
+        reader, writer = await asyncio.open_connection(url.host, url.port)
+        writer.write(
+            f"GET {PATH} HTTP/1.1\r\nHost: {url.host}\r\nConnection: Upgrade\r\n"
+            "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+            "Sec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n\r\n".encode()
+        )
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101 ")
+        async with longest_turn() as longest:
+            writer.write(binary * 2000)
+            for _ in range(2000):
+                await reader.readuntil(b"invalid_message")
+        assert longest.cpu_s < 0.02
+        writer.close()
+        await server.without_listeners()
+
+    against(act)

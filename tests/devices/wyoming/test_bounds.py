@@ -8,8 +8,9 @@ from wyoming.ping import Pong
 
 from devices.wyoming.answer import answer
 from devices.wyoming.asked import SoundFormat
+from devices.wyoming.connection import Connection
 from devices.wyoming.hear import MAX_WAITING_BYTES, SoundQueue
-from devices.wyoming.wire import SEND_TIMEOUT_S, Wire
+from devices.wyoming.wire import LINE_TIMEOUT_S, PAUSE_TIMEOUT_S, SEND_TIMEOUT_S, Wire
 from tests.devices.wyoming.servers import Scene
 from tests.loop import run_virtual
 
@@ -91,3 +92,77 @@ def test_an_answer_nobody_takes_ends_the_language_model_at_once() -> None:
 
     assert run_virtual(main()) < 5 + SEND_TIMEOUT_S
     assert line.is_aborted
+
+
+def fed(data: bytes) -> tuple[Wire, asyncio.StreamReader]:
+    """A connection on which these bytes came already, and where more may come from."""
+    reader = asyncio.StreamReader()
+    reader.feed_data(data)
+    return Wire(reader, Line()), reader  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("begun", "wait_s"),
+    [
+        (b"", 300),
+        (b"{", LINE_TIMEOUT_S),
+        (b'{"type": "ping"', LINE_TIMEOUT_S),
+        (b'{"type": "ping", "data_length": 9}\n{', PAUSE_TIMEOUT_S),
+        (b'{"type": "ping", "payload_length": 9}\n12345678', PAUSE_TIMEOUT_S),
+    ],
+    ids=["nothing", "a byte", "half a line", "half the data", "half the payload"],
+)
+def test_an_event_that_has_begun_goes_on(begun: bytes, wait_s: float) -> None:
+    """What is sent to its sender meanwhile gives it no more time."""
+
+    async def main() -> None:
+        one, _ = fed(begun)
+        async with asyncio.TaskGroup() as tasks:
+            reading = tasks.create_task(one.read(300))
+            if begun:
+                await asyncio.sleep(wait_s / 2)
+                await one.send(Pong())
+            assert await reading is None
+
+    assert run_virtual(main()) == pytest.approx(wait_s)
+
+
+def test_sound_that_comes_in_drops_is_taken() -> None:
+    async def main() -> None:
+        one, reader = fed(b'{"type": "audio-chunk", "payload_length": 4}\n')
+        async with asyncio.TaskGroup() as tasks:
+            reading = tasks.create_task(one.read(300))
+            for _ in range(4):
+                await asyncio.sleep(PAUSE_TIMEOUT_S - 1)
+                reader.feed_data(b"s")
+            event = await reading
+        assert event is not None
+        assert event.payload == b"ssss"
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize("kind", [b"ping", b"describe", b"unknown"])
+def test_who_writes_without_end_leaves_others_their_turn(kind: bytes) -> None:
+    """Also where neither its bytes nor room for the answers have to be waited for."""
+    event = b'{"type":"%s"}\n' % kind
+    count, turns = 200, 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    async def main() -> None:
+        scene = Scene()
+        scene.door()
+        one, reader = fed(event * count)
+        reader.feed_eof()
+        async with asyncio.TaskGroup() as tasks:
+            waiting = tasks.create_task(other())
+            await Connection(one, scene.services, tasks, lambda: None).run()
+            waiting.cancel()
+
+    run_virtual(main())
+    assert turns >= count

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from ipaddress import ip_network
+from ipaddress import ip_address, ip_network
 
 import pytest
 from wyoming.asr import Transcribe, Transcript
@@ -18,11 +18,13 @@ from wyoming.tts import (
     SynthesizeVoice,
 )
 
+from devices.wyoming import door
 from tests.devices.slow_tools import hurry
 from tests.devices.wyoming.servers import (
     SILENCE,
     SPEECH,
     Scene,
+    Standings,
     client,
     kinds,
     limited,
@@ -268,6 +270,40 @@ def test_a_header_with_its_data_inside_is_read() -> None:
 def test_networks_that_are_not_named_are_not_served() -> None:
     scene = limited(Scene(), networks=(ip_network("192.0.2.0/24"),))
     assert run(scene, Describe(), last="info") == []
+
+
+def test_one_address_takes_half_of_the_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = ip_address("192.0.2.7")
+    monkeypatch.setattr(door, "address_of", lambda _: here)
+    scene = limited(Scene(), networks=(ip_network("192.0.2.0/24"),), max_connections=2)
+
+    async def main() -> None:
+        async with scene.serving() as port, client(port) as first:
+            await send(first, Ping())
+            await until(first, "pong")
+            async with client(port) as second:
+                (error,) = await until(second, "error")
+                assert error.data["code"] == "server_full"
+                assert "192.0.2.7" in error.data["text"]
+
+    asyncio.run(main())
+
+
+def test_who_is_not_approved_takes_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While it reads why, the others are served."""
+    monkeypatch.setattr(door, "address_of", lambda _: ip_address("192.0.2.7"))
+    scene = limited(Scene(), networks=(ip_network("192.0.2.0/24"),), max_connections=1)
+    scene.directory = Standings("new")
+
+    async def main() -> None:
+        async with scene.serving() as port, client(port) as first:
+            await until(first, "error")
+            scene.directory.standing = "approved"
+            async with client(port) as second:
+                await send(second, Ping())
+                assert kinds(await until(second, "pong")) == ["pong"]
+
+    asyncio.run(main())
 
 
 def test_connections_have_a_limit() -> None:

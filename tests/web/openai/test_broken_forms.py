@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from aiohttp import FormData
 
+from server import http_connection
+from tests.loop import longest_turn
 from tests.server.http import error_of
 from tests.web.openai.listening import (
     MAX_UPLOAD_BYTES,
@@ -18,7 +20,6 @@ from tests.web.openai.listening import (
     wav,
 )
 from tests.web.openai.wire import PART, head, raw
-from web.openai import form
 
 SPOKEN = wav(recording(ONE))
 
@@ -121,12 +122,30 @@ def test_a_form_cut_anywhere(tmp_path: Path) -> None:
 def test_a_form_that_stops_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(form, "IDLE_S", 0.1)
+    monkeypatch.setattr(http_connection, "BODY_TIMEOUT_S", 0.1)
 
     async def scene(server: Server) -> None:
         for begun in (b"--b\r\nX", PART % b"model" + b"defa", PART % b"file" + SPOKEN[:1000]):
             answer = await raw(server, head(Content_Length="5000"), begun)
-            assert answer.startswith(b"HTTP/1.1 400 "), answer
+            assert answer.startswith(b"HTTP/1.1 408 "), answer
             assert b"nothing came for" in answer
+
+    against(tmp_path, scene)
+
+
+MANY: Mapping[str, bytes] = {
+    "parts": (PART % b"x" + b"1\r\n") * 15_000 + b"--b--\r\n",
+    "parts with a length": b"--b\r\nContent-Length: 1\r\n\r\nx\r\n" * 15_000 + b"--b--\r\n",
+    "lines before it": b"\n" * 500_000 + b"--b--\r\n",
+}
+
+
+@pytest.mark.parametrize("sent", MANY.values(), ids=MANY)
+def test_a_form_of_many_pieces_leaves_others_their_turn(sent: bytes, tmp_path: Path) -> None:
+    async def scene(server: Server) -> None:
+        async with longest_turn() as longest:
+            answer = await raw(server, head(Content_Length=str(len(sent))), sent)
+        assert answer.startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 413 ")), answer
+        assert longest.cpu_s < 0.02
 
     against(tmp_path, scene)
