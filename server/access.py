@@ -1,15 +1,17 @@
 """The gate of auth.py in front of every route, and CORS for foreign sites that hold the key."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from http import HTTPStatus
 
 from aiohttp import hdrs
 from aiohttp import web as aioweb
 from aiohttp.typedefs import Handler, Middleware
 
-from core.errors import Forbidden
+from core.errors import Forbidden, Overloaded, Unauthorized
 from core.http import is_forwarded
 from server.auth import Access, Caller, Gate, password_of, token_of
+from server.wrong_keys import WrongKeys
 from signaling.token import TOKEN
 
 ACCESS = aioweb.RequestKey("access", Access)
@@ -39,6 +41,7 @@ EXPOSED_HEADERS = (
 
 def guard(gate: Gate) -> Middleware:
     """Let in, or answer 401 or 403 before routing shows whether the path exists."""
+    wrong_keys = WrongKeys()
 
     @aioweb.middleware
     async def run(request: aioweb.Request, handler: Handler) -> aioweb.StreamResponse:
@@ -48,7 +51,16 @@ def guard(gate: Gate) -> Middleware:
             return await _preflight(gate, request, handler)
         admits = getattr(request.match_info.handler, ADMITS, None)
         is_known = _is_known(request, caller)
-        access = gate.admit(caller, is_public=_is_public(request), admits=admits, is_known=is_known)
+        is_public = _is_public(request)
+        try:
+            access = gate.admit(caller, is_public=is_public, admits=admits, is_known=is_known)
+        except Unauthorized:
+            if caller.token is not None:
+                await wrong_keys.slow_down(request.remote)
+            raise
+        if access.token is not None and not access.is_trusted:  # a public path, which tells less
+            with suppress(Overloaded):
+                await wrong_keys.slow_down(request.remote)
         request[ACCESS] = access
         request[TOKEN] = access.token
         return await handler(request)
@@ -147,12 +159,12 @@ async def _preflight(
 async def allow_reading(request: aioweb.Request, response: aioweb.StreamResponse) -> None:
     """`on_response_prepare`: lets the foreign site that came with the key read the answer.
 
-    Also when the answer is a 401: its developer should see why.
+    Also when the key is wrong: its developer should see why.
     """
     origin = request.headers.get(hdrs.ORIGIN)
     access: Access | None = request.get(ACCESS)
     cors_origin = access.cors_origin if access else None
-    if response.status == HTTPStatus.UNAUTHORIZED:
+    if response.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.TOO_MANY_REQUESTS):
         cors_origin = origin
     if cors_origin:
         response.headers["Access-Control-Allow-Origin"] = cors_origin

@@ -39,6 +39,7 @@ from core.errors import (
 )
 from core.http import Route
 from server import app as app_file
+from server import wrong_keys
 from server.auth import Gate
 from server.config import LogConfig
 from server.edge import Contained, close_code_of, error_response, request_id_of, status_of
@@ -567,3 +568,37 @@ def test_a_watch_does_not_hold_a_server_that_stops(monkeypatch: pytest.MonkeyPat
             await client.get("/watch")
 
     asyncio.run(main())
+
+
+def test_wrong_keys_are_slowed_down_and_the_right_one_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also on public paths, which tell more to who has the key; no key at all costs nothing."""
+    monkeypatch.setattr(wrong_keys, "MAX_WAIT_S", 0.1)
+    monkeypatch.setattr(app_file, "CLOSE_TIMEOUT_S", 0.05)
+    routes = [route("/hello", hello), route("/open", hello, is_public=True)]
+    wrong = {"Authorization": "Bearer wrong-key-0123456789"}
+    right = {"Authorization": f"Bearer {KEY}"}
+
+    async def scene() -> None:
+        async with serving(routes, gate=Gate(is_local=False, key=KEY)) as client:
+            loop = asyncio.get_running_loop()
+            for _ in range(wrong_keys.FREE - 1):
+                assert (await client.get("/hello", headers=wrong)).status == 401
+            assert (await client.get("/open", headers=wrong)).status == 200
+            began = loop.time()
+            slow = await client.get("/nowhere", headers=wrong)
+            assert (slow.status, (await error_of(slow))["code"]) == (429, "too_many_guesses")
+            assert "Retry-After" in slow.headers
+            assert (await client.get("/open", headers=wrong)).status == 200
+            assert loop.time() - began >= 0.2
+            monkeypatch.setattr(wrong_keys, "MAX_WAIT_S", 3600.0)
+            held = asyncio.create_task(client.get("/hello", headers=wrong))
+            await asyncio.sleep(0)
+            for _ in range(3):
+                assert (await client.get("/hello", headers=right)).status == 200
+                assert (await client.get("/hello")).status == 401
+            assert not held.done()
+            held.cancel()
+
+    asyncio.run(scene())

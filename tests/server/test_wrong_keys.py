@@ -1,0 +1,95 @@
+"""Wrong keys: how long their answers are held back, for whom, and for whom not."""
+
+import asyncio
+import logging
+
+import pytest
+
+from core.errors import Overloaded
+from server.wrong_keys import (
+    FORGET_S,
+    FREE,
+    MAX_ADDRESSES,
+    MAX_WAIT_S,
+    MAX_WAITING,
+    WrongKeys,
+)
+from tests.loop import run_virtual
+
+HERE, THERE = "192.0.2.7", "192.0.2.8"
+
+
+def waits(keys: WrongKeys, remote: str, count: int, now: float = 0.0) -> list[float]:
+    return [keys.came(remote, now) for _ in range(count)]
+
+
+def test_some_are_free_and_the_further_ones_take_longer_and_longer() -> None:
+    keys = WrongKeys()
+    assert waits(keys, HERE, FREE) == [0.0] * FREE
+    assert waits(keys, HERE, 6) == [1.0, 2.0, 4.0, 8.0, 8.0, 8.0]
+    assert waits(keys, HERE, 2000)[-1] == MAX_WAIT_S
+
+
+def test_each_address_counts_for_itself() -> None:
+    keys = WrongKeys()
+    waits(keys, HERE, FREE + 5)
+    assert waits(keys, THERE, 1) == [0.0]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_same"),
+    [
+        ("192.0.2.7", "::ffff:192.0.2.7", True),
+        ("2001:db8:1:2::1", "2001:db8:1:2:ffff::9", True),
+        ("2001:db8:1:2::1", "2001:db8:1:3::1", False),
+        ("fe80::1%eth0", "fe80::1", True),
+    ],
+)
+def test_a_network_of_ipv6_is_one_address(one: str, other: str, is_same: bool) -> None:
+    keys = WrongKeys()
+    waits(keys, one, FREE)
+    assert (keys.came(other, 0.0) > 0) is is_same
+
+
+def test_an_address_that_was_quiet_begins_anew() -> None:
+    keys = WrongKeys()
+    waits(keys, HERE, FREE + 5)
+    assert keys.came(HERE, FORGET_S) == MAX_WAIT_S
+    assert keys.came(HERE, 2 * FORGET_S + 1) == 0.0
+
+
+def test_the_addresses_are_bounded() -> None:
+    keys = WrongKeys()
+    for number in range(MAX_ADDRESSES + 100):
+        keys.came(f"10.1.{number // 256}.{number % 256}", 0.0)
+    assert len(keys._wrong) == MAX_ADDRESSES
+
+
+def test_the_answers_that_wait_are_bounded() -> None:
+    """The others are refused at once: each holds a connection."""
+    at_once = 0
+
+    async def guess(keys: WrongKeys) -> None:
+        nonlocal at_once
+        began = asyncio.get_running_loop().time()
+        with pytest.raises(Overloaded) as caught:
+            await keys.slow_down(HERE)
+        assert (caught.value.code, caught.value.retry_after_s) == ("too_many_guesses", 8)
+        at_once += asyncio.get_running_loop().time() == began
+
+    async def main() -> None:
+        keys = WrongKeys()
+        waits(keys, HERE, FREE + 10)
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(MAX_WAITING + 7):
+                tasks.create_task(guess(keys))
+
+    assert run_virtual(main()) == MAX_WAIT_S
+    assert at_once == 7
+
+
+def test_the_log_tells_it_once(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    waits(WrongKeys(), HERE, FREE + 50)
+    (line,) = caplog.messages
+    assert HERE in line
