@@ -196,8 +196,10 @@ class _Acceptor:
                 ssl_shutdown_timeout=TLS_CLOSE_TIMEOUT_S if tls else None,
             )
             is_open = True
-        except (OSError, TimeoutError) as error:  # also ssl's own: the client left, or speaks else
+        except OSError as error:  # also ssl's own: the client left, or speaks else
             logger.debug("a connection was not opened: %s", error)
+        except Exception:  # a bug in one connection must not end the listener and all others
+            logger.exception("a connection was not opened")
         finally:
             if not is_open:
                 connection.close()

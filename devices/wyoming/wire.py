@@ -107,7 +107,8 @@ class Wire:
 
     async def _exactly(self, size: int) -> bytes:
         """Raises IncompleteReadError."""
-        pieces, left = [], size
+        pieces: list[bytes] = []
+        left = size
         while left:
             self._within(PAUSE_TIMEOUT_S)
             piece = await self._reader.read(left)
