@@ -1,11 +1,13 @@
 """Sockets: every address of a host, one line for a taken port."""
 
+import resource
 import socket
 
 import pytest
 
 from core.errors import ConfigError
-from server.listeners import AddressInUse, bind, is_local_only, urls
+from server.config import ServerConfig
+from server.listeners import AddressInUse, bind, is_local_only, raise_file_limit, urls
 
 
 def test_a_free_port_is_shared_by_all_addresses_of_a_name() -> None:
@@ -46,3 +48,28 @@ def test_a_taken_port_is_one_line() -> None:
 def test_an_address_that_is_not_ours_names_the_setting(host: str) -> None:
     with pytest.raises(ConfigError, match=r"^config\.server\.host: "):
         bind(host, 0)
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "is_refused", "files"),
+    [(512, 4096, False, 4096), (512, 4096, True, 512), (4096, 4096, False, 4096)],
+)
+def test_as_many_files_as_the_system_allows(
+    soft: int, hard: int, is_refused: bool, files: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wished: list[tuple[int, int]] = []
+
+    def wish(_: int, limits: tuple[int, int]) -> None:
+        wished.append(limits)
+        if is_refused:
+            raise ValueError("not allowed")
+
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, hard))
+    monkeypatch.setattr(resource, "setrlimit", wish)
+    assert raise_file_limit() == files
+    assert wished == ([(hard, hard)] if soft != hard else [])
+
+
+def test_a_proxy_that_is_no_address_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"^server\.trusted_proxies: .*nginx"):
+        ServerConfig(trusted_proxies=("nginx",))
