@@ -13,7 +13,7 @@ import numpy as np
 
 from bench.stub_model import LoopTime, Unmeasured
 from bench.utterances import evidence_of, hear_whole
-from core.audio import ASR_RATE_HZ, silence
+from core.audio import ASR_RATE_HZ, Pcm, silence
 from core.items import MessageItem
 from engines.base import AsrItem, AsrModel, AsrResult, VadEngine
 from media.files import decode_file
@@ -23,7 +23,7 @@ from pipeline.engines import EngineSet
 from pipeline.session import Session
 from pipeline.sessions import Sessions
 from pipeline.settings import DEFAULT, SessionSettings
-from pipeline.speech_evidence import gated
+from pipeline.speech_evidence import judge_of, judged
 from pipeline.surroundings import Surroundings
 from pipeline.tools import Toolbox
 from serving.scheduler import Priority
@@ -66,8 +66,9 @@ def offered(model: AsrModel, vad: VadEngine, data: Path) -> Iterator[Noise]:
         pieces = [(f"{path.name} at {at // ASR_RATE_HZ} s", pcm[at : at + cut]) for at in starts]
         for name, piece in [(path.name, pcm), *pieces]:
             alone = hear_whole(model, name, piece)
-            judged = gated(alone, evidence_of(vad, piece))
-            yield Noise(name, alone.text, judged.text)
+            judge = judge_of("normal", model.info, None)
+            told = judged(alone, evidence_of(vad, piece), judge)
+            yield Noise(name, alone.text, told.text)
 
 
 class Unshared:
@@ -101,29 +102,37 @@ class Unshared:
 
 async def live(model: AsrModel, vad: VadEngine, data: Path) -> list[Noise]:
     """Each recording through a session of its own, as fast as it can hear: its utterances."""
-    found, transcription = list[Noise](), SessionSettings(answers=False)
+    found = list[Noise]()
     for path in recordings_of_noise(data):
-        recogniser, conversations = Unshared(model), Conversations()
-        engines = EngineSet(vad, {DEFAULT: recogniser}, {}, {})
-        around = Surroundings(engines, Toolbox([], Unmeasured()), LoopTime(), Unmeasured())
-        async with (
-            Sessions(around, conversations, 1).open(transcription, paced_by="server") as session,
-            asyncio.TaskGroup() as tasks,
-        ):
-            reading = tasks.create_task(_read(session), name="noise-events")
-            await _play(session, path)
-            reading.cancel()
-            said = conversations.get(session.conversation_id).history.items
-        for number, item in enumerate(said):
-            assert isinstance(item, MessageItem)
-            name = f"{path.name} utterance {number}"
-            found.append(Noise(name, recogniser.text_of(item.id), item.text))
+        found += await hear_live(model, vad, path.name, decode_file(path))
     return found
 
 
-async def _play(session: Session, path: Path) -> None:
-    pcm = np.concatenate([decode_file(path), silence(TAIL_MS, ASR_RATE_HZ)])
-    for frame in Framer(ASR_RATE_HZ).push(pcm):
+async def hear_live(model: AsrModel, vad: VadEngine, name: str, pcm: Pcm) -> list[Noise]:
+    """The utterances of one session that transcribes."""
+    transcription = SessionSettings(answers=False)
+    recogniser, conversations = Unshared(model), Conversations()
+    engines = EngineSet(vad, {DEFAULT: recogniser}, {}, {})
+    around = Surroundings(engines, Toolbox([], Unmeasured()), LoopTime(), Unmeasured())
+    async with (
+        Sessions(around, conversations, 1).open(transcription, paced_by="server") as session,
+        asyncio.TaskGroup() as tasks,
+    ):
+        reading = tasks.create_task(_read(session), name="noise-events")
+        await _play(session, pcm)
+        reading.cancel()
+        said = conversations.get(session.conversation_id).history.items
+    found = list[Noise]()
+    for number, item in enumerate(said):
+        assert isinstance(item, MessageItem)
+        alone = recogniser.text_of(item.id)
+        found.append(Noise(f"{name} utterance {number}", alone, item.text))
+    return found
+
+
+async def _play(session: Session, pcm: Pcm) -> None:
+    whole = np.concatenate([pcm, silence(TAIL_MS, ASR_RATE_HZ)])
+    for frame in Framer(ASR_RATE_HZ).push(whole):
         session.feed(frame)
         await asyncio.sleep(0)  # to hear is only one of its tasks
     await session.settled()

@@ -97,7 +97,7 @@ class AsrOptions:
     timestamps: Timestamps = "none"
     padding: Padding | None = None
     no_speech_threshold: float | None = None
-    "Probability of no speech above which unsure words are rejected; 1 rejects none."
+    "Probability of no speech above which unsure words are rejected; at 1 nothing is rejected."
     token_logprobs: bool = False
 
 
@@ -153,6 +153,9 @@ class AsrResult:
     "With `token_logprobs`."
     language_probability: float = 1.0
     "1 when the caller named the language."
+    is_unsure: bool = False
+    """One of its scores says that nobody spoke, but not all of them: not enough to reject the text.
+    Means something where `AsrInfo.tells_noise`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +175,10 @@ class AsrInfo:
     "Those it honours where `padding` is supported; another one is done as `longest`."
     expects_names: bool = False
     "Hotwords help it even when they are not said: its training had prompts."
+    tells_noise: bool = False
+    "Its own scores tell noise from speech, so they decide; of others the VAD decides."
+    takes_all: bool = False
+    "Its settings say that nothing is rejected (`no_speech_threshold` 1)."
 
 
 def padding_instead(info: AsrInfo, wanted: Padding | None) -> Padding | None:

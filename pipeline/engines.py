@@ -6,9 +6,19 @@ from dataclasses import dataclass, replace
 from typing import NoReturn, Protocol
 
 from core.errors import NotFound, RequestError
-from engines.base import AsrInfo, AsrItem, AsrResult, EndOfTurn, Llm, Tts, VadEngine
+from engines.base import (
+    AsrInfo,
+    AsrItem,
+    AsrOptions,
+    AsrResult,
+    EndOfTurn,
+    Llm,
+    Tts,
+    VadEngine,
+)
 from engines.wake_words import WakeEngine
 from pipeline.settings import DEFAULT, SessionSettings
+from pipeline.speech_evidence import Judge, NoSpeech, judge_of
 from pipeline.voices import choose_voice
 from pipeline.wake import find_word
 from pipeline.wishes import check_options
@@ -92,6 +102,19 @@ class EngineSet:
     expected: Callable[[], Sequence[str]] = tuple
     "Names that every session's recogniser should expect: those of the house."
     wasted: OnWasted = ignore_waste
+    no_speech: NoSpeech = "normal"
+    "What is done about noise, where a request does not say it."
+
+    def recognition(self, wished: AsrOptions) -> AsrOptions:
+        """How an item is to be decoded, with what is configured for requests that do not say it."""
+        if self.no_speech == "off" and wished.no_speech_threshold is None:
+            return replace(wished, no_speech_threshold=1.0)
+        return wished
+
+    def judge(self, name: str, no_speech_threshold: float | None) -> Judge:
+        """Who says whether results of this recogniser are speech. `no_speech_threshold`: what the
+        request asks for. Raises NotFound as `recogniser`."""
+        return judge_of(self.no_speech, self.recogniser(name).info, no_speech_threshold)
 
     def meant(self, name: str) -> str:
         """What a name stands for that no engine has."""

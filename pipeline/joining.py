@@ -17,7 +17,7 @@ from engines.base import AsrResult, Word
 from pipeline.endpointer import INTERRUPT_MS
 from pipeline.open_audio import OpenAudio
 from pipeline.settings import SessionSettings
-from pipeline.speech_evidence import SpeechEvidence
+from pipeline.speech_evidence import Judge, SpeechEvidence, is_said
 from pipeline.turn import Turn
 
 RESUME_MS = 1000
@@ -140,9 +140,11 @@ class Join:
         said = _normal(self.former.text)
         return _normal(result.text)[: len(said)] == said
 
-    def is_said(self, result: AsrResult, both: SpeechEvidence) -> bool:
-        """Whether words that are new can have been said, by the evidence for the new audio. What
-        came before was judged when it ended; if nothing was understood in it, all words are new."""
+    def is_said(self, result: AsrResult, both: SpeechEvidence, judge: Judge) -> bool:
+        """Whether words that are new were said, by the evidence for the new audio. What came before
+        was judged when it ended; if nothing was understood in it, all words are new."""
+        if judge is not Judge.BOTH:
+            return is_said(result, self.evidence, judge)
         words = result.text.split()
         if not self.former.text:
             return not self.evidence.is_none and both.allows(result.text)

@@ -35,7 +35,7 @@ from pipeline.open_utterance import OpenUtterance
 from pipeline.reactions import LiveWords, Reactions
 from pipeline.settings import SessionSettings
 from pipeline.settling import settled
-from pipeline.speech_evidence import SpeechEvidence
+from pipeline.speech_evidence import Judge, SpeechEvidence
 from pipeline.transcription import Utterance
 from pipeline.turn import Mark, Turn
 from pipeline.turn_evidence import TurnEvidence
@@ -251,14 +251,22 @@ class Listening:
         own = SpeechEvidence() if join is None else join.evidence
         both = SpeechEvidence() if join is None else copy(join.former.evidence)
         said = Said(turn, settings, start, OpenAudio(), both, join)
-        self._open = OpenUtterance(utterance, said, is_announced, own)
+        self._open = OpenUtterance(utterance, said, is_announced, own, self._judge(settings))
         return self._open
+
+    def _judge(self, settings: SessionSettings) -> Judge:
+        """Who says whether it was speech. Who says himself when he speaks is believed that he did,
+        unless the configuration is strict."""
+        if settings.turn_detection is None and self._engines.no_speech != "strict":
+            return Judge.NOBODY
+        return self._engines.judge(settings.asr, settings.no_speech_threshold)
 
     def _utterance(
         self, utterance_id: str, settings: SessionSettings, tasks: asyncio.TaskGroup
     ) -> Utterance:
         recogniser = self._engines.recogniser(settings.asr)
-        options = settings.recognition(recogniser.info, self._engines.expected())
+        wished = settings.recognition(recogniser.info, self._engines.expected())
+        options = self._engines.recognition(wished)
         wasted = self._engines.wasted
         return Utterance(recogniser, utterance_id, options, self._clock, tasks, wasted)
 

@@ -1,12 +1,12 @@
 """What is known of an utterance from its start until its words are."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from core.audio import Pcm
 from engines.base import AsrResult
 from pipeline.joining import Join, Said
 from pipeline.settings import SessionSettings
-from pipeline.speech_evidence import SpeechEvidence, gated, rejects_noise
+from pipeline.speech_evidence import Judge, SpeechEvidence, judged, rejected
 from pipeline.transcription import Utterance
 from pipeline.turn import Mark, Turn
 
@@ -32,6 +32,8 @@ class OpenUtterance:
     "The client was told that speech started, and will be told that it stopped."
     evidence: SpeechEvidence
     "That somebody speaks in its own audio."
+    judge: Judge = Judge.BOTH
+    "Who says whether it was speech."
     end: int | None = None
     "Where the speech ended, while it looks so."
     guessed: dict[Mark, float] = field(default_factory=dict[Mark, float])
@@ -68,24 +70,17 @@ class OpenUtterance:
         self.evidence.push(probability, samples)
         self.said.evidence.push(probability, samples)
 
-    @property
-    def is_judged(self) -> bool:
-        """Who says himself when he speaks is believed that he spoke."""
-        settings = self.settings
-        return settings.turn_detection is not None and rejects_noise(settings.no_speech_threshold)
-
     def judged(self, result: AsrResult) -> AsrResult:
         """Noise yields nothing. `result`: of its own audio alone."""
-        return gated(result, self.evidence) if self.is_judged else result
+        return judged(result, self.evidence, self.judge)
 
     def together(self, result: AsrResult, join: Join) -> AsrResult:
         """The same of a decode of all: nothing if it says no more than was said before. What is
         new in it is then known."""
         join.new = join.added(result) if join.is_possible else ""
-        is_said = not self.is_judged or join.is_said(result, self.said.evidence)
-        if join.new and is_said:
+        if join.new and join.is_said(result, self.said.evidence, self.judge):
             return result
-        return replace(result, text="", words=(), segments=(), tokens=(), is_rejected=True)
+        return rejected(result)
 
     def suppose(self, result: AsrResult, now: float) -> AsrResult:
         """What it says, should it be over."""

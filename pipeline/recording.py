@@ -23,7 +23,7 @@ from engines.base import (
 from pipeline.engines import EngineSet, Recogniser
 from pipeline.head_start import Decode, HeadStart, ask
 from pipeline.segmenting import Cutter, Piece
-from pipeline.speech_evidence import SpeechEvidence, gated, nothing, rejects_noise
+from pipeline.speech_evidence import Judge, SpeechEvidence, judged, nothing
 from pipeline.stitching import joined, placed
 from pipeline.wishes import check_options
 from serving.scheduler import Priority
@@ -114,13 +114,15 @@ class Transcriber:
         self.check(model, options)
         self._engines.admit(model, priority)
         recogniser = self._engines.recogniser(model)
+        judge = self._engines.judge(model, options.no_speech_threshold)
+        options = self._engines.recognition(options)
         window = ms_to_samples(recogniser.info.window_ms or ANY_LENGTH_MS, ASR_RATE_HZ)
         cutter = Cutter(self._engines.vad.open(), window)
         with unwrapped(), self._counted(), self._engines.hold(model):
             async with asyncio.TaskGroup() as tasks:
                 head_start = HeadStart(recogniser, options, tasks, self._engines.wasted)
                 used = recogniser, options, priority, cutter, head_start, tasks
-                recording = Recording(*used, is_eager=eager)
+                recording = Recording(*used, judge=judge, is_eager=eager)
                 try:
                     yield recording
                 finally:
@@ -150,6 +152,7 @@ class Recording:
         head_start: HeadStart,
         tasks: asyncio.TaskGroup,
         *,
+        judge: Judge,
         is_eager: bool,
     ) -> None:
         self._recogniser, self._options, self._priority = recogniser, options, priority
@@ -166,7 +169,7 @@ class Recording:
         self._ending: asyncio.Task[None] | None = None
         self._lost: EngineError | Overloaded | None = None
         self._has_result = False
-        self._is_gated = rejects_noise(options.no_speech_threshold)
+        self._judge = judge
         self._is_detecting = (
             options.language is None and not options.prefix and len(recogniser.info.languages) > 1
         )
@@ -214,7 +217,7 @@ class Recording:
             result = await given.decode.task
             if not isinstance(result, AsrResult):
                 raise result
-            yield placed(self._gated(result, given.evidence), given.start, given.samples)
+            yield placed(judged(result, given.evidence, self._judge), given.start, given.samples)
 
     async def transcript(self) -> Transcript:
         """All that was said. Raises EngineError, Overloaded."""
@@ -242,7 +245,7 @@ class Recording:
 
     async def _recognise(self, piece: Piece) -> None:
         self._raise_if_lost()
-        if self._is_gated and piece.evidence.is_none:
+        if self._judge is Judge.BOTH and piece.evidence.is_none:
             decode = None
         else:
             decode = await self._begin(piece)
@@ -263,9 +266,6 @@ class Recording:
             self._running = [one for one in self._running if not one.task.done()] + [decode]
         return decode
 
-    def _gated(self, result: AsrResult, evidence: SpeechEvidence) -> AsrResult:
-        return gated(result, evidence) if self._is_gated else result
-
     async def _decode(
         self, item: AsrItem, evidence: SpeechEvidence
     ) -> AsrResult | EngineError | Overloaded:
@@ -275,7 +275,7 @@ class Recording:
             async with self._detecting:
                 if self._is_detecting:
                     result = await self._ask(item)
-                    if isinstance(result, AsrResult) and self._gated(result, evidence).text:
+                    if isinstance(result, AsrResult) and judged(result, evidence, self._judge).text:
                         self._options = replace(self._options, language=result.language)
                         self._head_start.options = self._options
                         self._is_detecting = False

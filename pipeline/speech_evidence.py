@@ -1,15 +1,22 @@
-"""Whether words were spoken at all, by the VAD's own evidence. Pure.
+"""Whether words were spoken at all: by the recogniser's scores, by the VAD's, or by both. Pure.
 
-Recognisers make words up where nobody spoke, the surer the smaller they are. A voice that a VAD
-never quite believed in is no voice, and words have to fit into the time in which somebody spoke,
-of which every moment counts as much as the VAD is sure of it. What these rules cannot tell from
-speech is singing.
+Recognisers make words up where nobody spoke. Large ones give scores that show it (`tells_noise`):
+these decide. For the others the VAD decides: a voice that it never quite believed in is no voice,
+and words have to fit into the time in which somebody spoke, of which every moment counts as much as
+the VAD is sure of it. What the VAD cannot tell from speech is singing.
 """
 
 from dataclasses import dataclass, replace
+from enum import Enum, auto
+from typing import Literal
 
 from core.audio import ASR_RATE_HZ, samples_to_ms
-from engines.base import AsrResult
+from engines.base import AsrInfo, AsrResult
+
+NoSpeech = Literal["off", "normal", "strict"]
+"""What is done about noise. off: nothing is filtered. normal: the recogniser's scores decide, the
+VAD's where a recogniser has none to trust. strict: both must believe that somebody spoke."""
+
 
 SPEECH_PROBABILITY = 0.5
 "From here on a frame counts as speech."
@@ -17,6 +24,9 @@ SUREST_MS = 200
 "What a VAD is surest of in an utterance: a syllable."
 LEAST_SUREST = 0.5
 "Of their mean probability. Single spoken letters have 0.6, all but a tenth of noise has less."
+SILENCE = 0.35
+"""Of their mean probability: below it not even speech that has begun would go on for the VAD. What
+people say has more, unless they whisper; of nine recordings of noise one has."""
 LEAST_SPEECH_MS = 180
 "The shortest spoken letters and digits have 260."
 LEAST_LETTER_MS = 25
@@ -55,8 +65,15 @@ class SpeechEvidence:
         return total / SUREST_MS
 
     @property
+    def is_silence(self) -> bool:
+        """The VAD heard nothing that could be a voice. Clean speech is never like that, a whisper
+        may be: too little to reject what a recogniser is sure of."""
+        return self.surest < SILENCE
+
+    @property
     def is_none(self) -> bool:
-        """Nobody spoke: not worth a decode."""
+        """Nobody spoke, as far as the VAD alone can tell: not worth the decode of a recogniser that
+        cannot tell."""
         return self.surest < LEAST_SUREST or self.speech_ms < LEAST_SPEECH_MS
 
     def allows(self, text: str) -> bool:
@@ -78,18 +95,46 @@ def _certainty(probability: float) -> float:
     return (probability - SPEECH_PROBABILITY) / (1 - SPEECH_PROBABILITY)
 
 
-def rejects_noise(no_speech_threshold: float | None) -> bool:
-    """Unless the caller wants whatever the recogniser makes of it."""
-    return no_speech_threshold is None or no_speech_threshold < 1
+class Judge(Enum):
+    """Whose word counts on whether anybody spoke."""
+
+    NOBODY = auto()
+    "What the recogniser made of it stands: nothing is filtered."
+    RECOGNISER = auto()
+    "Its own scores decide. Where they do not agree, the VAD must have heard something."
+    BOTH = auto()
+    "The recogniser and the VAD must both believe it."
 
 
-def gated(result: AsrResult, evidence: SpeechEvidence) -> AsrResult:
-    """The result, or in its place none, where it cannot have been said."""
-    if evidence.allows(result.text):
-        return result
+def judge_of(mode: NoSpeech, info: AsrInfo, no_speech_threshold: float | None) -> Judge:
+    """Who judges the results of this recogniser. `no_speech_threshold`: what a request asks for,
+    which counts more than the configuration."""
+    if no_speech_threshold is not None:
+        is_off = no_speech_threshold >= 1
+    else:
+        is_off = mode == "off" or (mode == "normal" and info.takes_all)
+    if is_off:
+        return Judge.NOBODY
+    return Judge.RECOGNISER if mode != "strict" and info.tells_noise else Judge.BOTH
+
+
+def is_said(result: AsrResult, evidence: SpeechEvidence, judge: Judge) -> bool:
+    """Whether the words of the result were spoken."""
+    if judge is Judge.BOTH:
+        return evidence.allows(result.text)
+    return judge is Judge.NOBODY or not (result.is_unsure and evidence.is_silence)
+
+
+def judged(result: AsrResult, evidence: SpeechEvidence, judge: Judge) -> AsrResult:
+    """The result; an empty one in its place, where it was not spoken."""
+    return result if is_said(result, evidence, judge) else rejected(result)
+
+
+def rejected(result: AsrResult) -> AsrResult:
+    """An empty result in place of this one."""
     return replace(result, text="", words=(), segments=(), tokens=(), is_rejected=True)
 
 
 def nothing(language: str) -> AsrResult:
-    """Of a piece in which nobody spoke."""
+    """The result of a piece in which nobody spoke."""
     return AsrResult("", 0.0, language, is_rejected=True, language_probability=0.0)

@@ -41,6 +41,7 @@ def joined(parts: Sequence[tuple[AsrResult, float]]) -> AsrResult:
         segments=tuple(segment for part, _ in spoken for segment in part.segments),
         tokens=tuple(token for part, _ in spoken for token in part.tokens),
         language_probability=first.language_probability,
+        is_unsure=bool(spoken) and all(part.is_unsure for part, _ in spoken),
     )
 
 

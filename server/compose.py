@@ -147,7 +147,11 @@ def _surroundings(
 ) -> Surroundings:
     chosen = engines.engine_set(config.language, is_strict=config.models.strict)
     return Surroundings(
-        replace(chosen, wasted=partial(count_waste, metrics, "recognition")),
+        replace(
+            chosen,
+            wasted=partial(count_waste, metrics, "recognition"),
+            no_speech=config.asr.no_speech,
+        ),
         toolbox,
         clock,
         metrics,

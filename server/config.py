@@ -9,6 +9,7 @@ from msgspec import Meta, field
 
 from devices.networks import Network
 from pipeline.home.config import HomeConfig
+from pipeline.speech_evidence import NoSpeech
 from server.config_assistant import AssistantConfig
 from server.config_devices import DevicesConfig
 from server.config_home_assistant import HomeAssistantConfig
@@ -207,6 +208,16 @@ class AsrConfig(EngineConfig, frozen=True):
             ),
         ),
     ] = 0
+    no_speech: Annotated[
+        NoSpeech,
+        Meta(
+            description=(
+                "Noise that was taken for words: off keeps all of it; normal drops what the model"
+                " itself doubts; strict drops also what voice activity detection doubts. Requests"
+                " may say otherwise (no_speech_threshold)."
+            )
+        ),
+    ] = "normal"
     workers: Annotated[
         int,
         Meta(

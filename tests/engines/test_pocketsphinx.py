@@ -11,7 +11,7 @@ from core.audio import ASR_RATE_HZ, Pcm, silence
 from core.errors import ConfigError
 from engines.asr.pocketsphinx import Settings, create
 from engines.asr.pocketsphinx.model import PocketSphinx
-from engines.base import AsrItem, AsrResult
+from engines.base import AsrItem, AsrOptions, AsrResult
 from engines.registry import read_settings
 from tests.speech import say
 
@@ -155,10 +155,14 @@ def test_a_click_is_not_answered(model: PocketSphinx) -> None:
 
 def test_prose_is_not_forced_into_a_command() -> None:
     model = create(Settings(free_speech=False))
-    result = whole(model, clip("the committee published its annual findings about rural education"))
+    pcm = clip("the committee published its annual findings about rural education")
+    result = whole(model, pcm)
+    everything = AsrOptions("en", no_speech_threshold=1.0)
+    (forced,) = model.decode([AsrItem("forced", pcm, is_final=True, options=everything)])
     model.close()
     assert result.text == ""
     assert result.is_rejected
+    assert forced.text, "unless all is asked for that was heard"
 
 
 def test_free_speech_is_heard_with_the_general_model(model: PocketSphinx) -> None:

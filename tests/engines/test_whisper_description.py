@@ -4,6 +4,7 @@ from json import dumps
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from core.errors import ConfigError, EngineMissing
 from engines.asr.whisper.description import FILES, describe
@@ -32,6 +33,32 @@ def test_languages_are_the_tokens_before_the_tasks(
     assert ("task" in info.supports, "languages" in info.supports) == (len(languages) > 1,) * 2
     assert (info.model, info.window_ms) == (tmp_path.name, 29_500)
     assert info.expects_names == (first > 50_000), "whose tokens are not OpenAI's, is not either"
+
+
+@pytest.mark.parametrize(
+    ("first", "notes", "tells"),
+    [
+        (50_257, "{}", True),
+        (50_256, "{}", True),
+        (500, "{}", False),
+        (50_257, '{"tells_noise": false}', False),
+        (500, '{"tells_noise": true}', True),
+    ],
+)
+def test_openais_weights_tell_noise_from_speech_and_others_as_their_notes_say(
+    tmp_path: Path, first: int, notes: str, tells: bool
+) -> None:
+    settings = folder(tmp_path, first)
+    (tmp_path / "earshot.json").write_text(notes)
+    assert describe(settings).tells_noise is tells
+
+
+@pytest.mark.parametrize(("threshold", "takes_all"), [(0.6, False), (0.99, False), (1.0, True)])
+def test_a_threshold_that_nothing_is_above_is_told(
+    tmp_path: Path, threshold: float, takes_all: bool
+) -> None:
+    settings = replace(folder(tmp_path, 500), no_speech_threshold=threshold)
+    assert describe(settings).takes_all is takes_all
 
 
 def test_no_languages_are_english(tmp_path: Path) -> None:

@@ -289,6 +289,31 @@ def test_the_no_speech_threshold_is_the_items(folder: Path) -> None:
     assert results[0].is_rejected
 
 
+@pytest.mark.parametrize("threshold", [None, 1.0])
+def test_at_a_threshold_of_one_nothing_at_all_is_rejected(threshold: float | None) -> None:
+    """Neither loops nor guesses: by the settings or by the item."""
+    limits = {"min_confidence": 1, "max_compression_ratio": 1.01, "log_prob_threshold": 0}
+    model = create_with(NANO, **limits, no_speech_threshold=0.0 if threshold else 1.0)
+    result = hear(model, CLOCK, AsrOptions("en", no_speech_threshold=threshold))
+    strict = hear(model, CLOCK, AsrOptions("en", no_speech_threshold=0.6))
+    model.close()
+    assert (result.text, result.is_rejected) == ("what time is it", False)
+    assert (strict.text, strict.is_rejected) == ("", True)
+
+
+@pytest.mark.parametrize(
+    ("no_speech", "log_prob", "is_unsure"), [(1e-9, -9, True), (0.9, 0, True), (0.9, -9, False)]
+)
+def test_one_score_alone_makes_words_unsure_but_rejects_nothing(
+    no_speech: float, log_prob: float, is_unsure: bool
+) -> None:
+    thresholds = {"no_speech_threshold": no_speech, "log_prob_threshold": log_prob}
+    model = create_with(NANO, min_confidence=0, **thresholds)
+    result = hear(model, CLOCK, AsrOptions("en"))
+    model.close()
+    assert (result.text, result.is_unsure) == ("what time is it", is_unsure)
+
+
 def test_a_failed_answer_is_tried_again_hotter(folder: Path) -> None:
     model = create_with(folder, min_confidence=0, padding="bucket", log_prob_threshold=-0.01)
     hot = AsrOptions("en", temperatures=(0.0, 0.4, 1.0), no_speech_threshold=1.0)

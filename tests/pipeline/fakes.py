@@ -39,6 +39,7 @@ from pipeline.conversation import Conversations
 from pipeline.engines import EngineSet
 from pipeline.session import Session
 from pipeline.speculation import count_waste
+from pipeline.speech_evidence import NoSpeech
 from pipeline.surroundings import Surroundings
 from pipeline.tools import Toolbox
 from serving.scheduler import Priority
@@ -278,6 +279,7 @@ class World:
     drafts: Budget = field(default_factory=Budget)
     endpoint: EndOfTurn | None = None
     vad: VadEngine = field(default_factory=LoudVads)
+    no_speech: NoSpeech = "normal"
 
     def surroundings(self) -> Surroundings:
         spare = {} if self.spare is None else {"spare": self.spare}
@@ -288,6 +290,7 @@ class World:
             tts={"default": self.tts, "tone": self.tts} | spare,
             endpoint=self.endpoint,
             wasted=partial(count_waste, self.metrics, "recognition"),
+            no_speech=self.no_speech,
         )
         return Surroundings(
             engines,

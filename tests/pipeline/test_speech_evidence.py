@@ -1,21 +1,32 @@
-"""The VAD's word against the recogniser's: noise yields nothing, and no speech is lost."""
+"""Who says whether words were spoken: noise yields nothing, and no speech is lost."""
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from bench.noise import live
 from core.audio import Pcm
-from engines.base import AsrResult, VadEngine
+from engines.base import AsrInfo, AsrResult, VadEngine
 from engines.registry import load
 from media.files import decode_file
-from pipeline.speech_evidence import SpeechEvidence, gated, rejects_noise
+from pipeline.speech_evidence import (
+    Judge,
+    NoSpeech,
+    SpeechEvidence,
+    is_said,
+    judge_of,
+    judged,
+)
 from tests.shared import ROOT, shared_data
 
 FRAME = 320
 "20 ms."
 KNOWN_SINGING = ("lets_go_fishin.ogg",)
+
+TELLS_NOT = AsrInfo("toy", "toy", ("en",), 4, is_incremental=False)
+TELLS = replace(TELLS_NOT, tells_noise=True)
 
 
 def evidence(*frames: tuple[float, int]) -> SpeechEvidence:
@@ -61,14 +72,59 @@ def test_what_the_vad_half_believes_counts_half() -> None:
 
 def test_a_rejected_result_keeps_nothing_of_what_was_made_up() -> None:
     result = AsrResult("will it rain in rome", 0.9, "en")
-    assert gated(result, evidence((0.3, 2000))) == AsrResult("", 0.9, "en", is_rejected=True)
-    assert gated(result, evidence((0.9, 1000))) is result
+    nothing = AsrResult("", 0.9, "en", is_rejected=True)
+    assert judged(result, evidence((0.3, 2000)), Judge.BOTH) == nothing
+    assert judged(result, evidence((0.9, 1000)), Judge.BOTH) is result
 
 
-def test_a_caller_may_want_it_all_the_same() -> None:
-    assert rejects_noise(None)
-    assert rejects_noise(0.6)
-    assert not rejects_noise(1.0)
+@pytest.mark.parametrize("mode", ["off", "normal", "strict"])
+@pytest.mark.parametrize("info", [TELLS, TELLS_NOT, replace(TELLS_NOT, takes_all=True)])
+def test_a_request_may_want_it_all_whatever_is_configured(mode: NoSpeech, info: AsrInfo) -> None:
+    assert judge_of(mode, info, 1.0) is Judge.NOBODY
+
+
+@pytest.mark.parametrize(
+    ("mode", "info", "asked", "judge"),
+    [
+        ("normal", TELLS, None, Judge.RECOGNISER),
+        ("normal", TELLS, 0.6, Judge.RECOGNISER),
+        ("normal", TELLS_NOT, None, Judge.BOTH),
+        ("normal", TELLS_NOT, 0.6, Judge.BOTH),
+        ("normal", replace(TELLS_NOT, takes_all=True), None, Judge.NOBODY),
+        ("normal", replace(TELLS, takes_all=True), 0.6, Judge.RECOGNISER),
+        ("strict", TELLS, None, Judge.BOTH),
+        ("strict", replace(TELLS, takes_all=True), None, Judge.BOTH),
+        ("off", TELLS, None, Judge.NOBODY),
+        ("off", TELLS_NOT, None, Judge.NOBODY),
+        ("off", TELLS, 0.6, Judge.RECOGNISER),
+        ("off", TELLS_NOT, 0.6, Judge.BOTH),
+    ],
+)
+def test_who_judges_follows_from_configuration_model_and_request(
+    mode: NoSpeech, info: AsrInfo, asked: float | None, judge: Judge
+) -> None:
+    assert judge_of(mode, info, asked) is judge
+
+
+SURE, UNSURE = AsrResult("hello", 0.7, "en"), AsrResult("hello", 0.3, "en", is_unsure=True)
+
+
+@pytest.mark.parametrize(
+    ("result", "heard", "judge", "expected"),
+    [
+        (SURE, (0.0, 400), Judge.RECOGNISER, True),
+        (SURE, (0.6, 120), Judge.RECOGNISER, True),
+        (UNSURE, (0.4, 400), Judge.RECOGNISER, True),
+        (UNSURE, (0.3, 400), Judge.RECOGNISER, False),
+        (UNSURE, (0.0, 400), Judge.NOBODY, True),
+        (SURE, (0.6, 400), Judge.BOTH, False),
+        (SURE, (1.0, 400), Judge.BOTH, True),
+    ],
+)
+def test_the_vad_never_rejects_what_the_recogniser_is_sure_of_unless_both_are_asked(
+    result: AsrResult, heard: tuple[float, int], judge: Judge, expected: bool
+) -> None:
+    assert is_said(result, evidence(heard), judge) is expected
 
 
 @pytest.fixture(scope="module")

@@ -110,6 +110,8 @@ class PocketSphinx:
         free = self._anything(guess.decoded, mel)
         if free.confidence >= limits.min_speech_confidence:
             return _result(free)
+        if item.options.no_speech_threshold == 1:  # whoever asks for all that was heard gets it
+            return _result(guess)
         return AsrResult("", guess.confidence, LANGUAGE, is_rejected=bool(guess.decoded.spans))
 
     def _command(self, decoded: Decoded, mel: Mel, *, is_whole: bool) -> _Guess:

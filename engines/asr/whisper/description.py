@@ -6,7 +6,8 @@ from msgspec import DecodeError, Struct
 from msgspec.json import decode as decode_json
 
 from core.errors import ConfigError, EngineMissing
-from engines.asr.whisper.settings import NAME, Settings, paddings, read_notes
+from engines.asr.whisper.rules import TAKES_ALL
+from engines.asr.whisper.settings import NAME, ModelNotes, Settings, paddings, read_notes
 from engines.asr.whisper.windows import MAX_ITEM_MS
 from engines.base import AsrInfo
 
@@ -51,6 +52,8 @@ def describe(settings: Settings) -> AsrInfo:
         supports=supported(languages),
         paddings=paddings(notes),
         expects_names=expects_names(folder),
+        tells_noise=tells_noise(folder, notes),
+        takes_all=settings.no_speech_threshold >= TAKES_ALL,
     )
 
 
@@ -80,6 +83,12 @@ def expects_names(folder: Path) -> bool:
     before the transcript. Others may go deaf when there is some."""
     tokens = _special_tokens(folder / "tokenizer.json")
     return any(one.content == "<|endoftext|>" and one.id in _OPENAIS_ENDS for one in tokens)
+
+
+def tells_noise(folder: Path, notes: ModelNotes) -> bool:
+    """Whether the probabilities of these weights tell noise from speech: as the notes say; without
+    them, whether OpenAI's training is in the weights."""
+    return expects_names(folder) if notes.tells_noise is None else notes.tells_noise
 
 
 def _special_tokens(file: Path) -> list[_Token]:

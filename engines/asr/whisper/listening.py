@@ -14,7 +14,7 @@ from engines.asr.whisper.features import Features
 from engines.asr.whisper.language import Spoken
 from engines.asr.whisper.part import Part
 from engines.asr.whisper.prompt import Prompts
-from engines.asr.whisper.rules import Rules
+from engines.asr.whisper.rules import TAKES_ALL, Rules
 from engines.asr.whisper.search import Answer, Question, Thresholds
 from engines.asr.whisper.segments import FRAME_S, Piece, cut, last_end_s
 from engines.asr.whisper.tokenizer import Tokenizer
@@ -102,17 +102,18 @@ class Listening:
             part.seek = part.frames
         else:
             part.answers.append(answer)
+            part.has_sure = part.has_sure or not _is_unsure(answer, question.thresholds)
             self._add(part, answer, encoded, question.row)
 
     def _is_rejected(self, answer: Answer, limits: Thresholds) -> bool:
-        """Noise and music: a loop, a guess, or what the model itself takes for no speech."""
-        if not answer.text.strip():
+        """Noise and music: a loop, a guess, or what the model itself takes for no speech. The last
+        is Whisper's own rule: both scores must say so."""
+        if not answer.text.strip() or limits.no_speech >= TAKES_ALL:
             return False
-        is_unsure = answer.avg_logprob < limits.log_prob
         return (
             answer.compression_ratio > limits.compression_ratio
             or answer.confidence < self._rules.min_confidence
-            or (answer.no_speech_prob > limits.no_speech and is_unsure)
+            or (answer.no_speech_prob > limits.no_speech and answer.avg_logprob < limits.log_prob)
         )
 
     def _add(self, part: Part, answer: Answer, encoded: Any, row: int) -> None:
@@ -136,6 +137,11 @@ class Listening:
                 if part.options.token_logprobs:
                     part.tokens += self._aligner.logprobs(voice, piece["tokens"])
         part.seek = following if following > part.seek else part.frames
+
+
+def _is_unsure(answer: Answer, limits: Thresholds) -> bool:
+    """Either of the two scores says that it may be no speech."""
+    return answer.no_speech_prob > limits.no_speech or answer.avg_logprob < limits.log_prob
 
 
 def has_sound(item: AsrItem) -> bool:

@@ -38,6 +38,8 @@ class Part:
     words: list[Word] = field(default_factory=list)
     tokens: list[TokenLogprob] = field(default_factory=list)
     spoken_until_s: float = 0.0
+    has_sure: bool = False
+    "One of the answers that count is sure that somebody spoke."
 
     @property
     def frames(self) -> int:
@@ -86,6 +88,7 @@ class Part:
             segments=tuple(self.segments),
             tokens=tuple(self.tokens),
             language_probability=spoken.probability,
+            is_unsure=bool(text) and not self.has_sure,
         )
 
     def _within(self, time_ms: float) -> float:

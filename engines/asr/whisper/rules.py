@@ -7,6 +7,9 @@ from engines.base import Padding
 ALWAYS: tuple[Padding, ...] = ("max", "bucket", "longest")
 "Any weights can be used with these."
 
+TAKES_ALL = 1.0
+"A `no_speech_threshold` from which on nothing is rejected: no probability is above it."
+
 
 @dataclass(frozen=True, slots=True)
 class Rules:

@@ -35,7 +35,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     "None: what the model's own earshot.json says, otherwise max."
     max_batch: Annotated[int, Meta(ge=1, le=64)] = 8
     no_speech_threshold: Annotated[float, Meta(ge=0, le=1)] = 0.6
-    "Above it, and unsure of the words too: rejected as no speech."
+    "Above it, and unsure of the words too: rejected as no speech. 1: nothing is rejected."
     log_prob_threshold: Annotated[float, Meta(le=0)] = -1.0
     "Mean log probability per token below which the words are unsure."
     min_confidence: Annotated[float, Meta(ge=0, le=1)] | None = None
@@ -51,6 +51,9 @@ class ModelNotes(Struct, frozen=True, forbid_unknown_fields=True):
     "nopad marks weights that were trained on short windows."
     min_confidence: Annotated[float, Meta(ge=0, le=1)] = 0.25
     "Small models are sure of everything: what separates speech from noise differs by model."
+    tells_noise: bool | None = None
+    """Its probabilities tell noise from speech, as those of OpenAI's weights do. None: true for
+    weights with OpenAI's tokenizer, which are theirs or were trained further from them."""
 
 
 def read_notes(folder: Path, settings: Settings, engine: str = NAME) -> ModelNotes:

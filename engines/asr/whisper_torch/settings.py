@@ -7,7 +7,13 @@ from msgspec import Meta
 
 from core.errors import ConfigError, EngineMissing
 from engines.asr.whisper import settings as shared
-from engines.asr.whisper.description import expects_names, languages_of, supported
+from engines.asr.whisper.description import (
+    expects_names,
+    languages_of,
+    supported,
+    tells_noise,
+)
+from engines.asr.whisper.rules import TAKES_ALL
 from engines.asr.whisper.windows import MAX_ITEM_MS
 from engines.asr.whisper_torch.shape import CONFIG, TOKENIZER, read_shape
 from engines.base import AsrInfo
@@ -74,4 +80,6 @@ def describe(settings: Settings) -> AsrInfo:
         supports=supported(languages),
         paddings=shared.paddings(notes),
         expects_names=expects_names(folder),
+        tells_noise=tells_noise(folder, notes),
+        takes_all=settings.no_speech_threshold >= TAKES_ALL,
     )

@@ -1,0 +1,127 @@
+"""`asr.no_speech` through sessions and recordings: what a short word comes to, in virtual time."""
+
+from dataclasses import replace
+from typing import Literal
+
+import pytest
+
+from core.events import Transcribed
+from engines.base import AsrItem, AsrOptions, AsrResult
+from pipeline.recording import Transcriber
+from pipeline.session import Session
+from pipeline.settings import SessionSettings
+from pipeline.speech_evidence import NoSpeech
+from serving.scheduler import Priority
+from tests.loop import run_virtual
+from tests.pipeline.fakes import LevelAsr, World, speak
+from tests.pipeline.test_segmenting import audio
+from tests.pipeline.test_session import of, run_session
+
+SHORT_MS = 120
+"Enough for a session to begin an utterance, too little for the VAD's rules."
+
+Kind = Literal["tells", "toy", "takes_all"]
+
+
+class Short(LevelAsr):
+    """Hears the word; `is_unsure`: one of its scores says that it was none."""
+
+    def __init__(self, kind: Kind, *, is_unsure: bool = False) -> None:
+        super().__init__(window_ms=10_000)
+        self.is_unsure = is_unsure
+        self.info = replace(self.info, tells_noise=kind == "tells", takes_all=kind == "takes_all")
+
+    async def decode(self, item: AsrItem, priority: Priority) -> AsrResult:
+        result = await super().decode(item, priority)
+        return replace(result, text="one" if item.pcm.any() else "", is_unsure=self.is_unsure)
+
+
+TABLE = [
+    ("normal", "tells", None, "one"),
+    ("normal", "toy", None, ""),
+    ("normal", "takes_all", None, "one"),
+    ("strict", "tells", None, ""),
+    ("strict", "toy", None, ""),
+    ("off", "tells", None, "one"),
+    ("off", "toy", None, "one"),
+    ("strict", "tells", 1.0, "one"),
+    ("normal", "toy", 1.0, "one"),
+    ("off", "toy", 0.6, ""),
+]
+in_every_mode = pytest.mark.parametrize(("mode", "kind", "asked", "text"), TABLE)
+
+
+def heard_in_a_session(
+    mode: NoSpeech, asr: LevelAsr, settings: SessionSettings, *, commits: bool = False
+) -> str:
+    async def scenario(session: Session) -> None:
+        await speak(session, (0, 400), (1000, SHORT_MS), (0, 1200))
+        if commits:
+            session.commit_input()
+            await session.settled()
+
+    events = run_session(World(asr=asr, no_speech=mode), scenario, settings)
+    return " ".join(event.transcript for event in of(Transcribed, events))
+
+
+@in_every_mode
+def test_a_session_hears_a_short_word(
+    mode: NoSpeech, kind: Kind, asked: float | None, text: str
+) -> None:
+    settings = SessionSettings(answers=False, no_speech_threshold=asked)
+    assert heard_in_a_session(mode, Short(kind), settings) == text
+
+
+@pytest.mark.parametrize(("mode", "text"), [("normal", "one"), ("off", "one"), ("strict", "")])
+def test_whoever_ends_turns_by_hand_is_believed_unless_it_is_strict(
+    mode: NoSpeech, text: str
+) -> None:
+    settings = SessionSettings(answers=False, turn_detection=None)
+    assert heard_in_a_session(mode, Short("toy"), settings, commits=True) == text
+
+
+@in_every_mode
+def test_a_recording_has_a_short_word(
+    mode: NoSpeech, kind: Kind, asked: float | None, text: str
+) -> None:
+    asr, asks = Short(kind), AsrOptions("en", no_speech_threshold=asked)
+    assert heard_in_a_recording(mode, asr, asks, 1000, SHORT_MS) == text
+    assert len(asr.asked) == (text != ""), "what nobody would believe is not decoded"
+
+
+@pytest.mark.parametrize(
+    ("mode", "is_unsure", "text"),
+    [("normal", False, "one"), ("normal", True, ""), ("off", True, "one"), ("strict", False, "")],
+)
+def test_what_the_vad_cannot_hear_at_all_is_for_the_recogniser(
+    mode: NoSpeech, is_unsure: bool, text: str
+) -> None:
+    """A whisper: it is decoded, and stands if the recogniser is sure of it."""
+    asr = Short("tells", is_unsure=is_unsure)
+    assert heard_in_a_recording(mode, asr, AsrOptions("en"), 400, 1000) == text
+
+
+def test_what_is_off_is_off_in_the_recogniser_too_unless_a_request_says_otherwise() -> None:
+    asr = Short("tells")
+    heard_in_a_recording("off", asr, AsrOptions("en"), 1000, SHORT_MS)
+    heard_in_a_recording("off", asr, AsrOptions("en", no_speech_threshold=0.3), 1000, SHORT_MS)
+    heard_in_a_recording("normal", asr, AsrOptions("en"), 1000, SHORT_MS)
+    assert [item.options.no_speech_threshold for _, _, item in asr.asked] == [1.0, 0.3, None]
+    heard_in_a_session("off", asr, SessionSettings(answers=False))
+    assert {item.options.no_speech_threshold for _, _, item in asr.asked[3:]} == {1.0}
+
+
+def heard_in_a_recording(
+    mode: NoSpeech, asr: LevelAsr, options: AsrOptions, level: int, ms: int
+) -> str:
+    texts: list[str] = []
+
+    async def main() -> None:
+        transcriber = Transcriber(World(asr=asr, no_speech=mode).surroundings().engines)
+        async with transcriber.open("default", options) as recording:
+            await recording.push(audio((0, 400), (level, ms), (0, 1200)))
+            recording.end()
+            texts.append((await recording.transcript()).text)
+
+    run_virtual(main())
+    return texts[0]
