@@ -16,6 +16,7 @@ from pipeline.engines import EngineSet
 from pipeline.settings import DEFAULT
 from pipeline.tools import Toolbox
 from server.config import Config
+from server.first_decode import timer_of, with_times
 from server.loading import (
     check_voice,
     check_wake_word,
@@ -141,6 +142,7 @@ async def running(
     Raises EngineError and ConfigError, possibly as an ExceptionGroup.
     """
     found = await asyncio.to_thread(survey, config.paths.models_dir)
+    found = await with_times(config, found, timer_of(clock, metrics))
     choices = {kind: choose_one(config, kind, found) for kind in KINDS}
     models = _models(config, machine(config, found), toolbox, clock, metrics)
     _tell(found, choices, models.default.offer)

@@ -13,7 +13,7 @@ from serving.catalogue import known as in_catalogue
 from serving.catalogue import short_name
 from serving.ct2_file import Unreadable, read_weights_file
 from serving.hardware import Hardware
-from serving.measured import Measured, device_name, read_faster
+from serving.measured import Measured, device_name, read_measured
 from serving.placement import CPU, place, room_of
 
 KINDS: tuple[Kind, ...] = ("vad", "wake", "endpoint", "asr", "llm", "tts")
@@ -50,6 +50,10 @@ FIXTURES = ("whisper-nano",)
 AS_FLOAT16: Mapping[str, float] = {"int8": 2.0, "float32": 0.5}
 "Size as float16 by size on disk."
 
+LIVE_MS = 800.0
+"""What the words of a short sentence may take for `auto`. It is waited for after every turn, behind
+half a second of silence and before the language model: more is an answer after two seconds."""
+
 ONE_AT_A_TIME = ("pocketsphinx",)
 "Recognisers of one thread, which need no weights."
 
@@ -63,7 +67,7 @@ class Weights:
     kind: str = "float16"
     "Of the numbers in its file."
     measured: Measured | None = None
-    "With the same model's checkpoint for `whisper_torch`, where that was measured to be faster."
+    "How long it takes, where that was measured."
 
     @property
     def float16_mb(self) -> float:
@@ -116,9 +120,9 @@ def find_whisper(models_dir: Path) -> tuple[Weights, ...]:
         folders = sorted(models_dir.iterdir())
     except OSError as error:
         raise ConfigError(f"paths.models_dir {models_dir}: {error.strerror}") from error
-    faster = read_faster(models_dir)
+    measured = read_measured(models_dir)
     return tuple(
-        replace(weights_at(folder), measured=faster.get(folder.name))
+        replace(weights_at(folder), measured=measured.get(folder.name))
         for folder in folders
         if not folder.name.startswith(".") and _has_whisper(folder)
     )
@@ -242,8 +246,8 @@ def _whisper(
 ) -> Choice:
     """`has_torch`: the other engine may be taken, if it was measured to be faster."""
     best, why = best_whisper(weights, wanted, hardware)
-    noted = best.measured
-    if has_torch and noted is not None and noted.device == device_name(hardware):
+    noted = measured_here(best, hardware)
+    if has_torch and noted is not None and noted.is_torch_faster:
         why += f"; {WHISPER_TORCH} was measured to be faster with it here"
         return Choice("asr", WHISPER_TORCH, {"model": noted.checkpoint}, why)
     return Choice("asr", WHISPER, {"model": str(best.path), **wanted.options}, why)
@@ -252,20 +256,46 @@ def _whisper(
 def best_whisper(
     weights: Sequence[Weights], wanted: Wanted, hardware: Hardware
 ) -> tuple[Weights, str]:
-    """The largest that keeps up with live speech; if none does, the smallest. And why."""
+    """The largest that keeps up with live speech; if none does, the smallest. By measured time
+    where there is one, otherwise by memory. And why."""
     fitting = [(m, how) for m in weights if (how := _suits(m, wanted, hardware)) is not None]
     if fitting:
         best, machine = max(fitting, key=lambda one: one[0].float16_mb)
         why = f"{best.name} is the largest Whisper in the models folder that suits {machine}"
+        if noted := measured_here(best, hardware):
+            why += f": {noted.best_ms:.0f} ms per utterance, measured"
+        elif hardware.gpus and machine != f"{hardware.cores} cores":
+            why += " by its memory; it was not timed there yet"
     else:
         best = min(weights, key=lambda model: model.float16_mb)
         machine = f"{hardware.cores} cores"
         why = f"{best.name} is the smallest Whisper in the models folder; large for {machine}"
-    return best, why
+    return best, why + _too_slow(best, weights, hardware)
+
+
+def measured_here(model: Weights, hardware: Hardware) -> Measured | None:
+    """What was measured on this very device."""
+    noted = model.measured
+    return noted if noted is not None and noted.device == device_name(hardware) else None
+
+
+def _too_slow(best: Weights, weights: Sequence[Weights], hardware: Hardware) -> str:
+    """The larger ones that were measured to take too long, as the end of a sentence."""
+    slow = [
+        f"{model.name} takes {noted.best_ms:.0f} ms"
+        for model in weights
+        if model.float16_mb > best.float16_mb
+        and (noted := measured_here(model, hardware)) is not None
+        and noted.best_ms > LIVE_MS
+    ]
+    return f"; too slow beyond {LIVE_MS:.0f} ms: {', '.join(slow)}" if slow else ""
 
 
 def _suits(model: Weights, wanted: Wanted, hardware: Hardware) -> str | None:
     """The machine's part that computes this model in time; None: none does."""
+    noted = measured_here(model, hardware)
+    if noted is not None and noted.best_ms > LIVE_MS:
+        return None
     room = room_of(hardware, wanted.memory_mb)
     try:
         placed = place(model.float16_mb, hardware, room, wanted.options, wanted.workers)
@@ -274,7 +304,7 @@ def _suits(model: Weights, wanted: Wanted, hardware: Hardware) -> str | None:
     if placed.seats[0].device != CPU:
         gpus = {f"cuda:{gpu.index}": gpu.name for gpu in hardware.gpus}
         return gpus[placed.seats[0].device]
-    is_small = model.float16_mb <= _limit_mb(hardware)
+    is_small = noted is not None or model.float16_mb <= _limit_mb(hardware)
     fits = sum(seat.memory_mb for seat in placed.seats) <= room[CPU]
     return f"{hardware.cores} cores" if is_small and fits else None
 

@@ -1,4 +1,4 @@
-"""Which engine was faster with which model on this machine, as `earshot models bench` noted it."""
+"""How long models take on this machine: by `earshot models bench`, or by one decode at a start."""
 
 from pathlib import Path
 
@@ -14,14 +14,28 @@ FILE = ".measured.json"
 
 
 class Measured(Struct, frozen=True):
-    """Both engines with the same model: milliseconds per utterance, median."""
+    """Milliseconds per utterance with one model, of each engine that was measured."""
 
     checkpoint: str
-    "Folder that `whisper_torch` loads."
+    "Folder that `whisper_torch` loads; empty: that was not measured."
     faster_whisper_ms: float
-    whisper_torch_ms: float
+    whisper_torch_ms: float | None = None
     device: str = ""
     "By `device_name`: a figure of another machine says nothing here."
+
+    @property
+    def is_torch_faster(self) -> bool:
+        """`whisper_torch` took less time, and its checkpoint is still there."""
+        torch_ms = self.whisper_torch_ms
+        is_less = torch_ms is not None and torch_ms < self.faster_whisper_ms
+        return is_less and Path(self.checkpoint).is_dir()
+
+    @property
+    def best_ms(self) -> float:
+        """Of the engine that is taken."""
+        if self.is_torch_faster and self.whisper_torch_ms is not None:
+            return self.whisper_torch_ms
+        return self.faster_whisper_ms
 
 
 def read_measured(models_dir: Path) -> dict[str, Measured]:
@@ -44,12 +58,3 @@ def note_measured(models_dir: Path, name: str, measured: Measured) -> None:
 def device_name(hardware: Hardware) -> str:
     """What recognition is computed on."""
     return hardware.gpus[0].name if hardware.gpus else f"{hardware.cores} cores"
-
-
-def read_faster(models_dir: Path) -> dict[str, Measured]:
-    """Models that `whisper_torch` is faster with, where the checkpoint is still there."""
-    return {
-        name: one
-        for name, one in read_measured(models_dir).items()
-        if one.whisper_torch_ms < one.faster_whisper_ms and Path(one.checkpoint).is_dir()
-    }

@@ -42,7 +42,7 @@ def measure(models_dir: Path, name: str, checkpoint: str) -> Iterator[str]:
     yield f"{WHISPER}: {model.path}"
     yield f"{WHISPER_TORCH}: {folder}"
     device = device_name(look(os.environ.get("CUDA_VISIBLE_DEVICES")))
-    clips = [asyncio.run(_spoken(sentence)) for sentence in SENTENCES]
+    clips = [asyncio.run(spoken(sentence)) for sentence in SENTENCES]
     engines: list[AsrModel] = []
     try:
         engines.append(load("asr", WHISPER, {"model": str(model.path)}))
@@ -88,7 +88,7 @@ def _times_ms(engines: Sequence[AsrModel], clips: Sequence[Pcm]) -> list[float]:
     return [median(times) for times in found]
 
 
-async def _spoken(sentence: str) -> Pcm:
+async def spoken(sentence: str) -> Pcm:
     """By the embedded voice. Raises EarshotError when it cannot speak."""
     tts = load("tts", "espeak", {})
     resampler = Resampler(tts.info.rate_hz, ASR_RATE_HZ)

@@ -21,6 +21,7 @@ def test_both_engines_are_timed_and_auto_follows(tmp_path: Path) -> None:
     assert noted.device == device_name(hardware)
     assert noted.checkpoint == str(folder)
     assert 0 < noted.faster_whisper_ms < 5000
+    assert noted.whisper_torch_ms is not None
     assert 0 < noted.whisper_torch_ms < 5000
     is_torch = noted.whisper_torch_ms < noted.faster_whisper_ms
     assert last == f"auto takes {'whisper_torch' if is_torch else 'faster_whisper'} for command"
