@@ -107,7 +107,7 @@ def test_no_clean_short_phrase_is_lost_in_an_upload_or_live(
     narrow = {f"{name} at 8 kHz": at_8_khz(pcm) for name, pcm in clips.items()}
     heard = {name: (ears.of_file(pcm), ears.live(pcm)) for name, pcm in (clips | narrow).items()}
     assert [name for name, texts in heard.items() if not all(texts)] == []
-    print(f"\n{len(heard)} short clips of 7 voices, upload and live: none lost")
+    print(f"\n{len(heard)} short clips of four voices or more, upload and live: none lost")
     for text in PHRASES:
         for name in (text, f"{text} at 8 kHz"):
             uploaded, live = (spoken_words(one) for one in heard[name])
