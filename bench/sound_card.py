@@ -42,7 +42,7 @@ class SoundCard:
             import sounddevice
         except ImportError as error:
             raise NoSoundCard(
-                "--mic needs the package sounddevice: pip install 'earshot[mic]'"
+                "--mic needs the package sounddevice: `earshot extras add mic`"
             ) from error
         except OSError as error:  # the wheel for Linux does not bring the C library
             raise NoSoundCard(f"--mic needs PortAudio (Debian: libportaudio2): {error}") from error

@@ -149,5 +149,7 @@ def _unfit(module: ModuleType) -> str:
 
 
 def _hint(module: ModuleType, *missing: str) -> str:
+    if extra := getattr(module, "EXTRA", ""):
+        return f"not installed; `earshot extras add {extra}` installs it"
     known = _requirements(module)
     return f"not installed; pip install {' '.join(known.get(name, name) for name in missing)}"

@@ -1,16 +1,10 @@
 """`earshot`: one command, few subcommands, one clear line and an exit code for what goes wrong."""
 
 import argparse
-import asyncio
-import os
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-
-from core.errors import ConfigError, EarshotError
-from server.config_load import FLAGS, Effective, load
-from server.exits import Exit, exit_for, expected
 
 EPILOG = """exit codes:
   0  done; for serve: stopped by a signal after draining
@@ -21,7 +15,7 @@ EPILOG = """exit codes:
   3  the address is in use
   4  an engine or its weights are missing
   5  talk, devices: no connection, or it was refused or lost; models: the hub cannot be reached;
-     engines: the package index cannot be reached
+     engines, extras: the package index cannot be reached
   130  interrupted
 
 Settings come from a TOML file (--config, EARSHOT_CONFIG, or ./earshot.toml), then from EARSHOT_*
@@ -32,101 +26,15 @@ variables (EARSHOT_PORT, EARSHOT_TURN__SILENCE_MS), then from flags. `earshot co
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the process ends with what it returns."""
     started = time.monotonic()
-    options = _parser(arguments).parse_args(arguments)
-    try:
-        return int(_run(options, started))
-    except (KeyboardInterrupt, asyncio.CancelledError):
-        return Exit.INTERRUPTED
-    except Exception as error:
-        known = expected(error)
-        if known is None:
-            raise
-        _complain(known)
-        return exit_for(known)
+    parser = _parser(arguments)
+    options = parser.parse_args(arguments)
+    if options.command is None:
+        parser.print_help()
+        return 0
+    # Only now: numpy, msgspec and asyncio take three times as long as printing the help does.
+    from server.commands import run
 
-
-def _run(options: argparse.Namespace, started: float) -> int:
-    match options.command:
-        case "serve":
-            from server import serve
-
-            serve.run(_effective(options).config, started)
-        case "config":
-            from server.config_show import show
-
-            print(show(_effective(options)), end="")
-        case "doctor":
-            return _doctor(options)
-        case "talk":
-            from bench import talk
-            from bench.address import DEFAULT_URL
-
-            options.key = _key_for(options, options.url or DEFAULT_URL)
-            return int(talk.main(options))
-        case "bench":
-            from bench import menu
-
-            if url := getattr(options, "url", None):
-                options.key = _key_for(options, url)
-            return int(menu.main(options))
-        case "models":
-            from server.models.command import run
-
-            return run(options, lambda: load(os.environ, file=options.config).config)
-        case "replay":
-            from server.replay.command import run as replay
-
-            return replay(options, lambda: load(os.environ, file=options.config).config)
-        case "devices":
-            from server.devices_command import run as devices
-
-            return devices(options, load(os.environ, file=options.config).config, os.environ)
-        case "engines":
-            from server import engines_command
-
-            config = load(os.environ, file=options.config).config
-            return engines_command.run(options, config, os.environ.get("CUDA_VISIBLE_DEVICES"))
-    return Exit.OK
-
-
-def _key_for(options: argparse.Namespace, url: str) -> str | None:
-    """The key of a server, this machine's own included, whose key lies in the state folder."""
-    from server.devices_command import address_of
-
-    asked = argparse.Namespace(url=url, key=options.key, insecure=options.insecure)
-    try:
-        return address_of(asked, load(os.environ).config, os.environ).key
-    except ConfigError:  # what is wrong with the address, the client says; others need no settings
-        given: str | None = options.key
-        return given
-
-
-def _doctor(options: argparse.Namespace) -> int:
-    """A wrong configuration is a finding here, like all that keeps the job from running."""
-    from server import doctor
-    from server.doctor_probes import Finding
-
-    try:
-        effective = _effective(options)
-    except ConfigError as error:
-        wrong = (Finding("fail", line) for line in str(error).splitlines())
-        doctor.show(wrong)
-        return Exit.CANNOT_RUN
-    return Exit.OK if doctor.show(doctor.examine(effective.config)) else Exit.CANNOT_RUN
-
-
-def _effective(options: argparse.Namespace) -> Effective:
-    given = {flag: getattr(options, flag.strip("-").replace("-", "_")) for flag in FLAGS}
-    return load(
-        os.environ,
-        file=options.config,
-        flags={flag: value for flag, value in given.items() if value is not None},
-    )
-
-
-def _complain(error: EarshotError) -> None:
-    for line in str(error).splitlines():
-        print(f"earshot: {line}", file=sys.stderr)
+    return run(options, started)
 
 
 def _parser(arguments: Sequence[str] | None) -> argparse.ArgumentParser:
@@ -137,7 +45,7 @@ def _parser(arguments: Sequence[str] | None) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     for name, what in (
         ("serve", "start the server"),
         ("config", "print every setting, its value and where the value came from"),
@@ -163,6 +71,7 @@ def _add_tools(
         "devices", help="list, approve, name and speak on the devices of a running server"
     )
     engines = commands.add_parser("engines", help="install, list and remove engines like vLLM")
+    extras = commands.add_parser("extras", help="list and install parts that are not there yet")
     replay = commands.add_parser(
         "replay", help="hear a trace's sessions again, and say what is different now"
     )
@@ -187,6 +96,10 @@ def _add_tools(
             from server.devices_arguments import add_actions as add_devices
 
             add_devices(devices)
+        case ["extras"]:
+            from server.extras_command import add_actions as add_extras
+
+            add_extras(extras)
         case ["replay"]:
             from server.replay.command import add_arguments as add_replay
 

@@ -3,9 +3,11 @@
 import argparse
 import sys
 
-from bench.asr.command import add_arguments, main
+from bench.asr.arguments import add_arguments
+from bench.menu import main
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m bench.asr")
+    parser.set_defaults(measurement="asr")
     add_arguments(parser)
     sys.exit(main(parser.parse_args()))

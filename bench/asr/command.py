@@ -30,7 +30,7 @@ from bench.asr.summary import (
 from bench.own_server import own_server
 from bench.realtime import CannotConnect, ConnectionLost
 from bench.stats import machine
-from bench.talk import Exit, add_server, address_of
+from bench.talk import Exit, address_of
 from core.errors import EarshotError, RequestError
 from media.files import decode_file
 
@@ -42,44 +42,6 @@ WHAT = {
     "ws": "last speech sample to final text",
     "webrtc": "last speech sample to final text",
 }
-
-EPILOG = """CORPUS is a folder with wav.scp (`id path`) and trans.txt (`id words`), or a table of
-`path<TAB>text` or `path<TAB>language<TAB>text`; paths are relative to it. Without --url a server
-with default settings is started for the run. Files: rtf-, recogs-, errs-, errs-cer-,
-stats_summary-NAME.txt, asr-NAME.json and asr-NAME.svg; see docs/bench.md.
-"""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `bench asr`."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.description = "Send a corpus to a server: word errors, real-time factor, latencies."
-    parser.epilog = EPILOG
-    parser.add_argument("corpus", type=Path, nargs="?", metavar="CORPUS")
-    parser.add_argument("--manifest-dir", type=Path, metavar="FOLDER", help="the same as CORPUS")
-    parser.add_argument(
-        "--num-tasks", type=_positive, default=1, metavar="N", help="senders side by side (1)"
-    )
-    parser.add_argument(
-        "--streaming",
-        nargs="?",
-        choices=("ws", "webrtc"),
-        const="ws",
-        help="speak in real time, over WebSocket or WebRTC; otherwise upload each file",
-    )
-    add_server(parser, default="one of its own, for the run")
-    parser.add_argument("--model", metavar="NAME", help="for --wis-table several, with commas")
-    parser.add_argument(
-        "--language", metavar="CODE", help="what is spoken; of a table with languages only these"
-    )
-    parser.add_argument("--limit", type=_positive, metavar="N", help="the first N recordings only")
-    parser.add_argument(
-        "--log-dir", type=Path, default=Path("tmp"), metavar="FOLDER", help="for files (./tmp)"
-    )
-    parser.add_argument("--json", action="store_true", help="print the JSON instead of the table")
-    parser.add_argument(
-        "--wis-table", action="store_true", help="Willow Inference Server's table instead"
-    )
 
 
 def main(options: argparse.Namespace) -> int:
@@ -230,10 +192,3 @@ def _complain(error: EarshotError) -> int:
             return Exit.USAGE
         case _:
             return Exit.NOT_ANSWERED
-
-
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError("must be at least 1")
-    return number

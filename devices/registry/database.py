@@ -126,7 +126,7 @@ def engine_of(url: str) -> Engine:
             " postgresql://user:password@host/name or sqlite:////path/to/file.db"
         ) from None
     except ImportError as error:
-        extra = "; install earshot[postgresql]" if error.name == "psycopg" else ""
+        extra = "; `earshot extras add postgresql` installs it" if error.name == "psycopg" else ""
         raise ConfigError(f"config.devices.database: {error}{extra}") from error
     if parsed.get_backend_name() == "sqlite":
         event.listen(engine, "connect", _set_up_sqlite)

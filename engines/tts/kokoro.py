@@ -23,6 +23,7 @@ from engines.tts.voicing import Listener, Part, SpokenWord, Voicing
 if TYPE_CHECKING:
     from kokoro_onnx import Kokoro
 
+EXTRA = "kokoro"
 REQUIRES = {"kokoro_onnx": "kokoro-onnx"}
 
 RATE_HZ = 24_000

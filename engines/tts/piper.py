@@ -26,6 +26,7 @@ from engines.tts.voicing import Listener, Part, Voicing
 if TYPE_CHECKING:
     from piper import PiperVoice, SynthesisConfig
 
+EXTRA = "piper"
 REQUIRES = {"piper": "piper-tts"}
 
 

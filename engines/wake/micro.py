@@ -18,6 +18,7 @@ from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples
 from core.errors import ConfigError, EngineMissing
 from engines.wake_words import Detection, Wake, WakeWord
 
+EXTRA = "wake"
 REQUIRES = {"pymicro_wakeword": "pymicro-wakeword"}
 
 REST_SAMPLES = ms_to_samples(1000, ASR_RATE_HZ)

@@ -52,7 +52,7 @@ MAX_PAGES = 20
 def mcp_tools(servers: Mapping[str, McpServer]) -> tuple["McpTools", ...]:
     """A provider for each server; its `run` connects. Raises ConfigError without the library."""
     if servers and find_spec("mcp") is None:
-        raise ConfigError("tools.mcp: the package mcp is not installed: pip install 'earshot[mcp]'")
+        raise ConfigError("tools.mcp: the package mcp is not installed: `earshot extras add mcp`")
     return tuple(McpTools(name, server) for name, server in servers.items())
 
 

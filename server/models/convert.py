@@ -25,7 +25,7 @@ SCRIPT = Path(convert_whisper.__file__)
 LIBRARIES = ("ctranslate2", "torch", "transformers")
 
 HOW = (
-    "install them with pip install 'earshot[torch]', or give --python with the interpreter of an"
+    "install them with `earshot extras add torch`, or give --python with the interpreter of an"
     f" environment that has {', '.join(LIBRARIES)}"
 )
 

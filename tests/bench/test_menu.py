@@ -1,7 +1,7 @@
 """`earshot bench` where the extra `bench` is not installed: only what needs it is missing."""
 
 import sys
-from subprocess import run
+from subprocess import CompletedProcess, run
 
 import pytest
 
@@ -14,21 +14,33 @@ WITHOUT = (
 
 def bench(missing: str, *arguments: str) -> tuple[int, str]:
     """Its exit code and complaint, without this package."""
-    done = run(
-        [sys.executable, "-c", WITHOUT.format(missing), "bench", *arguments],
+    done = without(missing, "bench", *arguments)
+    return done.returncode, done.stderr
+
+
+def without(missing: str, *arguments: str) -> CompletedProcess[str]:
+    """`earshot` where this package is not installed."""
+    return run(
+        [sys.executable, "-c", WITHOUT.format(missing), *arguments],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=False,
     )
-    return done.returncode, done.stderr
 
 
 @pytest.mark.parametrize("missing", ["kaldialign", "whisper_normalizer"])
 def test_recordings_need_it_and_say_so(missing: str) -> None:
     code, said = bench(missing, "asr", "corpus", "--streaming", "ws", "--num-tasks", "2")
     assert code == 2
-    assert f"needs the package {missing}: pip install 'earshot[bench]'" in said
+    assert f"needs the package {missing}: `earshot extras add bench`" in said
+
+
+@pytest.mark.parametrize("missing", ["kaldialign", "whisper_normalizer"])
+def test_their_options_are_explained_without_it(missing: str) -> None:
+    shown = without(missing, "bench", "asr", "--help")
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert "--num-tasks" in shown.stdout
 
 
 def test_a_conversation_does_not() -> None:

@@ -88,5 +88,5 @@ def test_no_microphone_is_one_clear_line(
     monkeypatch.setitem(sys.modules, "sounddevice", None)
     assert command("--mic") == 2
     assert capsys.readouterr().err == (
-        "earshot: --mic needs the package sounddevice: pip install 'earshot[mic]'\n"
+        "earshot: --mic needs the package sounddevice: `earshot extras add mic`\n"
     )

@@ -36,13 +36,17 @@ def test_a_third_partys_module_is_an_engine(
     [
         ("", "not installed; pip install nosuchlib"),
         ("REQUIRES = {'nosuchlib': 'nosuch-wheel'}\n", "not installed; pip install nosuch-wheel"),
+        (
+            "EXTRA = 'voice'\nREQUIRES = {'nosuchlib': 'nosuch-wheel'}\n",
+            "not installed; `earshot extras add voice` installs it",
+        ),
     ],
 )
 def test_a_missing_library_comes_with_its_pip_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: str, message: str
 ) -> None:
     source = f"{STRUCT}{known}def create(settings):\n    import nosuchlib.part\n"
-    name = third_party(tmp_path, source, monkeypatch, "lacking" if known else "bare")
+    name = third_party(tmp_path, source, monkeypatch, f"lacking_{len(known)}")
     with pytest.raises(EngineMissing, match=message):
         load("asr", name, {})
 

@@ -143,5 +143,5 @@ def test_a_system_without_room_for_a_process_is_told(
 
 def test_missing_libraries_come_with_their_names(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("engines.llm.transformers.find_spec", lambda name: None)
-    with pytest.raises(EngineMissing, match="pip install torch"):
+    with pytest.raises(EngineMissing, match="earshot extras add torch"):
         load("llm", "transformers", {"path": "x"})

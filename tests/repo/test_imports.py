@@ -91,6 +91,25 @@ def test_importing_loads_no_model_library() -> None:
     assert done.stdout.strip() == "[]"
 
 
+def test_the_help_loads_nothing_but_the_parser() -> None:
+    """It is shown within 0.15 s: numpy, msgspec and asyncio alone take longer."""
+    code = (
+        "import sys; before = set(sys.modules)\n"
+        "from server.__main__ import main\n"
+        "assert main([]) == 0\n"
+        "print('modules:', *sorted(set(sys.modules) - before))"
+    )
+    done = run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("usage: earshot")  # bare `earshot` is a question for help
+    loaded = done.stdout.splitlines()[-1].split()[1:]
+    assert [name for name in loaded if name.split(".")[0] not in sys.stdlib_module_names] == [
+        "server",
+        "server.__main__",
+    ]
+    assert {"asyncio", "ssl", "socket", "email", "importlib.metadata"}.isdisjoint(loaded)
+
+
 @pytest.mark.parametrize("package", PACKAGES)
 def test_every_folder_with_code_is_a_package(package: str) -> None:
     folders = {path.parent for path in python_files(package)}

@@ -10,6 +10,7 @@ from zipfile import ZipFile
 
 import pytest
 
+from server.version import DISTRIBUTION
 from tests.repo.files import PACKAGES, copy_repository, repository_files
 from tests.shared import ROOT
 
@@ -25,7 +26,7 @@ def test_name_resolves_to_our_file(package: str) -> None:
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_no_other_distribution_claims_the_name(package: str) -> None:
-    assert set(packages_distributions().get(package, [])) <= {"earshot"}
+    assert set(packages_distributions().get(package, [])) <= {DISTRIBUTION}
 
 
 def test_names_resolve_from_any_folder(tmp_path: Path) -> None:
@@ -73,11 +74,11 @@ def test_wheel_holds_nothing_else(wheel_names: set[str]) -> None:
 
 def test_licence_is_apache_2() -> None:
     assert hashlib.sha256((ROOT / "LICENSE").read_bytes()).hexdigest() == APACHE_2
-    assert metadata("earshot")["License-Expression"] == "Apache-2.0"
+    assert metadata(DISTRIBUTION)["License-Expression"] == "Apache-2.0"
 
 
 def test_base_install_needs_no_torch() -> None:
-    required = metadata("earshot").get_all("Requires-Dist") or []
+    required = metadata(DISTRIBUTION).get_all("Requires-Dist") or []
     base = {line.split()[0].split(";")[0].lower() for line in required if "extra ==" not in line}
     assert base
     assert not [name for name in base if name.startswith(("torch", "nvidia", "transformers"))]

@@ -11,9 +11,10 @@ if TYPE_CHECKING:
     from engines.asr.whisper_torch.engine import WhisperTorch
     from engines.asr.whisper_torch.settings import Settings, describe
 
-__all__ = ["REQUIRES", "Settings", "create", "describe"]
+__all__ = ["EXTRA", "REQUIRES", "Settings", "create", "describe"]
 
-REQUIRES = {"torch": "'earshot[torch]'", "safetensors": "safetensors", "tokenizers": "tokenizers"}
+EXTRA = "torch"
+REQUIRES = {"torch": "torch", "safetensors": "safetensors", "tokenizers": "tokenizers"}
 
 
 def create(settings: "Settings") -> "WhisperTorch":

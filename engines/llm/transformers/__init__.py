@@ -11,8 +11,9 @@ from engines.llm.transformers.settings import Settings
 if TYPE_CHECKING:
     from engines.llm.transformers.engine import TransformersLlm
 
-__all__ = ["REQUIRES", "Settings", "create"]
+__all__ = ["EXTRA", "REQUIRES", "Settings", "create"]
 
+EXTRA = "torch"
 REQUIRES = {"torch": "torch", "transformers": "transformers"}
 
 

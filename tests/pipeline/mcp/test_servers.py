@@ -325,5 +325,5 @@ def test_stopping_while_connecting_leaves_no_process(tmp_path: Path) -> None:
 def test_without_the_library_the_start_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "find_spec", lambda name: None)
     assert mcp_tools({}) == ()
-    with pytest.raises(ConfigError, match=r"pip install 'earshot\[mcp\]'"):
+    with pytest.raises(ConfigError, match=r"`earshot extras add mcp`"):
         mcp_tools({"a": McpServer(command="a")})

@@ -149,7 +149,7 @@ def test_converting_without_torch_says_how_to_get_it(tmp_path: Path) -> None:
     code, _, err = earshot(tmp_path, "", *wanted, PYTHONPATH=str(tmp_path))
     assert code == Exit.CANNOT_RUN
     assert (
-        "No module named 'no_such_library'; install them with pip install 'earshot[torch]'" in err
+        "No module named 'no_such_library'; install them with `earshot extras add torch`" in err
     )
     assert not (tmp_path / "mine-int8").exists()
     assert earshot(tmp_path, "", *wanted[:-1], "/nowhere/python")[0] == Exit.CANNOT_RUN

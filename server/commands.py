@@ -1,0 +1,95 @@
+"""Runs the command that was parsed; what goes wrong becomes one line and an exit code."""
+
+import argparse
+import asyncio
+import os
+import sys
+
+from core.errors import ConfigError, EarshotError
+from server.config_load import FLAGS, Effective, load
+from server.exits import Exit, exit_for, expected
+
+
+def run(options: argparse.Namespace, started: float) -> int:
+    """Returns the exit code. `started`: `time.monotonic()` when the process began."""
+    try:
+        return int(_run(options, started))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        return Exit.INTERRUPTED
+    except Exception as error:
+        known = expected(error)
+        if known is None:
+            raise
+        _complain(known)
+        return exit_for(known)
+
+
+def _run(options: argparse.Namespace, started: float) -> int:
+    match options.command:
+        case "serve":
+            from server import serve
+
+            serve.run(_effective(options).config, started)
+        case "config":
+            from server.config_show import show
+
+            print(show(_effective(options)), end="")
+        case "doctor":
+            return _doctor(options)
+        case "talk":
+            from bench import talk
+
+            return int(talk.main(options))
+        case "bench":
+            from bench import menu
+
+            return int(menu.main(options))
+        case "models":
+            from server.models.command import run
+
+            return run(options, lambda: load(os.environ, file=options.config).config)
+        case "replay":
+            from server.replay.command import run as replay
+
+            return replay(options, lambda: load(os.environ, file=options.config).config)
+        case "devices":
+            from server.devices_command import run as devices
+
+            return devices(options, load(os.environ, file=options.config).config, os.environ)
+        case "engines":
+            from server import engines_command
+
+            config = load(os.environ, file=options.config).config
+            return engines_command.run(options, config, os.environ.get("CUDA_VISIBLE_DEVICES"))
+        case "extras":
+            from server import extras_command
+
+            return extras_command.run(options)
+    return Exit.OK
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    """A wrong configuration is a finding here, like all that keeps the job from running."""
+    from server import doctor
+
+    try:
+        effective = _effective(options)
+    except ConfigError as error:
+        wrong = (doctor.Finding("fail", line) for line in str(error).splitlines())
+        doctor.show(wrong)
+        return Exit.CANNOT_RUN
+    return Exit.OK if doctor.show(doctor.examine(effective.config)) else Exit.CANNOT_RUN
+
+
+def _effective(options: argparse.Namespace) -> Effective:
+    given = {flag: getattr(options, flag.strip("-").replace("-", "_")) for flag in FLAGS}
+    return load(
+        os.environ,
+        file=options.config,
+        flags={flag: value for flag, value in given.items() if value is not None},
+    )
+
+
+def _complain(error: EarshotError) -> None:
+    for line in str(error).splitlines():
+        print(f"earshot: {line}", file=sys.stderr)
