@@ -5,7 +5,7 @@
 
 FROM python:3.11.14-slim-bookworm AS source
 WORKDIR /build
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml requirements.lock README.md LICENSE ./
 COPY scripts/ scripts/
 COPY core/ core/
 COPY media/ media/

@@ -16,21 +16,25 @@ ARGS ?=
 
 bin := $(VENV)/bin
 install := VENV='$(VENV)' PYTHON='$(PYTHON)'
+# Set for `run` alone: the installation first looks whether this server's port is free.
+next :=
+serve := $(if $(HOST),--host '$(HOST)') $(if $(PORT),--port '$(PORT)') $(ARGS)
 
-.PHONY: help install install-dev run check unit test test-real soak bench clean
+.PHONY: help install install-dev run check unit test test-real soak bench lock release clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 install: ## Install the server into $(VENV); instant when nothing changed
-	@$(install) EXTRAS='$(EXTRAS)' scripts/install.sh
+	@$(install) EXTRAS='$(EXTRAS)' scripts/install.sh $(next)
 
 install-dev: ## The same with what tests and checks need
 	@$(install) EXTRAS='$(EXTRAS),dev' scripts/install.sh
 
+run: next := serve $(serve)
 run: install ## Install, fetch a Whisper if one can be had (PULL=0 skips), start the server
 	@if [[ '$(PULL)' != 0 ]]; then $(bin)/earshot models pull auto --best-effort; fi
-	@exec $(bin)/earshot serve $(if $(HOST),--host '$(HOST)') $(if $(PORT),--port '$(PORT)') $(ARGS)
+	@exec $(bin)/earshot serve $(serve)
 
 check: install-dev ## Lint, format, types, layers, sizes, scripts, Dockerfile
 	$(bin)/ruff check .
@@ -55,6 +59,12 @@ soak: install-dev ## Ten minutes of sessions, a million inputs for every decoder
 
 bench: install-dev ## Measure latency, accuracy and memory on this machine
 	$(bin)/python -m bench $(ARGS)
+
+lock: ## Write requirements.lock anew after a change of pyproject.toml; ARGS=--upgrade for newer releases
+	@PYTHON='$(PYTHON)' scripts/lock.sh $(ARGS)
+
+release: ## Build the wheel, and the list of what it runs with (CycloneDX), into dist/
+	@PYTHON='$(PYTHON)' scripts/release.sh $(ARGS)
 
 clean: ## Remove the environment, caches and builds; keep models and data
 	rm -rf build dist ./*.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

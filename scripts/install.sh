@@ -7,6 +7,11 @@
 #   EXTRAS  comma separated extras of pyproject.toml   (default none; e.g. dev,mic)
 #   GPU     auto: add the CUDA libraries when nvidia-smi lists a GPU; 1: always; 0: never
 #   EDITABLE  1: run from this folder (default); 0: copy into the environment (images)
+#   LOCK    1: the releases and hashes of requirements.lock (default); 0: the newest that fit
+#           pyproject.toml, for a machine or a Python that the lock does not know
+#
+# Arguments: none, or `serve OPTIONS`, the server that is started next: then its port must be free
+# before anything is fetched.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -14,11 +19,18 @@ VENV="${VENV:-.venv}"
 EXTRAS="${EXTRAS:-}"
 GPU="${GPU:-auto}"
 EDITABLE="${EDITABLE:-1}"
+LOCK="${LOCK:-1}"
 OLDEST="3.11"
 
 fail() {
   echo "earshot install: $*" >&2
   exit 1
+}
+
+# Says why venv or pip ($1) failed, from what it said ($2): the cause is seldom its last line.
+explain() {
+  printf '%s\n' "$2" | tail -n 20 | sed 's/^/  /' >&2
+  fail "$(printf '%s\n' "$2" | "$interpreter" -m server.pip "$1")"
 }
 
 is_new_enough() {
@@ -70,11 +82,26 @@ if runs_wake_words; then
   EXTRAS="$EXTRAS,wake"
 fi
 
-mkdir -p "$(dirname "$VENV")"
-if [[ ! -x "$VENV/bin/python" ]] || ! is_new_enough "$VENV/bin/python"; then
+interpreter="$VENV/bin/python"
+if [[ ! -x "$interpreter" ]] || ! is_new_enough "$interpreter"; then
   interpreter="$(pick_python)"
-  "$interpreter" -m venv --clear "$VENV" >/dev/null 2>&1 \
-    || fail "'$interpreter -m venv $VENV' failed; on Debian and Ubuntu: apt install python3-venv"
+fi
+if [[ "${1:-}" == serve ]]; then
+  "$interpreter" -m server.port_check "${@:2}"
+fi
+
+# An environment that was interrupted or ran out of space has no pip; then it is made anew.
+is_whole() {
+  [[ "$interpreter" == "$VENV/bin/python" ]] \
+    && { [[ -f "$VENV/.earshot-installed" ]] || "$interpreter" -c 'import pip' 2>/dev/null; }
+}
+
+if ! is_whole; then
+  interpreter="$(pick_python)"
+  # In two steps: venv says of a pip that fails only that it failed.
+  said="$("$interpreter" -m venv --clear --without-pip "$VENV" 2>&1)" || explain venv "$said"
+  said="$("$VENV/bin/python" -m ensurepip --upgrade --default-pip 2>&1)" || explain venv "$said"
+  interpreter="$VENV/bin/python"
 fi
 
 # Two `make` at once must not install into one environment at once; the second then finds it done.
@@ -86,7 +113,7 @@ fi
 # The first line says what the environment was made from; the others are its extras. Asking again
 # for what is already there costs one hash; asking for more keeps what was there.
 stamp="$VENV/.earshot-installed"
-made_from="$(cat pyproject.toml scripts/install.sh | cksum) $EDITABLE $PWD"
+made_from="$(cat pyproject.toml requirements.lock scripts/install.sh | cksum) $EDITABLE $LOCK $PWD"
 wanted="$(as_lines <<<"$EXTRAS")"
 present=""
 if [[ -f "$stamp" ]]; then
@@ -102,17 +129,47 @@ quiet=(--quiet)
 if [[ -t 1 ]]; then
   quiet=() # a person sees pip's progress bars, a log does not
 fi
-requirement=".${extras:+[$(paste -sd, - <<<"$extras")]}"
+extras="$(paste -sd, - <<<"$extras")"
+requirement=".${extras:+[$extras]}"
+
+# pip's progress goes to the terminal; what it complains about is kept, to be explained.
+exec 3>&1
+pip_install() {
+  local said
+  said="$("$interpreter" -m pip --disable-pip-version-check --no-input install \
+    ${quiet[@]+"${quiet[@]}"} --retries 2 --upgrade-strategy only-if-needed "$@" 2>&1 >&3)" \
+    || explain pip "$said"
+}
+
 echo "Installing Earshot into $VENV ($requirement); the first time takes a minute or two."
-"$VENV/bin/python" -m pip install --disable-pip-version-check --quiet --upgrade pip
+# Until the index was found to have another `earshot`, this was the name of ours.
+rm -rf earshot.egg-info
+if compgen -G "$VENV/lib/python3*/site-packages/earshot-*.dist-info" >/dev/null; then
+  "$interpreter" -m pip --disable-pip-version-check --quiet uninstall --yes earshot
+fi
 target=("$requirement")
 if [[ "$EDITABLE" == 1 ]]; then
   target=(--editable "$requirement")
 fi
-"$VENV/bin/python" -m pip install --disable-pip-version-check ${quiet[@]+"${quiet[@]}"} \
-  --upgrade-strategy only-if-needed "${target[@]}"
+if [[ "$LOCK" == 1 ]]; then
+  # First pip itself, since an older one cannot take hashes from a constraint, and setuptools,
+  # which builds what has no wheel, so nothing is fetched beside the lock.
+  pip_install --upgrade --require-hashes --requirement /dev/stdin \
+    <<<"$(awk '/^(pip|setuptools)==/ { on = 1 } on; !/\\$/ { on = 0 }' requirements.lock)"
+  locked="$("$interpreter" -m server.lock_file locked "$extras")"
+  free="$("$interpreter" -m server.lock_file free "$extras")"
+  pip_install --require-hashes --no-build-isolation --constraint requirements.lock \
+    --requirement /dev/stdin <<<"$locked"
+  if [[ -n "$free" ]]; then
+    pip_install --requirement /dev/stdin <<<"$free"
+  fi
+  pip_install --no-deps --no-build-isolation "${target[@]}"
+else
+  pip_install --upgrade pip setuptools
+  pip_install --no-build-isolation "${target[@]}"
+fi
 {
   echo "$made_from"
-  echo "$extras"
+  tr ',' '\n' <<<"$extras"
 } >"$stamp.new"
 mv "$stamp.new" "$stamp"

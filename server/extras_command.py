@@ -5,17 +5,16 @@ no difference whether Earshot runs from a checkout or from a wheel.
 """
 
 import argparse
-import re
 import sys
 from collections.abc import Iterable, Mapping
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 
 from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
 
 from core.errors import ConfigError
 from server.exits import Exit
+from server.lock_file import LOCK, locked_names, name_of
 from server.pip import pip
 from server.version import DISTRIBUTION
 
@@ -32,13 +31,8 @@ EXTRAS: Mapping[str, str] = {
     "wake": "wake words; its wheels need glibc 2.35",
 }
 
-LOCK = Path(__file__).parent.parent / "requirements.lock"
-"In a checkout; a wheel has none."
-
 STAMP = Path(sys.prefix) / ".earshot-installed"
 "Where scripts/install.sh keeps which extras an environment has, one a line after the first."
-
-_PINNED = re.compile(r"^([A-Za-z0-9._-]+)==", re.MULTILINE)
 
 
 def add_actions(parser: argparse.ArgumentParser) -> None:
@@ -128,15 +122,8 @@ def _add(names: Iterable[str], required: Iterable[str]) -> Exit:
 
 
 def _from_lock(wanted: Iterable[str]) -> tuple[str, ...]:
-    """pip's options that take the locked versions and check their hashes; none without a lock.
-
-    torch and Ray are not locked: what they come with depends on the machine.
-    """
-    try:
-        locked = {canonicalize_name(name) for name in _PINNED.findall(LOCK.read_text("utf-8"))}
-    except FileNotFoundError:
-        return ()
-    if any(canonicalize_name(Requirement(line).name) not in locked for line in wanted):
+    """pip's options that take release and hash from the lock; none if it lacks one of these."""
+    if not locked_names(LOCK).issuperset(map(name_of, wanted)):
         return ()
     return ("--require-hashes", "--constraint", str(LOCK))
 

@@ -4,8 +4,6 @@ import re
 import socket
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
-import psutil
-
 Address = IPv4Address | IPv6Address
 
 MAX_PORT = 65_535
@@ -45,6 +43,8 @@ def host_name(header: str) -> str | None:
 
 def lan_addresses() -> tuple[Address, ...]:
     """Addresses under which other machines may reach this one, IPv4 first."""
+    import psutil  # not above: server/port_check.py runs before it is installed
+
     found = {
         address
         for addresses in psutil.net_if_addrs().values()

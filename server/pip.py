@@ -1,7 +1,12 @@
-"""pip in another environment: its progress in few lines, its failures in one."""
+"""pip in another environment: its progress in few lines, its failures in one.
+
+`python -m server.pip pip|venv` reads what one of them said and prints why it failed: for
+scripts/install.sh, so this file needs nothing but Python.
+"""
 
 import re
 import subprocess
+import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -32,8 +37,15 @@ NO_NETWORK = (
 "What pip says of each try when there is no way to the index; then it finds no package."
 
 
+NO_VENV = ("No module named ensurepip", "No module named venv", "ensurepip is not available")
+"What Debian's and Ubuntu's Python says when python3-venv is missing."
+
+_NOT_WRITABLE = re.compile(r"\[Errno (?:13|30)\] ([A-Z][a-z -]+): '([^']+)'")
+_WRONG_HASH = re.compile(r"^ {4}(\S+) from ", re.MULTILINE)
+
+
 class InstallFailed(EarshotError):
-    """An engine's environment could not be made; the message says why."""
+    """An environment could not be made or filled; the message says why."""
 
     code = "engine_install_failed"
 
@@ -89,8 +101,20 @@ def large_download(line: str) -> str:
 def failure(lines: Sequence[str]) -> EarshotError:
     """What pip's last lines mean."""
     text = "\n".join(lines)
-    if "No space left on device" in text or "Errno 28" in text:
-        return InstallFailed("the disk is full; pip also needs room in TMPDIR")
+    if reason := _disk_problem(text):
+        return InstallFailed(reason)
+    if "DO NOT MATCH THE HASHES" in text:
+        names = ", ".join(_WRONG_HASH.findall(text)) or "a package"
+        return InstallFailed(f"{names}: the download does not match its hash; it is not installed")
+    if "CERTIFICATE_VERIFY_FAILED" in text:
+        return IndexUnreachable(
+            "the package index's certificate is not trusted; pip's own settings (pip config,"
+            " PIP_CERT) say what is"
+        )
+    if "not a trusted or secure host" in text:
+        return InstallFailed(
+            "pip takes nothing from an index over plain http; use https, or PIP_TRUSTED_HOST"
+        )
     if any(sign in text for sign in NO_NETWORK):
         return IndexUnreachable(
             "the package index cannot be reached; pip's own settings (pip config, PIP_INDEX_URL,"
@@ -98,3 +122,35 @@ def failure(lines: Sequence[str]) -> EarshotError:
         )
     errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
     return InstallFailed(f"pip: {'; '.join((errors or list(lines))[-3:])}")
+
+
+def venv_failure(lines: Sequence[str]) -> InstallFailed:
+    """What the last lines of `python -m venv` or `python -m ensurepip` mean."""
+    text = "\n".join(lines)
+    if reason := _disk_problem(text):
+        return InstallFailed(reason)
+    if any(sign in text for sign in NO_VENV):
+        return InstallFailed(
+            "this Python cannot make virtual environments; on Debian and Ubuntu:"
+            " apt install python3-venv"
+        )
+    said = [line.strip() for line in lines if line.strip()]
+    return InstallFailed(f"python -m venv: {said[-1] if said else 'no reason given'}")
+
+
+def _disk_problem(text: str) -> str:
+    """Why nothing could be written; empty when that is not the problem."""
+    if "No space left on device" in text or "Errno 28" in text:
+        return "the disk is full; pip also needs room in TMPDIR"
+    if "Disk quota exceeded" in text:
+        return "the disk quota is used up; pip also needs room in TMPDIR"
+    if found := _NOT_WRITABLE.search(text):
+        return f"{found[2]} cannot be written: {found[1].lower()}"
+    if "No usable temporary directory" in text:
+        return "no temporary folder can be written (TMPDIR, /tmp): the disk is full or read-only"
+    return ""
+
+
+if __name__ == "__main__":
+    heard = sys.stdin.read().splitlines()
+    print(venv_failure(heard) if sys.argv[1:] == ["venv"] else failure(heard))

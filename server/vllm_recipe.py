@@ -11,6 +11,9 @@ from importlib.metadata import requires
 
 from packaging.requirements import Requirement
 
+VERSION = "0.32.0"
+"The release of vLLM, for processors as for GPUs. A newer one may change options and answers."
+
 TORCH = "torch"
 
 WITHOUT = ("torchaudio", "torchvision", "torchcodec")

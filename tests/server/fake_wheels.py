@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-VERSION = "0.32.0"
+from server.vllm_recipe import VERSION
 
 NEEDS = (
     "small-thing>=1",
