@@ -153,12 +153,12 @@ if [[ "$EDITABLE" == 1 ]]; then
 fi
 if [[ "$LOCK" == 1 ]]; then
   # First pip itself, since an older one cannot take hashes from a constraint, and setuptools,
-  # which builds what has no wheel, so nothing is fetched beside the lock.
+  # which builds Earshot, so that nothing is fetched beside the lock to do it.
   pip_install --upgrade --require-hashes --requirement /dev/stdin \
     <<<"$(awk '/^(pip|setuptools)==/ { on = 1 } on; !/\\$/ { on = 0 }' requirements.lock)"
   locked="$("$interpreter" -m server.lock_file locked "$extras")"
   free="$("$interpreter" -m server.lock_file free "$extras")"
-  pip_install --require-hashes --no-build-isolation --constraint requirements.lock \
+  pip_install --require-hashes --constraint requirements.lock \
     --requirement /dev/stdin <<<"$locked"
   if [[ -n "$free" ]]; then
     pip_install --requirement /dev/stdin <<<"$free"

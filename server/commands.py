@@ -38,11 +38,15 @@ def _run(options: argparse.Namespace, started: float) -> int:
             return _doctor(options)
         case "talk":
             from bench import talk
+            from bench.address import DEFAULT_URL
 
+            options.key = _key_for(options, options.url or DEFAULT_URL)
             return int(talk.main(options))
         case "bench":
             from bench import menu
 
+            if url := getattr(options, "url", None):
+                options.key = _key_for(options, url)
             return int(menu.main(options))
         case "models":
             from server.models.command import run
@@ -68,14 +72,27 @@ def _run(options: argparse.Namespace, started: float) -> int:
     return Exit.OK
 
 
+def _key_for(options: argparse.Namespace, url: str) -> str | None:
+    """The key of a server, this machine's own included, whose key lies in the state folder."""
+    from server.devices_command import address_of
+
+    asked = argparse.Namespace(url=url, key=options.key, insecure=options.insecure)
+    try:
+        return address_of(asked, load(os.environ).config, os.environ).key
+    except ConfigError:  # what is wrong with the address, the client says; others need no settings
+        given: str | None = options.key
+        return given
+
+
 def _doctor(options: argparse.Namespace) -> int:
     """A wrong configuration is a finding here, like all that keeps the job from running."""
     from server import doctor
+    from server.doctor_probes import Finding
 
     try:
         effective = _effective(options)
     except ConfigError as error:
-        wrong = (doctor.Finding("fail", line) for line in str(error).splitlines())
+        wrong = (Finding("fail", line) for line in str(error).splitlines())
         doctor.show(wrong)
         return Exit.CANNOT_RUN
     return Exit.OK if doctor.show(doctor.examine(effective.config)) else Exit.CANNOT_RUN

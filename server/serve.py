@@ -25,7 +25,7 @@ from server.listeners import AddressInUse, bind, is_local_only, raise_file_limit
 from server.logs import set_up
 from server.metrics import PrometheusMetrics, metrics_routes
 from server.net import is_unspecified, lan_addresses, own_names, url_host
-from server.state import make_key, open_folder, read_key, shut_folder
+from server.state import KEY_FILE, make_key, open_folder, read_key, shut_folder
 from server.tls import Tls, open_tls
 from server.version import product_version
 from web.docs import docs_routes
@@ -166,13 +166,17 @@ def _names(config: Config) -> list[str]:
 
 
 def _greet(config: Config, entrance: Entrance) -> None:
-    """What a person needs once: the key in a ready address, the certificate's fingerprint."""
+    """What a person needs: where the key is, once itself in a ready address, the certificate's
+    fingerprint."""
     say = partial(print, flush=True)  # a container's log would see it only at the end
     if entrance.is_new_key:
         say("Whoever connects needs the key. It is shown only this once; open")
         for url in entrance.main.urls[1:] or entrance.main.urls:
             say(f"  {url}/#key={entrance.gate.key}")
-        say(f"It is kept in {Path(config.paths.state_dir).expanduser() / 'api-key'}.")
+    if entrance.gate.key:
+        file = Path(config.paths.state_dir).expanduser() / KEY_FILE
+        where = "the one of server.api_key" if config.server.api_key else f"in {file}"
+        say(f"The key is {where}.")
     if entrance.main.tls is None and not is_local_only(entrance.main.sockets):
         say("Over http, browsers give the microphone only on this machine: see --tls auto.")
     if entrance.main.tls is not None and config.server.tls == "auto":

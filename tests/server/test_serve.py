@@ -201,6 +201,11 @@ def test_another_address_needs_the_key_which_is_printed_once(tmp_path: Path) -> 
     with serving(tmp_path, "--host", "0.0.0.0") as again:
         assert get(again.url, "/metrics", key=key)[0] == 200
         assert not [line for line in again.said if key in line]
+        assert f"The key is in {file}." in again.said
+    own = {"EARSHOT_API_KEY": "a-key-of-my-own-choice"}
+    with serving(tmp_path, "--host", "0.0.0.0", settings=own) as third:
+        assert "The key is the one of server.api_key." in third.said
+        assert not [line for line in third.said if own["EARSHOT_API_KEY"] in line]
 
 
 def test_a_server_behind_a_proxy_needs_the_key_on_its_own_machine(tmp_path: Path) -> None:
