@@ -31,7 +31,17 @@ def _make(*arguments: str) -> CompletedProcess[str]:
 
 def test_plain_make_lists_the_targets() -> None:
     listed = set(re.findall(r"^ +make (\S+)", _make().stdout, re.MULTILINE))
-    assert {"run", "test", "test-real", "check", "soak", "bench", "clean"} <= listed
+    assert {
+        "run",
+        "test",
+        "test-real",
+        "check",
+        "soak",
+        "bench",
+        "lock",
+        "release",
+        "clean",
+    } <= listed
 
 
 @pytest.mark.parametrize(
@@ -58,7 +68,9 @@ def test_no_usable_python_is_one_clear_line(python: str, tmp_path: Path) -> None
 def test_images_start_from_pinned_bases_and_stages() -> None:
     stages: set[str] = set()
     for base, stage in re.findall(r"^FROM (\S+) AS (\S+)$", DOCKERFILE, re.MULTILINE):
-        assert base in stages or re.fullmatch(r"[\w./-]+:\d+\.\d+\.\d+[\w.-]*", base), base
+        assert base in stages or re.fullmatch(
+            r"[\w./-]+:\d+\.\d+\.\d+[\w.-]*(@sha256:[0-9a-f]{64})?", base
+        ), base
         stages.add(stage)
     assert {"cpu", "gpu"} <= stages
     assert len(re.findall(r"^FROM ", DOCKERFILE, re.MULTILINE)) == len(stages)

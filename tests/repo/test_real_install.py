@@ -1,5 +1,6 @@
-"""A stranger's first minutes, for real: clone, `make run`, and what the image would hold."""
+"""A stranger's first minutes, for real: clone, `make run`, what image and release would hold."""
 
+import json
 import os
 import re
 import shlex
@@ -13,6 +14,7 @@ from urllib.request import urlopen
 
 import pytest
 
+from server.lock_file import name_of
 from tests.conftest import require
 from tests.ports import reserved_port
 from tests.repo.files import PACKAGES, copy_repository
@@ -106,3 +108,26 @@ def test_the_image_holds_a_working_server(tmp_path: Path) -> None:
     assert all(Path(name).is_relative_to(venv) for name in done.stdout.split())
     assert (next(venv.glob("lib/*/site-packages")) / "web/static/index.html").is_file()
     run([str(venv / "bin/earshot"), "--help"], cwd=tmp_path, stdout=DEVNULL, check=True)
+
+
+def test_a_release_lists_what_is_installed_with_it(tmp_path: Path) -> None:
+    """Its maker validates the list against CycloneDX's schema; this is what must be in it."""
+    source, dist = tmp_path / "source", tmp_path / "dist"
+    copy_repository(source)
+    command = ["make", "release"]
+    run(command, cwd=source, env=_environment(DIST=str(dist)), stdout=DEVNULL, check=True)
+    (listed,) = dist.glob("earshot-server-*.cdx.json")
+    bom = json.loads(listed.read_text(encoding="utf-8"))
+    assert bom["bomFormat"] == "CycloneDX"
+    assert bom["metadata"]["component"]["name"] == "earshot-server"
+    found = {name_of(one["name"]): one for one in bom["components"]}
+    lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    pins = {(name_of(pin[1]), pin[2]) for pin in re.finditer(r"(?m)^(\S+)==(\S+)", lock)}
+    assert {(name, one["version"]) for name, one in found.items()} <= pins
+    assert {"aiohttp", "aiortc", "faster-whisper", "setuptools", "pip"} <= set(found)
+    without_licence = {name for name, one in found.items() if not one.get("licenses")}
+    assert len(without_licence) < len(found) / 4  # some packages declare none
+    assert str(tmp_path) not in listed.read_text(encoding="utf-8")
+    sums = run(["sha256sum", "--check", "--quiet", *dist.glob("*.sha256")], cwd=dist, check=False)
+    assert sums.returncode == 0
+    assert len(list(dist.glob("earshot_server-*.whl"))) == 1
