@@ -26,7 +26,6 @@ EXTRAS: Mapping[str, str] = {
     "mic": "the microphone of `earshot talk --mic`; needs PortAudio too",
     "piper": "the voices of Piper (GPL-3)",
     "postgresql": "PostgreSQL as the database of devices",
-    "scale": "Ray Serve",
     "torch": "Whisper and language models in torch, and `earshot models convert`",
     "wake": "wake words; its wheels need glibc 2.35",
 }

@@ -115,6 +115,7 @@ NOT_UNIT = (
     "repo",
     "server/test_announce_live.py",
     "server/test_doctor_probes.py",
+    "server/test_access.py",
     "server/test_edge.py",
     "server/test_http_connection.py",
     "server/test_engines_command.py",

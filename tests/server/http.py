@@ -1,5 +1,6 @@
 """Routes behind the real edge and gate, on a real loopback socket."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -60,3 +61,14 @@ async def error_of(response: Any) -> dict[str, Any]:
     assert set(body["error"]) == {"message", "type", "code", "param"}
     error: dict[str, Any] = body["error"]
     return error
+
+
+async def answer_to(client: ClientSession, request_bytes: bytes) -> bytes:
+    """All that comes until the server closes the connection."""
+    url = client._base_url
+    assert url is not None
+    reader, writer = await asyncio.open_connection(url.host, url.port)
+    writer.write(request_bytes)
+    answer = await asyncio.wait_for(reader.read(), 30)
+    writer.close()
+    return answer

@@ -53,7 +53,7 @@ class AudioDoor:
         self._transcriber, self._models, self._spools = transcriber, models, spools
         self._decoder = decoder
         self._limits = FileLimits(spools.limits.max_bytes, max_duration_s)
-        self.whisper_service = WhisperService(transcriber, spools, self._limits)
+        self.whisper_service = WhisperService(transcriber, spools, decoder, self._limits)
 
     @property
     def max_body_bytes(self) -> int:

@@ -15,7 +15,7 @@ from core.errors import RequestError
 from core.http import JSON
 from core.threads import in_thread
 from engines.base import AsrOptions, Task
-from media.files import FileLimits, blocks
+from media.files import FileDecoder, FileLimits
 from media.pcm import from_bytes
 from media.spool import Spool, Spools
 from pipeline.recording import Recording, Transcriber, Transcript
@@ -82,8 +82,11 @@ class DetectedLanguage(Struct, frozen=True):
 class WhisperService:
     """Takes uploads as the REST door does, for the server's own model."""
 
-    def __init__(self, transcriber: Transcriber, spools: Spools, limits: FileLimits) -> None:
-        self._transcriber, self._spools, self._limits = transcriber, spools, limits
+    def __init__(
+        self, transcriber: Transcriber, spools: Spools, decoder: FileDecoder, limits: FileLimits
+    ) -> None:
+        self._transcriber, self._spools = transcriber, spools
+        self._decoder, self._limits = decoder, limits
 
     async def transcribe(self, request: aioweb.Request) -> aioweb.Response:
         """`POST /asr`."""
@@ -122,7 +125,11 @@ class WhisperService:
         left = None if at_most_s is None else round(at_most_s * ASR_RATE_HZ)
         try:
             source = await spool.file()
-            sound = blocks(source, ASR_RATE_HZ, self._limits) if wishes.encode else _raw(source)
+            sound = (
+                self._decoder.blocks(source, ASR_RATE_HZ, self._limits)
+                if wishes.encode
+                else _raw(source)
+            )
             async with aclosing(sound) as pieces:
                 async for pcm in pieces:
                     await recording.push(pcm[:left])
