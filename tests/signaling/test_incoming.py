@@ -101,7 +101,7 @@ BAD = [
     ),
     (
         "wrong rate",
-        heard(format={"type": "audio/pcm", "rate": 16000}),
+        heard(format={"type": "audio/pcm", "rate": 8000}),
         "invalid_value",
         "session.audio.input.format.rate",
     ),
@@ -189,7 +189,7 @@ def test_an_error_says_what_is_allowed() -> None:
     with pytest.raises(BadEvent, match=r"Allowed: semantic_vad, server_vad\.") as caught:
         decode(heard(turn_detection={"type": "magic"}))
     assert caught.value.event_id == "c1"
-    with pytest.raises(BadEvent, match=r"Allowed: 24000\."):
+    with pytest.raises(BadEvent, match=r"Allowed: 16000, 24000\."):
         decode(heard(format={"type": "audio/pcm", "rate": 8000}))
     with pytest.raises(BadEvent, match=r"Allowed: .*\bresponse\.create\b"):
         decode('{"type":"respond"}')
