@@ -114,9 +114,10 @@ class Directory(Protocol):
         """`identity`: of who asks, for whom another one's device is `new`; empty: of nobody."""
         ...
 
-    async def issue_token(self, device_id: str) -> str:
-        """A new key for an approved device, told once and kept as a digest; its last few hold on
-        until they expire. Raises NotFound."""
+    async def issue_token(self, device_id: str, identity: bytes = b"") -> str:
+        """A new key for a device that is approved, or that shows a code and waits: then the key
+        opens nothing before the approval. It is told once and kept as a digest; the last few hold
+        on until they expire. `identity`: of the board, which alone may use it. Raises NotFound."""
         ...
 
     async def bearer(self, token: str, identity: bytes = b"") -> Device | None:

@@ -43,7 +43,7 @@ def seen_by(row: Row[Any], identity: bytes) -> Device:
 def approved(connection: Connection, row: Row[Any], identity: bytes | None) -> dict[str, Any]:
     """The columns of a device that is approved with this identity; keys of another are void."""
     if identity != row.identity:
-        tokens.revoke(connection, row.id)
+        tokens.revoke(connection, row.id, but=identity)
     return {"standing": "approved", "identity": identity, **rows.NO_CODE}
 
 

@@ -90,13 +90,18 @@ class Registry:
         known = await self.everyone()
         return [one for one in known if one.standing == "approved" and is_in(one, wanted)]
 
-    async def issue_token(self, device_id: str) -> str:
+    async def issue_token(self, device_id: str, identity: bytes = b"") -> str:
         token, now, life = tokens.new_token(), self._clock.wall(), self._chosen.token_life
 
         def work(connection: Connection) -> None:
-            if rows.by_id(connection, device_id, is_held=True).standing != "approved":
-                raise NotFound(f"device {device_id!r} is not approved", code="device_not_approved")
-            tokens.keep(connection, token, device_id, now, life)
+            row = rows.by_id(connection, device_id, is_held=True)
+            waits = bool(identity and rows.code_of(row) and identities.waiting(row) == identity)
+            if row.standing != "approved" and not waits:
+                raise NotFound(
+                    f"device {device_id!r} is neither approved nor waits under a code",
+                    code="device_not_approved",
+                )
+            tokens.keep(connection, token, row, identity, now, life)
 
         await self._database.run(work)
         return token
@@ -107,7 +112,7 @@ class Registry:
         now = self._clock.wall()
 
         def work(connection: Connection) -> Device | None:
-            row = tokens.bearer(connection, token, now)
+            row = tokens.bearer(connection, token, identity, now)
             if row is not None and identity and row.identity is None:
                 row = rows.by_id(connection, row.id, is_held=True)
                 if row.identity is None and row.standing == "approved":

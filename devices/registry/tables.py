@@ -65,6 +65,7 @@ tokens = Table(
     Column("device_id", String(40), ForeignKey("devices.id", ondelete="CASCADE"), nullable=False),
     Column("issued", UtcDateTime, nullable=False),
     Column("expires", UtcDateTime, nullable=False),
+    Column("identity", LargeBinary(32)),  # of the board it was given to; NULL: not recorded then
     Index("tokens_device", "device_id"),
 )
 

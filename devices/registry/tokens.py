@@ -23,27 +23,50 @@ def new_token() -> str:
 
 
 def keep(
-    connection: Connection, token: str, device_id: str, now: datetime, life: timedelta
+    connection: Connection,
+    token: str,
+    device: Row[Any],
+    identity: bytes,
+    now: datetime,
+    life: timedelta,
 ) -> None:
-    """Beside the device's last few."""
-    connection.execute(delete(tokens).where(tokens.c.expires <= now))
-    newest = select(tokens.c.digest).where(tokens.c.device_id == device_id)
+    """Stores a key beside the last few of the same board. `identity`: of the board that it is
+    given to; empty: it is not known. Keys of boards that no longer wait for approval are void."""
+    is_this = tokens.c.device_id == device.id
+    known = [one for one in (device.identity, device.claimed_identity) if one is not None]
+    is_gone = tokens.c.identity.is_not(None) & tokens.c.identity.not_in(known)
+    connection.execute(delete(tokens).where((tokens.c.expires <= now) | (is_this & is_gone)))
+    # Counted for each identity: who claims a board's MAC must not push out the board's own keys.
+    same = tokens.c.identity == identity if identity else tokens.c.identity.is_(None)
+    newest = select(tokens.c.digest).where(is_this, same)
     older = connection.execute(newest.order_by(tokens.c.issued.desc()).offset(MAX_PER_DEVICE - 1))
     connection.execute(delete(tokens).where(tokens.c.digest.in_(older.scalars().all())))
-    row = {"digest": digest_of(token), "device_id": device_id, "issued": now, "expires": now + life}
+    row = {
+        "digest": digest_of(token),
+        "device_id": device.id,
+        "issued": now,
+        "expires": now + life,
+        "identity": identity or None,
+    }
     connection.execute(insert(tokens).values(row))
 
 
-def bearer(connection: Connection, token: str, now: datetime) -> Row[Any] | None:
-    """The approved device whose key this is."""
+def bearer(connection: Connection, token: str, identity: bytes, now: datetime) -> Row[Any] | None:
+    """The approved device whose key this is. `identity`: of the board that uses it; empty: the
+    door knows none."""
     where = (tokens.c.digest == digest_of(token)) & (tokens.c.expires > now)
+    if identity:
+        where &= tokens.c.identity.is_(None) | (tokens.c.identity == identity)
     asked = select(devices).join(tokens).where(where, devices.c.standing == "approved")
     return connection.execute(asked).one_or_none()
 
 
-def revoke(connection: Connection, device_id: str) -> None:
-    """All keys of a device."""
-    connection.execute(delete(tokens).where(tokens.c.device_id == device_id))
+def revoke(connection: Connection, device_id: str, *, but: bytes | None = None) -> None:
+    """Voids all keys of a device, apart from those of the board with the identity `but`."""
+    where = tokens.c.device_id == device_id
+    if but is not None:
+        where &= tokens.c.identity.is_(None) | (tokens.c.identity != but)
+    connection.execute(delete(tokens).where(where))
 
 
 def digest_of(token: str) -> bytes:

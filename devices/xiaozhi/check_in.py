@@ -129,8 +129,9 @@ def answer_to(
     token: str,
     offered: Firmware | None = None,
 ) -> CheckedIn:
-    """`firmware`: as the board just said it; `token`: of an approved device, else empty;
-    `offered`: another than it has."""
+    """What a board is told. `firmware`: its version, as it just said; `token`: its key, which opens
+    nothing before the board is approved; empty: it gets none; `offered`: another version than it
+    has."""
     offset = now.utcoffset()
     same = Firmware(firmware) if is_release(firmware) else UNSET
     return CheckedIn(
@@ -139,7 +140,7 @@ def answer_to(
         ),
         websocket=WebSocketPart(url, token) if token else UNSET,
         firmware=offered or same,
-        activation=UNSET if token else _activation(device),
+        activation=UNSET if device.standing == "approved" else _activation(device),
     )
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -25,8 +26,15 @@ CALL_TIMEOUT_S = 10.0
 
 LIST_TIMEOUT_S = 10.0
 
-WITHOUT_EYES = frozenset({"self.camera.take_photo"})
-"A photo is sent where `vision` says, and we name no such place: nothing here looks at pictures."
+SEEING = re.compile(
+    r"camera|photo|picture|screenshot|snapshot|拍照|照片|图片|图像|摄像|截图|截屏", re.IGNORECASE
+)
+"""Words of tools that look at something, in names or descriptions. Their pictures would go where
+`vision` says, and a model that cannot see would promise what it cannot do."""
+SEEING_SCREEN = re.compile(
+    r"\b(?:see|look|capture|read|view|analy[sz]e)\w*\b[^.]*\bscreen", re.IGNORECASE
+)
+"A screen also has a brightness and a theme: only tools that look at one are left out."
 
 READ_ONLY = frozenset({"self.get_device_status"})
 
@@ -137,7 +145,7 @@ class DeviceTools:
             tools, cursor = told.tools, told.cursor or None
         if isinstance(told, Refused):
             logger.info("a xiaozhi device refuses %s: %s", told.method, told.message)
-        usable = [tool for tool in tools if tool.name not in WITHOUT_EYES]
+        usable = [tool for tool in tools if not _needs_eyes(tool)]
         self._tools = {tool.alias: tool for tool in usable}
         self.specs = tuple(_spec(tool) for tool in usable)
 
@@ -176,6 +184,12 @@ class DevicesTools:
         if found is None:
             raise DeviceGone("the device is not connected any more")
         return await found.call(name, arguments)
+
+
+def _needs_eyes(tool: DeviceTool) -> bool:
+    """Whether a tool is for a model that looks at pictures."""
+    about = f"{tool.name} {tool.description}"
+    return bool(SEEING.search(about) or SEEING_SCREEN.search(about))
 
 
 def _spec(tool: DeviceTool) -> ToolSpec:

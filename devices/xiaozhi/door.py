@@ -76,12 +76,13 @@ class XiaozhiDoor:
         logger.info("= xiaozhi device %s checked in: %s", device.id, how)
         if device.standing == "blocked":
             raise Forbidden("this device is blocked", code="device_blocked")
-        token = ""
-        if device.standing == "approved":
-            token = await self._directory.issue_token(device.id)
+        token, is_approved = "", device.standing == "approved"
+        # Clients on computers check in once: they need the key already when the code is typed.
+        if is_approved or device.pairing_code:
+            token = await self._directory.issue_token(device.id, contact.identity)
         url, now = self._url(request), self._clock.wall()
         offered = None
-        if token:
+        if is_approved:
             offered = await self.images.offer(_base(url), device.board, contact.firmware)
         return _json(answer_to(device, contact.firmware, now, url, token, offered))
 

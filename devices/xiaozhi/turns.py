@@ -22,11 +22,12 @@ from core.events import (
     TranscriptionFailed,
     TurnTraced,
 )
-from core.items import MessageItem
+from core.ids import new_id
+from core.items import MessageItem, TextPart
 from core.ports import Clock
 from devices.xiaozhi.mouth import Mouth
 from devices.xiaozhi.ports import Session
-from firmware_protocol.xiaozhi.dialogue import Action, Cancel, Commit, Dialogue, Hear
+from firmware_protocol.xiaozhi.dialogue import Action, Ask, Cancel, Commit, Dialogue, Hear
 from firmware_protocol.xiaozhi.messages import Mode, Timing
 from pipeline.settings import ResponseRequest, SessionSettings
 from pipeline.turn import Mark
@@ -81,7 +82,7 @@ class Turns:
                 pass
         return ()
 
-    def obey(self, action: Hear | Commit | Cancel) -> None:
+    def obey(self, action: Hear | Commit | Cancel | Ask) -> None:
         match action:
             case Hear(mode=mode):
                 self._listen(mode)
@@ -90,6 +91,9 @@ class Turns:
                     self._commit(asks=asks)
             case Cancel():
                 self._cancel()
+            case Ask(text=text):
+                self._session.add_item(MessageItem(new_id("item"), "user", (TextPart(text),)))
+                self._session.create_response(ResponseRequest())
             case _:
                 assert_never(action)
 

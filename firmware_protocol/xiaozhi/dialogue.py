@@ -14,6 +14,7 @@ from typing import Literal, assert_never
 from firmware_protocol.xiaozhi.messages import (
     Abort,
     AudioParams,
+    Detected,
     DeviceHello,
     DeviceMessage,
     Emotion,
@@ -31,7 +32,6 @@ from firmware_protocol.xiaozhi.messages import (
     Stt,
     Timing,
     Tts,
-    WakeWordHeard,
 )
 from firmware_protocol.xiaozhi.pacing import Pacer, PaceSettings
 
@@ -46,6 +46,10 @@ class DialogueSettings:
     "Of one utterance, where we find its end: a radio never ends."
     max_silence_s: float = 20.0
     "While the microphone is open. Then the conversation is over: the device goes idle."
+    typed_after_s: float = 0.5
+    """Firmware listens right after a wake word. A text after which a device does not was typed."""
+    max_text_chars: int = 1000
+    "Of a typed text: as much as a person types at once."
     max_idle_s: float = 300.0
     "With the microphone closed. A device takes a connection for dead after 120 s anyway."
     downlink: AudioParams = field(default_factory=AudioParams)
@@ -78,11 +82,18 @@ class Cancel:
 
 
 @dataclass(frozen=True, slots=True)
+class Ask:
+    """Answer a text that a person typed."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class HangUp:
     reason: Literal["hello_expected", "silence", "idle"]
 
 
-Action = Send | Hear | Commit | Cancel | HangUp
+Action = Send | Hear | Commit | Cancel | Ask | HangUp
 
 
 class Dialogue:
@@ -108,6 +119,8 @@ class Dialogue:
         "Since when the user has been speaking."
         self._quiet_since = now
         self._timing: Timing | None = None
+        self._perhaps_typed: tuple[str, float] | None = None
+        "A text that came before the device listens, and when: typed, or a wake word."
 
     @property
     def doing(self) -> Doing:
@@ -145,7 +158,9 @@ class Dialogue:
                 return [Cancel(), *self._stop_speaking(must_tell=True)]
             case Ping():
                 return [Send(Pong())]
-            case WakeWordHeard() | McpAnswer() | Ignored():
+            case Detected(text=text):
+                return self._detected(text.strip(), now)
+            case McpAnswer() | Ignored():
                 return []
             case _:
                 assert_never(message)
@@ -154,11 +169,30 @@ class Dialogue:
         """While we speak it has crossed our `tts start` on its way: what we say is heard. An answer
         that is not heard yet would end the new turn with its `tts start`."""
         self.mode, self._is_open = mode, True
+        self._perhaps_typed = None
         if self._is_speaking:
             return []
         was_thinking, self._is_thinking = self._is_thinking, False
         self._user_since = None
         return [Cancel(), Hear(mode)] if was_thinking else [Hear(mode)]
+
+    def _detected(self, text: str, now: float) -> list[Action]:
+        """A wake word comes before the device listens: it is said by the `listen` that follows.
+        Clients on computers send typed text while they listen, or never listen."""
+        if not text:
+            return []
+        if self._is_open:
+            return self._asked(text)
+        self._perhaps_typed = (text, now)
+        return []
+
+    def _asked(self, text: str) -> list[Action]:
+        self._perhaps_typed = None
+        text = text[: self._settings.max_text_chars]
+        is_busy = self._is_speaking or self._is_thinking
+        stopped = [Cancel(), *self._stop_speaking()] if is_busy else []
+        self._is_thinking = True
+        return [*stopped, Send(Stt(text)), Ask(text)]
 
     def _stop_listening(self) -> list[Action]:
         if self.mode != "manual" or not self._is_open:
@@ -224,6 +258,10 @@ class Dialogue:
         if self.features is None:
             is_late = now - self._quiet_since > of.hello_timeout_s
             return [HangUp("hello_expected")] if is_late else []
+        if self._perhaps_typed is not None:
+            text, at = self._perhaps_typed
+            if now - at >= of.typed_after_s:
+                return self._asked(text)
         if is_answering or self._is_speaking:
             self._quiet_since = now
             is_over = not is_answering and now >= self.pacer.over_at()

@@ -89,11 +89,12 @@ class McpClient:
     "By alias."
 
     def initialize(self) -> Json:
-        """No `vision`: we look at no pictures, so a device is not told where to send them."""
+        """The first request. `vision` is where a device sends pictures: empty, for no model here
+        looks at them; without it xiaozhi-sdk 0.5.1 fails and offers no tools."""
         name, version = self.client
         params = {
             "protocolVersion": PROTOCOL_VERSION,
-            "capabilities": {},
+            "capabilities": {"vision": {"url": "", "token": ""}},
             "clientInfo": {"name": name, "version": version},
         }
         return self._request("initialize", params)

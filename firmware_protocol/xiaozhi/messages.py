@@ -76,7 +76,10 @@ class ListenStop(_FromDevice, frozen=True, tag="listen"):
     state: Literal["stop"] = "stop"
 
 
-class WakeWordHeard(_FromDevice, frozen=True, tag="listen"):
+class Detected(_FromDevice, frozen=True, tag="listen"):
+    """A wake word that firmware heard, or a sentence that a person typed into a client on a
+    computer: the same message."""
+
     text: str = ""
     state: Literal["detect"] = "detect"
 
@@ -103,7 +106,7 @@ class Ignored(Struct, frozen=True):
 
 
 DeviceMessage = (
-    DeviceHello | ListenStart | ListenStop | WakeWordHeard | Abort | Ping | McpAnswer | Ignored
+    DeviceHello | ListenStart | ListenStop | Detected | Abort | Ping | McpAnswer | Ignored
 )
 
 # Server to device.

@@ -11,6 +11,7 @@ from firmware_protocol.xiaozhi.messages import (
     Abort,
     Alert,
     Custom,
+    Detected,
     DeviceHello,
     DeviceMessage,
     Ignored,
@@ -26,7 +27,6 @@ from firmware_protocol.xiaozhi.messages import (
     Stt,
     System,
     Tts,
-    WakeWordHeard,
 )
 
 MAX_TEXT_BYTES = 65_535
@@ -39,10 +39,10 @@ MAX_DEPTH = 32
 
 T = TypeVar("T", bound=Struct)
 
-_LISTEN: Mapping[Any, type[ListenStart | ListenStop | WakeWordHeard]] = {
+_LISTEN: Mapping[Any, type[ListenStart | ListenStop | Detected]] = {
     "start": ListenStart,
     "stop": ListenStop,
-    "detect": WakeWordHeard,
+    "detect": Detected,
 }
 _OF_DEVICE: Mapping[str, type[DeviceHello | Abort | Ping | McpAnswer]] = {
     "hello": DeviceHello,

@@ -94,7 +94,7 @@ def test_a_database_of_a_newer_version_is_left_alone(url: str) -> None:
                 lambda one: one.execute(text("UPDATE alembic_version SET version_num = '9999'"))
             )
         async with opened(url) as database:
-            with pytest.raises(StorageFailed, match=r"newer Earshot .*'9999'.*'0003'"):
+            with pytest.raises(StorageFailed, match=r"newer Earshot .*'9999'.*'0004'"):
                 await database.run(_differences)
 
     asyncio.run(main())

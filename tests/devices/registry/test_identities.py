@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from sqlalchemy import inspect, select, text, update
 
-from core.errors import RequestError
+from core.errors import NotFound, RequestError
 from devices.directory import Contact, Device, Kind
 from devices.pairing import RegistrySettings
 from devices.registry import tokens
@@ -36,6 +36,41 @@ async def approved(here: Known) -> tuple[Device, str]:
 
 async def row(here: Known) -> Any:
     return await here.database.run(lambda one: one.execute(select(devices)).one())
+
+
+def test_a_key_of_a_board_that_waits_opens_nothing_before_its_code_is_typed(url: str) -> None:
+    async def main() -> None:
+        async with known(url) as here:
+            waiting = await here.registry.check_in(who(OURS))
+            key = await here.registry.issue_token(waiting.id, OURS)
+            assert await here.registry.bearer(key, OURS) is None
+            for nobody in (b"", OTHERS):
+                with pytest.raises(NotFound):
+                    await here.registry.issue_token(waiting.id, nobody)
+            device = await here.registry.pair(waiting.pairing_code)
+            assert await here.registry.bearer(key, OURS) == device
+            assert await here.registry.bearer(key, OTHERS) is None
+
+    asyncio.run(main())
+
+
+def test_who_claims_a_board_has_a_key_of_its_own_and_pushes_out_none(url: str) -> None:
+    async def main() -> None:
+        async with known(url) as here:
+            device, _ = await approved(here)
+            ours = await here.registry.issue_token(device.id, OURS)
+            claim = await here.registry.check_in(who(OTHERS))
+            keys = [await here.registry.issue_token(device.id, OTHERS) for _ in range(20)]
+            assert await here.registry.bearer(ours, OURS)
+            assert await here.registry.bearer(keys[-1], OTHERS) is None
+            assert await here.registry.bearer(keys[-1], OURS) is None
+            await here.registry.pair(claim.pairing_code)
+            held = [await here.registry.bearer(key, OTHERS) for key in keys]
+            assert sum(one is not None for one in held) == tokens.MAX_PER_DEVICE
+            for identity in (OURS, OTHERS):
+                assert await here.registry.bearer(ours, identity) is None
+
+    asyncio.run(main())
 
 
 def test_another_identity_waits_and_takes_nothing_from_the_device(url: str) -> None:
@@ -179,7 +214,17 @@ def test_who_was_approved_before_identities_were_kept_need_not_be_again(
             ),
             {"mac": MAC, "at": Moment().at},
         )
-        tokens.keep(connection, "dev_old", "dev_1", Moment().at, timedelta(days=1))
+        connection.execute(
+            text(
+                "INSERT INTO tokens (digest, device_id, issued, expires)"
+                " VALUES (:digest, 'dev_1', :at, :until)"
+            ),
+            {
+                "digest": tokens.digest_of("dev_old"),
+                "at": Moment().at,
+                "until": Moment().at + timedelta(days=1),
+            },
+        )
     engine.dispose()
 
     async def main() -> None:

@@ -44,7 +44,7 @@ class Known:
     async def find(self, kind: Kind, hardware_id: str, identity: bytes = b"") -> Device | None:
         return self.devices.get(hardware_id)
 
-    async def issue_token(self, device_id: str) -> str:
+    async def issue_token(self, device_id: str, identity: bytes = b"") -> str:
         raise NotFound("no keys here")
 
     async def bearer(self, token: str, identity: bytes = b"") -> Device | None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from aiohttp import WSServerHandshakeError
 
 from core.errors import RequestError
 from devices.directory import Device
@@ -55,9 +56,11 @@ def test_an_approved_board_is_told_where_to_connect_and_nothing_else() -> None:
 
 
 def test_a_new_board_shows_its_code_and_asks() -> None:
-    activation = told(DEVICE)
-    assert set(activation) == {"server_time", "firmware", "activation"}
-    shown = activation["activation"]
+    answer = told(DEVICE, token="secret")
+    assert set(answer) == {"server_time", "firmware", "activation", "websocket"}
+    assert answer["websocket"]["token"] == "secret"
+    assert "websocket" not in told(DEVICE)
+    shown = answer["activation"]
     assert (shown["code"], len(shown["challenge"])) == ("123456", 32)
     assert "123456" in shown["message"]
 
@@ -100,13 +103,14 @@ def test_new_boards_wait_until_they_are_approved() -> None:
         board = server.board()
         status, answer = await board.check_in()
         assert (status, answer["activation"]["code"]) == (200, "123456")
-        assert "websocket" not in answer
+        assert set(answer["websocket"]) == {"url", "token", "version"}
+        with pytest.raises(WSServerHandshakeError, match="401"):
+            await board.open()
         activate = f"{PATH}activate"
         async with server.client.post(activate, data=b"{}", headers=HEADERS) as response:
             assert response.status == 202
         directory.approve(MAC)
-        await board.boot()
-        await board.open()
+        await board.open()  # clients on computers do not check in again
         assert await board.turn("one") == ("one", ["you said one."])
         await board.hang_up()
 
@@ -120,6 +124,7 @@ def test_a_code_is_no_key_and_replaying_an_activation_gives_none() -> None:
         board = server.board()
         await board.check_in()
         code = server.scene.directory.known[MAC].pairing_code
+        given = dict(server.scene.directory.tokens)
         headers = board.headers() | {"Authorization": f"Bearer {code}"}
         async with server.client.get("/xiaozhi/v1/", headers=headers) as response:
             assert response.status == 401
@@ -130,7 +135,7 @@ def test_a_code_is_no_key_and_replaying_an_activation_gives_none() -> None:
                 f"{PATH}activate", json=body, headers=HEADERS
             ) as replayed:
                 assert (replayed.status, await replayed.text()) == (200, "{}")
-        assert server.scene.directory.tokens == {}
+        assert server.scene.directory.tokens == given
 
     against(act, Scene(directory=MemoryDirectory(approves=False)))
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from core.errors import EngineTimeout
-from devices.xiaozhi.device_tools import CALL_TIMEOUT_S, DeviceTools
+from devices.xiaozhi.device_tools import CALL_TIMEOUT_S, DeviceTools, _needs_eyes
+from firmware_protocol.xiaozhi.mcp import DeviceTool, alias_of
 from tests.loop import run_virtual
 
 VOLUME = "self.audio_speaker.set_volume"
@@ -101,3 +102,25 @@ def test_a_call_that_is_given_up_by_its_caller_frees_the_board() -> None:
         assert outcome.error is None
 
     virtually(Line, act)
+
+
+@pytest.mark.parametrize(
+    ("name", "description", "needs_eyes"),
+    [
+        ("self.camera.take_photo", "", True),
+        ("look_around", "Takes a picture of the room.", True),
+        ("take_screenshot", "", True),
+        ("self.screen.snapshot", "", True),
+        ("analyze", "Looks at the user's screen and answers.", True),
+        ("see", "用摄像头拍照并回答", True),
+        ("self.screen.set_brightness", "Sets how bright the screen is.", False),
+        ("self.screen.set_theme", "light or dark", False),
+        ("self.get_device_status", "Tells about the device.", False),
+        ("self.audio_speaker.set_volume", "", False),
+    ],
+)
+def test_tools_that_look_at_something_are_not_offered(
+    name: str, description: str, needs_eyes: bool
+) -> None:
+    tool = DeviceTool(name, alias_of(name), description, {"type": "object"})
+    assert _needs_eyes(tool) is needs_eyes

@@ -56,7 +56,7 @@ def test_a_reset_board_is_approved_again_before_it_is_served(tmp_path: Path) -> 
         reset = server.board(client_id=NEW_FLASH)
         status, told = await reset.check_in()
         assert status == 200
-        assert set(told) == {"server_time", "firmware", "activation"}
+        assert set(told) == {"server_time", "firmware", "activation", "websocket"}
         path, headers = "/xiaozhi/ota/activate", reset.headers()
         async with server.client.post(path, data=b"{}", headers=headers) as answer:
             assert answer.status == 202
@@ -92,7 +92,9 @@ def test_a_key_in_other_hands_is_void_and_the_board_goes_on(
             await thief.open()
         assert caught.value.status == 401
         _, told = await thief.check_in()
-        assert "websocket" not in told
+        assert set(told) == {"server_time", "firmware", "activation", "websocket"}
+        with pytest.raises(WSServerHandshakeError, match="401"):
+            await thief.open()
         assert await board.turn("two") == ("two", ["you said two."])
         await board.hang_up()
         assert board.flash["token"] not in caplog.text

@@ -338,3 +338,19 @@ def test_what_a_board_can_do_is_offered_where_it_hears() -> None:
             await scene.tools.call("self_get_device_status", {}, here)
 
     against(act)
+
+
+def test_a_typed_sentence_is_answered_aloud() -> None:
+    async def act(server: Server) -> None:
+        board = await server.ready()
+        await board.tell({"type": "listen", "state": "detect", "text": "what time is it"})
+        assert (await board.text("stt"))["text"] == "what time is it"
+        await board.text("tts", state="start")
+        assert (await board.text("tts", state="sentence_start"))["text"] == (
+            "you said what time is it."
+        )
+        await board.text("tts", state="stop")
+        assert await board.turn("one") == ("one", ["you said one."])
+        await board.hang_up()
+
+    against(act)

@@ -4,6 +4,7 @@ import pytest
 
 from firmware_protocol.xiaozhi.dialogue import (
     Action,
+    Ask,
     Cancel,
     Commit,
     Dialogue,
@@ -14,6 +15,7 @@ from firmware_protocol.xiaozhi.dialogue import (
 )
 from firmware_protocol.xiaozhi.messages import (
     Abort,
+    Detected,
     DeviceHello,
     Features,
     Ignored,
@@ -27,7 +29,6 @@ from firmware_protocol.xiaozhi.messages import (
     Stt,
     Timing,
     Tts,
-    WakeWordHeard,
 )
 
 
@@ -102,9 +103,39 @@ def test_our_hello_comes_at_once_and_whole() -> None:
 def test_sound_before_listen_is_no_error_and_not_heard() -> None:
     dialogue = begun(mode=None)
     assert not dialogue.hears
-    assert dialogue.receive(WakeWordHeard(text="hi esp"), 0.1) == []
+    assert dialogue.receive(Detected(text="hi esp"), 0.1) == []
     assert dialogue.receive(ListenStart(mode="auto"), 0.2) == [Hear("auto")]
     assert dialogue.hears
+
+
+def test_a_text_while_it_listens_was_typed_and_is_answered() -> None:
+    dialogue = begun("auto")
+    text = "turn on the light"
+    assert dialogue.receive(Detected(text=f" {text}\n"), 1) == [Send(Stt(text)), Ask(text)]
+    assert dialogue.doing == "thinking"
+    assert told(dialogue.receive(Detected(text="no, off"), 2)) == ["Cancel", "stt", "Ask"]
+    assert dialogue.receive(Detected(text="  "), 3) == []
+
+
+def test_a_text_from_a_device_that_never_listens_is_answered_a_moment_later() -> None:
+    dialogue = begun(mode=None)
+    assert dialogue.receive(Detected(text="hi"), 1.0) == []
+    assert dialogue.tick(1.4, is_answering=False) == []
+    assert dialogue.tick(1.5, is_answering=False) == [Send(Stt("hi")), Ask("hi")]
+    assert dialogue.tick(1.6, is_answering=True) == []
+
+
+def test_a_wake_word_before_listening_is_not_answered() -> None:
+    dialogue = begun(mode=None)
+    dialogue.receive(Detected(text="hi esp"), 1.0)
+    dialogue.receive(ListenStart(mode="auto"), 1.1)
+    assert dialogue.tick(9, is_answering=False) == []
+
+
+def test_a_typed_text_has_a_limit() -> None:
+    dialogue = begun("auto")
+    [_, asked] = dialogue.receive(Detected(text="x" * 5000), 1)
+    assert asked == Ask("x" * 1000)
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def test_no_place_for_pictures_is_named() -> None:
     params = McpClient(("earshot", "1.2")).initialize()["params"]
     assert params == {
         "protocolVersion": "2024-11-05",
-        "capabilities": {},
+        "capabilities": {"vision": {"url": "", "token": ""}},
         "clientInfo": {"name": "earshot", "version": "1.2"},
     }
 

@@ -7,6 +7,7 @@ import pytest
 from firmware_protocol.xiaozhi.errors import BadMessage
 from firmware_protocol.xiaozhi.messages import (
     Abort,
+    Detected,
     DeviceHello,
     Ignored,
     ListenStart,
@@ -14,7 +15,6 @@ from firmware_protocol.xiaozhi.messages import (
     McpAnswer,
     ServerHello,
     Tts,
-    WakeWordHeard,
 )
 from firmware_protocol.xiaozhi.texts import (
     MAX_DEPTH,
@@ -105,7 +105,7 @@ def test_what_is_absent_has_the_firmwares_default() -> None:
     assert not hello.features.mcp
     assert decode_device_message('{"type":"abort"}') == Abort()
     heard = decode_device_message('{"type":"listen","state":"detect"}')
-    assert heard == WakeWordHeard()
+    assert heard == Detected()
 
 
 @pytest.mark.parametrize("sample_rate", [44_100, 0, "16000"])
