@@ -1,7 +1,7 @@
 """What xiaozhi boards ask of us over HTTP: a check-in at every start, and the upgrade."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from urllib.parse import urlsplit
@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 import msgspec
 from aiohttp import hdrs
 from aiohttp import web as aioweb
+from multidict import CIMultiDict
 
 from core.errors import Forbidden, NotFound, RequestError, Unauthorized
 from core.http import JSON, is_forwarded
@@ -41,6 +42,9 @@ PENDING = 202
 
 BEARER = "Bearer "
 
+SAID = frozenset(("authorization", "device-id", "client-id"))
+"Names of query parameters by which clients in browsers say what boards say in headers."
+
 
 class XiaozhiDoor:
     def __init__(
@@ -68,7 +72,9 @@ class XiaozhiDoor:
     async def check_in(self, request: aioweb.Request) -> aioweb.Response:
         """`POST /xiaozhi/ota/`."""
         address = self._let_in(request)
-        contact = contact_of(request.headers, await request.read(), address)
+        # A page in a browser is no program of that address, which may be approved unasked.
+        known_at = "" if hdrs.ORIGIN in request.headers else address
+        contact = contact_of(request.headers, await request.read(), known_at)
         device = await self._directory.check_in(contact)
         self._metrics.count("earshot_xiaozhi_check_ins", standing=device.standing)
         is_claim = device.standing == "new" and device.has_new_identity
@@ -84,7 +90,8 @@ class XiaozhiDoor:
         offered = None
         if is_approved:
             offered = await self.images.offer(_base(url), device.board, contact.firmware)
-        return _json(answer_to(device, contact.firmware, now, url, token, offered))
+        answer = answer_to(device, contact.firmware, now, url, token, offered)
+        return _readable(request, _json(answer))
 
     async def firmware(self, request: aioweb.Request) -> aioweb.StreamResponse:
         """`GET /xiaozhi/ota/firmware/{version}/{board}.bin`."""
@@ -102,7 +109,8 @@ class XiaozhiDoor:
         if device.standing == "blocked":
             raise Forbidden("this device is blocked", code="device_blocked")
         is_approved = device.standing == "approved"
-        return aioweb.json_response({}, status=200 if is_approved else PENDING)
+        answer = aioweb.json_response({}, status=200 if is_approved else PENDING)
+        return _readable(request, answer)
 
     async def converse(self, request: aioweb.Request) -> aioweb.StreamResponse:
         """`GET /xiaozhi/v1/`. Raises Unauthorized, RequestError, Overloaded before the upgrade."""
@@ -150,13 +158,14 @@ class XiaozhiDoor:
 
     async def _authenticated(self, request: aioweb.Request) -> Device:
         """Raises Unauthorized: the same for every reason, which only the log tells."""
-        header = request.headers.get(hdrs.AUTHORIZATION, "")
+        said = _said(request)
+        header = said.get(hdrs.AUTHORIZATION, "")
         token = header[len(BEARER) :].strip() if header.startswith(BEARER) else ""
-        identity = identity_of(request.headers)
+        identity = identity_of(said)
         device = await self._directory.bearer(token, identity) if token else None
         if device is None or device.kind != "xiaozhi":
             logger.warning("! xiaozhi: a connection without a key that holds is refused")
-        elif device.hardware_id != request.headers.get("Device-Id", "").strip().lower():
+        elif device.hardware_id != said.get("Device-Id", "").strip().lower():
             logger.warning("! xiaozhi: the key of %s came with another Device-Id", device.id)
         else:
             return device
@@ -208,7 +217,7 @@ def _base(socket_url: str) -> str:
 
 def _framing(request: aioweb.Request) -> Version:
     """Raises RequestError."""
-    said = request.headers.get("Protocol-Version", "1").strip()
+    said = _said(request).get("Protocol-Version", "1").strip()
     number = int(said) if said.isascii() and said.isdigit() and len(said) < 3 else 0
     if not is_version(number):
         raise RequestError(
@@ -217,6 +226,19 @@ def _framing(request: aioweb.Request) -> Version:
             param="Protocol-Version",
         )
     return number
+
+
+def _said(request: aioweb.Request) -> Mapping[str, str]:
+    """The headers; a browser's WebSocket cannot set them, so its page puts them into the query."""
+    return request.headers if SAID.isdisjoint(request.query) else CIMultiDict(request.query)
+
+
+def _readable(request: aioweb.Request, answer: aioweb.Response) -> aioweb.Response:
+    """Lets a page in a browser of a network that is let in read what a board may read."""
+    if origin := request.headers.get(hdrs.ORIGIN):
+        answer.headers["Access-Control-Allow-Origin"] = origin
+        answer.headers["Vary"] = "Origin"
+    return answer
 
 
 def _json(answer: CheckedIn) -> aioweb.Response:

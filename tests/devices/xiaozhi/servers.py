@@ -88,8 +88,10 @@ class MemoryDirectory:
         "By hardware id."
         self.tokens: dict[str, str] = {}
         "Token -> hardware id."
+        self.contacts: list[Contact] = []
 
     async def check_in(self, contact: Contact) -> Device:
+        self.contacts.append(contact)
         device = self.known.get(contact.hardware_id) or Device(
             id=f"dev_{len(self.known)}",
             kind=contact.kind,

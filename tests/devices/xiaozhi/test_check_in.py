@@ -232,3 +232,32 @@ def test_what_is_sent_is_what_our_hello_says() -> None:
     """Also that of who says nothing of it: firmware's own defaults."""
     downlink = DialogueSettings().downlink
     assert (downlink.sample_rate, downlink.frame_duration) == (RATE_HZ, PACKET_MS) == (24_000, 60)
+
+
+def test_a_client_in_a_browser_is_approved_by_its_code_and_connects_by_its_query() -> None:
+    """Never unasked, not even on this machine: any site may run in a browser there."""
+
+    async def act(server: Server) -> None:
+        client, directory = server.client, server.scene.directory
+        site = HEADERS | {"Client-Id": "page-1", "Origin": "http://test.example"}
+        async with client.post(PATH, json={}, headers=site) as response:
+            assert response.headers["Access-Control-Allow-Origin"] == site["Origin"]
+            answer = await response.json()
+        assert directory.contacts[-1].address == ""
+        directory.approve(MAC)
+        async with client.post(f"{PATH}activate", data=b"{}", headers=site) as response:
+            assert (response.status, response.headers["Vary"]) == (200, "Origin")
+        query = {
+            "device-id": MAC,
+            "client-id": "page-1",
+            "authorization": f"Bearer {answer['websocket']['token']}",
+        }
+        origin = {"Origin": site["Origin"]}
+        async with client.ws_connect("/xiaozhi/v1/", params=query, headers=origin) as ws:
+            await ws.send_json({"type": "hello", "version": 1, "transport": "websocket"})
+            assert (await ws.receive_json())["type"] == "hello"
+        for wrong in ({**query, "device-id": "00:00:00:00:00:00"}, {"device-id": MAC}):
+            with pytest.raises(WSServerHandshakeError, match="401"):
+                await client.ws_connect("/xiaozhi/v1/", params=wrong, headers=origin)
+
+    against(act, Scene(directory=MemoryDirectory(approves=False)))
