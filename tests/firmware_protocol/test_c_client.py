@@ -22,8 +22,8 @@ from tests.shared import ROOT
 VECTORS = ROOT / "firmware_protocol" / "vectors" / "xiaozhi"
 CASES = json.loads((VECTORS / "cases.json").read_text(encoding="utf-8"))
 MODES = ("auto", "manual", "realtime")
-EXAMPLE_LINES = 40
-"As its README promises."
+EXAMPLE_LINES = 45
+"A newcomer reads the whole device without turning the page."
 
 NOT_ANNOUNCED = ("glyph_push", "text_font")
 "What the C client never asks for, so it writes no hello with it."
@@ -125,7 +125,7 @@ def test_cmake_builds_it_as_a_library_of_the_host(tmp_path: Path) -> None:
     """As a project of one's own adds it: `add_subdirectory`, then link."""
     cmake = compiler("cmake")
     (tmp_path / "main.c").write_text(
-        '#include "earshot_xiaozhi.h"\nint main(void) { return xz_status_name(XZ_OK) == 0; }\n',
+        '#include "earshot_xiaozhi.h"\nint main(void) { return earshot_status_name(EARSHOT_OK) == 0; }\n',
         encoding="utf-8",
     )
     (tmp_path / "CMakeLists.txt").write_text(

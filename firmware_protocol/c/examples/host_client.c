@@ -30,7 +30,7 @@
 #define TURN_MS_MAX 60000 /* without an answer for so long, nobody will answer */
 
 typedef struct {
-  xz_client client;
+  earshot_client client;
   int fd;
   OpusEncoder *encoder;
   OpusDecoder *decoder;
@@ -55,19 +55,19 @@ static uint32_t random_bits(void *context) {
   return bits;
 }
 
-static const char *set_volume(void *context, xz_json arguments, xz_writer *result) {
+static const char *set_volume(void *context, earshot_json arguments, earshot_writer *result) {
   int32_t *volume = context, wanted;
-  xz_json value;
-  if (!xz_json_get(arguments, "volume", &value) || !xz_json_to_int(value, &wanted) || wanted < 0 ||
-      wanted > 100)
+  earshot_json value;
+  if (!earshot_json_get(arguments, "volume", &value) || !earshot_json_to_int(value, &wanted) ||
+      wanted < 0 || wanted > 100)
     return "volume must be a number from 0 to 100";
   *volume = wanted;
   printf("volume: %d\n", (int)wanted);
-  xz_put_escaped(result, "true");
+  earshot_put_escaped(result, "true");
   return NULL;
 }
 
-static void play(talk *t, const xz_frame *packet) {
+static void play(talk *t, const earshot_frame *packet) {
   static int16_t samples[DOWN_SAMPLES_MAX];
   /* An empty packet is a lost one to Opus: it fills the gap. */
   const uint8_t *data = packet->payload_len > 0 ? packet->payload : NULL;
@@ -82,38 +82,38 @@ static void play(talk *t, const xz_frame *packet) {
   t->has_sound = true;
 }
 
-static void handle(talk *t, const xz_event *event) {
+static void handle(talk *t, const earshot_event *event) {
   switch (event->kind) {
-    case XZ_EVENT_NONE:
-    case XZ_EVENT_SPEAKING:
-    case XZ_EVENT_CUSTOM:
-    case XZ_EVENT_REBOOT: break;
-    case XZ_EVENT_OPEN:
+    case EARSHOT_EVENT_NONE:
+    case EARSHOT_EVENT_SPEAKING:
+    case EARSHOT_EVENT_CUSTOM:
+    case EARSHOT_EVENT_REBOOT: break;
+    case EARSHOT_EVENT_OPEN:
       printf("connected: session %s\n", t->client.session_id);
-      xz_client_listen(&t->client, XZ_MODE_AUTO);
+      earshot_client_listen(&t->client, EARSHOT_MODE_AUTO);
       break;
-    case XZ_EVENT_TRANSCRIPT:
+    case EARSHOT_EVENT_TRANSCRIPT:
       printf("%s: %s\n", event->is_partial ? "partial" : "transcript", event->text.data);
       break;
-    case XZ_EVENT_EMOTION: break;
-    case XZ_EVENT_SENTENCE: printf("answer: %s\n", event->text.data); break;
-    case XZ_EVENT_AUDIO: play(t, &event->audio); break;
-    case XZ_EVENT_SPEAKING_ENDED:
-      if (event->timing.response_latency_ms != XZ_UNKNOWN_MS)
+    case EARSHOT_EVENT_EMOTION: break;
+    case EARSHOT_EVENT_SENTENCE: printf("answer: %s\n", event->text.data); break;
+    case EARSHOT_EVENT_AUDIO: play(t, &event->audio); break;
+    case EARSHOT_EVENT_SPEAKING_ENDED:
+      if (event->timing.response_latency_ms != EARSHOT_UNKNOWN_MS)
         printf("latency: %d ms\n", (int)event->timing.response_latency_ms);
       t->is_answered = t->has_sound;
-      if (!t->is_answered) xz_client_listen(&t->client, XZ_MODE_AUTO);
+      if (!t->is_answered) earshot_client_listen(&t->client, EARSHOT_MODE_AUTO);
       break;
-    case XZ_EVENT_ALERT: printf("alert: %s\n", event->text.data); break;
-    case XZ_EVENT_SKIPPED:
-      fprintf(stderr, "a message was skipped: %s\n", xz_status_name(event->error));
+    case EARSHOT_EVENT_ALERT: printf("alert: %s\n", event->text.data); break;
+    case EARSHOT_EVENT_SKIPPED:
+      fprintf(stderr, "a message was skipped: %s\n", earshot_status_name(event->error));
       break;
-    case XZ_EVENT_CLOSED:
+    case EARSHOT_EVENT_CLOSED:
       fprintf(stderr, "the server closed: %d\n", (int)event->close_code);
       t->is_over = true;
       break;
-    case XZ_EVENT_FAILED:
-      fprintf(stderr, "failed: %s, HTTP status %d\n", xz_status_name(event->error),
+    case EARSHOT_EVENT_FAILED:
+      fprintf(stderr, "failed: %s, HTTP status %d\n", earshot_status_name(event->error),
               event->http_status);
       t->is_over = true;
       break;
@@ -130,31 +130,31 @@ static void speak(talk *t) {
   t->question += len;
   t->question_len -= len;
   opus_int32 size = opus_encode(t->encoder, samples, UP_SAMPLES, packet, sizeof packet);
-  if (size >= 0 && xz_client_audio(&t->client, packet, (size_t)size, 0) == XZ_FULL)
+  if (size >= 0 && earshot_client_audio(&t->client, packet, (size_t)size, 0) == EARSHOT_FULL)
     fprintf(stderr, "the network is slow: 60 ms of speech are lost\n");
 }
 
 static void receive(talk *t) {
   uint8_t data[4096];
-  xz_event event;
+  earshot_event event;
   ssize_t got = recv(t->fd, data, sizeof data, 0);
   if (got <= 0) {
     if (got < 0 && errno == EINTR) return;
-    xz_client_disconnected(&t->client, &event);
+    earshot_client_disconnected(&t->client, &event);
     handle(t, &event);
     t->is_over = true;
   }
   for (size_t used = 0; got > 0 && used < (size_t)got;) {
-    used += xz_client_receive(&t->client, data + used, (size_t)got - used, &event);
+    used += earshot_client_receive(&t->client, data + used, (size_t)got - used, &event);
     handle(t, &event);
   }
 }
 
 static void flush(talk *t) {
   size_t len;
-  const uint8_t *data = xz_client_output(&t->client, &len);
+  const uint8_t *data = earshot_client_output(&t->client, &len);
   ssize_t sent = len > 0 ? send(t->fd, data, len, MSG_NOSIGNAL) : 0;
-  if (sent > 0) xz_client_sent(&t->client, (size_t)sent);
+  if (sent > 0) earshot_client_sent(&t->client, (size_t)sent);
 }
 
 /* One question and its answer. */
@@ -164,12 +164,12 @@ static bool take_turn(talk *t, const int16_t *question, size_t len) {
   t->question_len = len;
   t->is_answered = t->has_sound = false;
   while (!t->is_answered && !t->is_over && now_ms() - began_ms < TURN_MS_MAX) {
-    xz_event event;
+    earshot_event event;
     uint64_t moment_ms = now_ms();
     if (moment_ms >= next_ms) {
       next_ms += UP_MS;
-      if (t->client.state == XZ_STATE_LISTENING) speak(t);
-      xz_client_tick(&t->client, (uint32_t)moment_ms, &event);
+      if (t->client.state == EARSHOT_STATE_LISTENING) speak(t);
+      earshot_client_tick(&t->client, (uint32_t)moment_ms, &event);
       handle(t, &event);
       continue;
     }
@@ -190,12 +190,12 @@ static bool converse(talk *t, char **questions, int count) {
     if (question == NULL) return false;
     if (i > 0) {
       wav_append(t->answer, pause, sizeof pause / sizeof *pause);
-      xz_client_listen(&t->client, XZ_MODE_AUTO);
+      earshot_client_listen(&t->client, EARSHOT_MODE_AUTO);
     }
     is_answered = take_turn(t, question, len);
     free(question);
   }
-  xz_client_close(&t->client);
+  earshot_client_close(&t->client);
   flush(t);
   return is_answered;
 }
@@ -203,16 +203,21 @@ static bool converse(talk *t, char **questions, int count) {
 static bool start(talk *t, const net_url *where, const char *token, const char *device_id,
                   FILE *entropy) {
   static uint8_t rx[16384], tx[8192];
-  static const char schema[] = "{\"type\":\"object\",\"properties\":{\"volume\":{\"type\":\"integer\","
-                               "\"minimum\":0,\"maximum\":100}},\"required\":[\"volume\"]}";
-  static xz_tool tools[1];
-  xz_tool volume = {"self.audio_speaker.set_volume", "Set the volume of the speaker, 0 to 100.",
-                    schema, false, set_volume, &t->volume};
+  static const char schema[] =
+      "{\"type\":\"object\",\"properties\":{\"volume\":{\"type\":\"integer\","
+      "\"minimum\":0,\"maximum\":100}},\"required\":[\"volume\"]}";
+  static earshot_tool tools[1];
+  earshot_tool volume = {"self.audio_speaker.set_volume",
+                         "Set the volume of the speaker, 0 to 100.",
+                         schema,
+                         false,
+                         set_volume,
+                         &t->volume};
   tools[0] = volume;
-  xz_config config;
+  earshot_config config;
   memset(&config, 0, sizeof config);
-  xz_handshake handshake = {where->host, where->path, token, device_id, CLIENT_ID, 3};
-  xz_mcp mcp = {"host_client", "0.1.0", tools, 1};
+  earshot_handshake handshake = {where->host, where->path, token, device_id, CLIENT_ID, 3};
+  earshot_mcp mcp = {"host_client", "0.1.0", tools, 1};
   config.handshake = handshake;
   config.hello.wants_partial = config.hello.wants_timing = true;
   config.mcp = mcp;
@@ -223,7 +228,8 @@ static bool start(talk *t, const net_url *where, const char *token, const char *
   config.tx_cap = sizeof tx;
   config.random = random_bits;
   config.random_context = entropy;
-  return xz_client_init(&t->client, &config) == XZ_OK && xz_client_open(&t->client) == XZ_OK;
+  return earshot_client_init(&t->client, &config) == EARSHOT_OK &&
+         earshot_client_open(&t->client) == EARSHOT_OK;
 }
 
 static bool prepare_opus(talk *t) {
@@ -241,7 +247,8 @@ int main(int argc, char **argv) {
   net_checked_in told;
   net_url where;
   if (argc < 5) {
-    fprintf(stderr, "usage: %s http://HOST:PORT/xiaozhi/ota/ DEVICE_ID ANSWER.wav QUESTION.wav...\n",
+    fprintf(stderr,
+            "usage: %s http://HOST:PORT/xiaozhi/ota/ DEVICE_ID ANSWER.wav QUESTION.wav...\n",
             argv[0]);
     return 1;
   }

@@ -49,12 +49,13 @@ int net_connect(const net_url *where) {
 }
 
 /* The text of one key below another, "" if there is none. */
-static void copy_text(xz_json object, const char *section, const char *key, char *out, size_t cap) {
-  xz_json found;
+static void copy_text(earshot_json object, const char *section, const char *key, char *out,
+                      size_t cap) {
+  earshot_json found;
   size_t len;
   out[0] = '\0';
-  if (!xz_json_get(object, section, &found) || !xz_json_get(found, key, &found) ||
-      !xz_json_to_text(found, out, cap, &len))
+  if (!earshot_json_get(object, section, &found) || !earshot_json_get(found, key, &found) ||
+      !earshot_json_to_text(found, out, cap, &len))
     out[0] = '\0';
 }
 
@@ -91,10 +92,10 @@ int net_check_in(const char *url, const char *device_id, const char *client_id,
   close(fd);
   text[len] = '\0';
   const char *end_of_head = strstr(text, "\r\n\r\n");
-  xz_json object;
+  earshot_json object;
   bool is_fine = strncmp(text, "HTTP/1.", 7) == 0 && strncmp(text + 8, " 200", 4) == 0;
   if (!is_fine || end_of_head == NULL ||
-      !xz_json_check(end_of_head + 4, len - (size_t)(end_of_head + 4 - text), &object)) {
+      !earshot_json_check(end_of_head + 4, len - (size_t)(end_of_head + 4 - text), &object)) {
     fprintf(stderr, "the check-in was answered with: %s\n", text);
     return 0;
   }

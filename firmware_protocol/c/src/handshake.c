@@ -5,48 +5,49 @@
 #include "sha1.h"
 
 /* A header's value must not end its line, or the caller's token could write headers of its own. */
-static void put_value(xz_writer *out, const char *text) {
+static void put_value(earshot_writer *out, const char *text) {
   if (strpbrk(text, "\r\n") != NULL) out->is_full = true;
-  xz_put(out, text);
+  earshot_put(out, text);
 }
 
-static void put_header(xz_writer *out, const char *name, const char *value) {
+static void put_header(earshot_writer *out, const char *name, const char *value) {
   if (value == NULL || *value == '\0') return;
-  xz_put(out, name);
-  xz_put(out, ": ");
+  earshot_put(out, name);
+  earshot_put(out, ": ");
   put_value(out, value);
-  xz_put(out, "\r\n");
+  earshot_put(out, "\r\n");
 }
 
-void xz_handshake_write(xz_writer *out, const xz_handshake *handshake, const char *key) {
-  xz_put(out, "GET ");
+void earshot_handshake_write(earshot_writer *out, const earshot_handshake *handshake,
+                             const char *key) {
+  earshot_put(out, "GET ");
   put_value(out, handshake->path);
-  xz_put(out, " HTTP/1.1\r\n");
+  earshot_put(out, " HTTP/1.1\r\n");
   put_header(out, "Host", handshake->host);
-  xz_put(out, "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n");
+  earshot_put(out, "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n");
   put_header(out, "Sec-WebSocket-Key", key);
   if (handshake->token != NULL && *handshake->token != '\0') {
-    xz_put(out, "Authorization: ");
-    if (strchr(handshake->token, ' ') == NULL) xz_put(out, "Bearer ");
+    earshot_put(out, "Authorization: ");
+    if (strchr(handshake->token, ' ') == NULL) earshot_put(out, "Bearer ");
     put_value(out, handshake->token);
-    xz_put(out, "\r\n");
+    earshot_put(out, "\r\n");
   }
-  xz_put(out, "Protocol-Version: ");
-  xz_put_uint(out, (uint32_t)handshake->version);
-  xz_put(out, "\r\n");
+  earshot_put(out, "Protocol-Version: ");
+  earshot_put_uint(out, (uint32_t)handshake->version);
+  earshot_put(out, "\r\n");
   put_header(out, "Device-Id", handshake->device_id);
   put_header(out, "Client-Id", handshake->client_id);
-  xz_put(out, "\r\n");
+  earshot_put(out, "\r\n");
 }
 
-void xz_handshake_accept(const char *key, char accept[29]) {
+void earshot_handshake_accept(const char *key, char accept[29]) {
   static const char guid[] = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"; /* RFC 6455, 1.3 */
   char joined[24 + sizeof guid];
-  uint8_t digest[XZ_SHA1_BYTES];
+  uint8_t digest[EARSHOT_SHA1_BYTES];
   memcpy(joined, key, 24);
   memcpy(joined + 24, guid, sizeof guid);
-  xz_sha1(joined, sizeof joined - 1, digest);
-  xz_base64(digest, sizeof digest, accept);
+  earshot_sha1(joined, sizeof joined - 1, digest);
+  earshot_base64(digest, sizeof digest, accept);
 }
 
 static char lower(char ch) { return ch >= 'A' && ch <= 'Z' ? (char)(ch - 'A' + 'a') : ch; }
@@ -66,7 +67,7 @@ static bool is_header(const char *line, size_t len, const char *name, const char
 
 static bool has_accept(const char *head, size_t len, const char *key) {
   char accept[29];
-  xz_handshake_accept(key, accept);
+  earshot_handshake_accept(key, accept);
   while (len > 0) {
     const char *line_end = memchr(head, '\r', len);
     size_t line_len = line_end != NULL ? (size_t)(line_end - head) : len;
@@ -78,16 +79,16 @@ static bool has_accept(const char *head, size_t len, const char *key) {
   return false;
 }
 
-xz_status xz_handshake_check(const char *head, size_t len, const char *key, bool checks_accept,
-                             int *http_status) {
+earshot_status earshot_handshake_check(const char *head, size_t len, const char *key,
+                                       bool checks_accept, int *http_status) {
   static const char start[] = "HTTP/1.1 ";
   size_t at = sizeof start - 1;
-  if (len < at + 4 || memcmp(head, start, at) != 0) return XZ_PROTOCOL;
+  if (len < at + 4 || memcmp(head, start, at) != 0) return EARSHOT_PROTOCOL;
   *http_status = 0;
   for (size_t i = at; i < at + 3; i++) {
-    if (head[i] < '0' || head[i] > '9') return XZ_PROTOCOL;
+    if (head[i] < '0' || head[i] > '9') return EARSHOT_PROTOCOL;
     *http_status = *http_status * 10 + (head[i] - '0');
   }
-  if (*http_status != 101) return XZ_REFUSED;
-  return !checks_accept || has_accept(head, len, key) ? XZ_OK : XZ_PROTOCOL;
+  if (*http_status != 101) return EARSHOT_REFUSED;
+  return !checks_accept || has_accept(head, len, key) ? EARSHOT_OK : EARSHOT_PROTOCOL;
 }

@@ -55,7 +55,7 @@ static bool take_unicode_escape(cursor *c, uint32_t *character) {
 static bool take_character(cursor *c, uint32_t *character) {
   if (c->at == c->end || *c->at < 0x20 || *c->at == '"') return false;
   if (*c->at != '\\') {
-    size_t len = xz_utf8_decode(c->at, (size_t)(c->end - c->at), character);
+    size_t len = earshot_utf8_decode(c->at, (size_t)(c->end - c->at), character);
     c->at += len;
     return len > 0;
   }
@@ -134,7 +134,7 @@ static bool take_value(cursor *c) {
     skip_space(c);
     bool is_object = take(c, '{');
     if (is_object || take(c, '[')) {
-      if (depth++ == XZ_JSON_DEPTH_MAX) return false;
+      if (depth++ == EARSHOT_JSON_DEPTH_MAX) return false;
       objects = (objects << 1) | (is_object ? 1U : 0U);
       skip_space(c);
       is_open = c->at != c->end && *c->at != (is_object ? '}' : ']');
@@ -159,7 +159,7 @@ static bool take_value(cursor *c) {
   }
 }
 
-bool xz_json_check(const char *text, size_t len, xz_json *value) {
+bool earshot_json_check(const char *text, size_t len, earshot_json *value) {
   cursor c = cursor_over(text, len);
   skip_space(&c);
   const unsigned char *began = c.at;
@@ -170,7 +170,7 @@ bool xz_json_check(const char *text, size_t len, xz_json *value) {
   return c.at == c.end;
 }
 
-bool xz_json_get(xz_json object, const char *key, xz_json *value) {
+bool earshot_json_get(earshot_json object, const char *key, earshot_json *value) {
   cursor c = cursor_over(object.data, object.len);
   bool is_found = false;
   if (!take(&c, '{')) return false;
@@ -178,13 +178,13 @@ bool xz_json_get(xz_json object, const char *key, xz_json *value) {
     skip_space(&c);
     const unsigned char *began = c.at;
     if (!take_string(&c)) break;
-    xz_json name = {(const char *)began, (size_t)(c.at - began)};
+    earshot_json name = {(const char *)began, (size_t)(c.at - began)};
     skip_space(&c);
     if (!take(&c, ':')) break;
     skip_space(&c);
     began = c.at;
     if (!take_value(&c)) break;
-    if (xz_json_equals(name, key)) {
+    if (earshot_json_equals(name, key)) {
       value->data = (const char *)began;
       value->len = (size_t)(c.at - began);
       is_found = true;
@@ -194,31 +194,31 @@ bool xz_json_get(xz_json object, const char *key, xz_json *value) {
   return is_found;
 }
 
-bool xz_json_is_object(xz_json value) { return value.len > 0 && value.data[0] == '{'; }
+bool earshot_json_is_object(earshot_json value) { return value.len > 0 && value.data[0] == '{'; }
 
-bool xz_json_is_string(xz_json value) { return value.len > 0 && value.data[0] == '"'; }
+bool earshot_json_is_string(earshot_json value) { return value.len > 0 && value.data[0] == '"'; }
 
-bool xz_json_is_number(xz_json value) {
+bool earshot_json_is_number(earshot_json value) {
   cursor c = cursor_over(value.data, value.len);
   return take_number(&c) && c.at == c.end;
 }
 
-bool xz_json_equals(xz_json value, const char *text) {
+bool earshot_json_equals(earshot_json value, const char *text) {
   cursor c = cursor_over(value.data, value.len);
   const unsigned char *wanted = (const unsigned char *)text;
   if (!take(&c, '"')) return false;
   while (*wanted != 0) {
-    unsigned char bytes[XZ_UTF8_BYTES_MAX];
+    unsigned char bytes[EARSHOT_UTF8_BYTES_MAX];
     uint32_t character;
     if (!take_character(&c, &character)) return false;
-    size_t len = xz_utf8_encode(character, bytes);
+    size_t len = earshot_utf8_encode(character, bytes);
     for (size_t i = 0; i < len; i++) /* stops at the end of `text`: no further byte is a NUL */
       if (bytes[i] != *wanted++) return false;
   }
   return take(&c, '"') && c.at == c.end;
 }
 
-bool xz_json_to_bool(xz_json value, bool *result) {
+bool earshot_json_to_bool(earshot_json value, bool *result) {
   cursor c = cursor_over(value.data, value.len);
   bool is_true = take_word(&c, "true");
   if (!is_true && !take_word(&c, "false")) return false;
@@ -227,8 +227,8 @@ bool xz_json_to_bool(xz_json value, bool *result) {
 }
 
 /* The digits before and after the point; no exponents, which no field of this protocol needs. */
-bool xz_json_to_int(xz_json value, int32_t *result) {
-  if (!xz_json_is_number(value)) return false;
+bool earshot_json_to_int(earshot_json value, int32_t *result) {
+  if (!earshot_json_is_number(value)) return false;
   cursor c = cursor_over(value.data, value.len);
   bool is_negative = take(&c, '-');
   int64_t number = 0;
@@ -245,15 +245,15 @@ bool xz_json_to_int(xz_json value, int32_t *result) {
   return true;
 }
 
-bool xz_json_to_text(xz_json value, char *out, size_t cap, size_t *len) {
+bool earshot_json_to_text(earshot_json value, char *out, size_t cap, size_t *len) {
   cursor c = cursor_over(value.data, value.len);
   size_t filled = 0;
   if (!take(&c, '"')) return false;
   while (!take(&c, '"')) {
-    unsigned char bytes[XZ_UTF8_BYTES_MAX];
+    unsigned char bytes[EARSHOT_UTF8_BYTES_MAX];
     uint32_t character;
     if (!take_character(&c, &character)) return false;
-    size_t need = xz_utf8_encode(character, bytes);
+    size_t need = earshot_utf8_encode(character, bytes);
     if (cap - filled <= need) return false; /* one more for NUL; `filled` is always below `cap` */
     memcpy(out + filled, bytes, need);
     filled += need;

@@ -4,7 +4,9 @@
 
 #define BLOCK_BYTES 64
 
-static uint32_t rotate(uint32_t value, int bits) { return (value << bits) | (value >> (32 - bits)); }
+static uint32_t rotate(uint32_t value, int bits) {
+  return (value << bits) | (value >> (32 - bits));
+}
 
 static void add_block(uint32_t state[5], const uint8_t *block) {
   uint32_t words[80];
@@ -34,7 +36,7 @@ static void add_block(uint32_t state[5], const uint8_t *block) {
   state[4] += e;
 }
 
-void xz_sha1(const void *data, size_t len, uint8_t digest[XZ_SHA1_BYTES]) {
+void earshot_sha1(const void *data, size_t len, uint8_t digest[EARSHOT_SHA1_BYTES]) {
   uint32_t state[5] = {0x67452301, 0xefcdab89, 0x98badcfe, 0x10325476, 0xc3d2e1f0};
   uint8_t padded[2 * BLOCK_BYTES] = {0};
   size_t total = len + 9 <= BLOCK_BYTES ? BLOCK_BYTES : 2 * BLOCK_BYTES;
@@ -43,11 +45,11 @@ void xz_sha1(const void *data, size_t len, uint8_t digest[XZ_SHA1_BYTES]) {
   padded[total - 2] = (uint8_t)(len * 8 >> 8);
   padded[total - 1] = (uint8_t)(len * 8 & 0xffU);
   for (size_t at = 0; at < total; at += BLOCK_BYTES) add_block(state, padded + at);
-  for (int i = 0; i < XZ_SHA1_BYTES; i++)
+  for (int i = 0; i < EARSHOT_SHA1_BYTES; i++)
     digest[i] = (uint8_t)(state[i / 4] >> (24 - 8 * (i % 4)));
 }
 
-void xz_base64(const uint8_t *data, size_t len, char *out) {
+void earshot_base64(const uint8_t *data, size_t len, char *out) {
   static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   for (size_t i = 0; i < len; i += 3) {
     size_t left = len - i;

@@ -1,6 +1,6 @@
 #include "utf8.h"
 
-size_t xz_utf8_decode(const unsigned char *data, size_t len, uint32_t *character) {
+size_t earshot_utf8_decode(const unsigned char *data, size_t len, uint32_t *character) {
   static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
   if (len == 0) return 0;
   uint32_t value = data[0];
@@ -22,7 +22,7 @@ size_t xz_utf8_decode(const unsigned char *data, size_t len, uint32_t *character
   return need;
 }
 
-size_t xz_utf8_encode(uint32_t character, unsigned char out[XZ_UTF8_BYTES_MAX]) {
+size_t earshot_utf8_encode(uint32_t character, unsigned char out[EARSHOT_UTF8_BYTES_MAX]) {
   if (character < 0x80) {
     out[0] = (unsigned char)character;
     return 1;

@@ -1,16 +1,16 @@
 /* UTF-8 (RFC 3629), one character at a time. */
-#ifndef XZ_UTF8_H
-#define XZ_UTF8_H
+#ifndef EARSHOT_UTF8_H
+#define EARSHOT_UTF8_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#define XZ_UTF8_BYTES_MAX 4
+#define EARSHOT_UTF8_BYTES_MAX 4
 
 /* The length of the character at `data`, 0 if it is no UTF-8. */
-size_t xz_utf8_decode(const unsigned char *data, size_t len, uint32_t *character);
+size_t earshot_utf8_decode(const unsigned char *data, size_t len, uint32_t *character);
 
 /* Writes 1 to 4 bytes; returns how many. */
-size_t xz_utf8_encode(uint32_t character, unsigned char out[XZ_UTF8_BYTES_MAX]);
+size_t earshot_utf8_encode(uint32_t character, unsigned char out[EARSHOT_UTF8_BYTES_MAX]);
 
 #endif

@@ -13,37 +13,37 @@ enum { CLOSE_PROTOCOL = 1002, CLOSE_NO_CODE = 1005, CLOSE_TOO_LARGE = 1009 };
 #define MASKED 0x80U
 #define CLOSE_BYTES 8 /* header, mask, code: what a pong must leave free */
 
-static uint32_t draw(xz_ws *ws) { return ws->random(ws->random_context); }
+static uint32_t draw(earshot_ws *ws) { return ws->random(ws->random_context); }
 
 static void put_u32(uint8_t *out, uint32_t value) {
   for (int i = 0; i < 4; i++) out[i] = (uint8_t)(value >> (24 - 8 * i));
 }
 
-xz_status xz_ws_open(xz_ws *ws, const xz_handshake *handshake) {
+earshot_status earshot_ws_open(earshot_ws *ws, const earshot_handshake *handshake) {
   uint8_t nonce[16];
   for (size_t i = 0; i < sizeof nonce; i += 4) put_u32(nonce + i, draw(ws));
-  xz_base64(nonce, sizeof nonce, ws->key);
-  xz_writer out = xz_writer_to(ws->tx, ws->tx_cap);
-  xz_handshake_write(&out, handshake, ws->key);
-  if (out.is_full) return XZ_BAD_CONFIG;
+  earshot_base64(nonce, sizeof nonce, ws->key);
+  earshot_writer out = earshot_writer_to(ws->tx, ws->tx_cap);
+  earshot_handshake_write(&out, handshake, ws->key);
+  if (out.is_full) return EARSHOT_BAD_CONFIG;
   ws->tx_len = out.len;
   ws->rx_len = 0;
   ws->header_len = 0;
   ws->header_need = 2;
   ws->message_opcode = 0;
-  ws->state = XZ_WS_SHAKING;
-  return XZ_OK;
+  ws->state = EARSHOT_WS_SHAKING;
+  return EARSHOT_OK;
 }
 
-xz_writer xz_ws_begin(xz_ws *ws) {
-  size_t used = ws->tx_len + XZ_WS_HEADER_BYTES_MAX + XZ_WS_RESERVED_BYTES;
+earshot_writer earshot_ws_begin(earshot_ws *ws) {
+  size_t used = ws->tx_len + EARSHOT_WS_HEADER_BYTES_MAX + EARSHOT_WS_RESERVED_BYTES;
   size_t room = ws->tx_cap > used ? ws->tx_cap - used : 0;
-  return xz_writer_to(ws->tx + ws->tx_len + (room > 0 ? XZ_WS_HEADER_BYTES_MAX : 0),
-                      room < XZ_TEXT_BYTES_MAX ? room : XZ_TEXT_BYTES_MAX);
+  return earshot_writer_to(ws->tx + ws->tx_len + (room > 0 ? EARSHOT_WS_HEADER_BYTES_MAX : 0),
+                           room < EARSHOT_TEXT_BYTES_MAX ? room : EARSHOT_TEXT_BYTES_MAX);
 }
 
 /* Puts header and mask around `len` bytes (<= 65535) at `payload`, which may lie in `tx`. */
-static void append_frame(xz_ws *ws, unsigned opcode, const uint8_t *payload, size_t len) {
+static void append_frame(earshot_ws *ws, unsigned opcode, const uint8_t *payload, size_t len) {
   uint8_t *out = ws->tx + ws->tx_len;
   uint8_t mask[4];
   size_t header = len < 126 ? 2 : 4;
@@ -61,47 +61,49 @@ static void append_frame(xz_ws *ws, unsigned opcode, const uint8_t *payload, siz
   ws->tx_len += header + sizeof mask + len;
 }
 
-xz_status xz_ws_commit(xz_ws *ws, xz_ws_opcode opcode, const xz_writer *message) {
-  if (ws->state != XZ_WS_OPEN) return XZ_BAD_STATE;
-  if (message->is_full || message->cap == 0) return XZ_FULL;
+earshot_status earshot_ws_commit(earshot_ws *ws, earshot_ws_opcode opcode,
+                                 const earshot_writer *message) {
+  if (ws->state != EARSHOT_WS_OPEN) return EARSHOT_BAD_STATE;
+  if (message->is_full || message->cap == 0) return EARSHOT_FULL;
   append_frame(ws, opcode, (const uint8_t *)message->data, message->len);
-  return XZ_OK;
+  return EARSHOT_OK;
 }
 
-void xz_ws_close(xz_ws *ws, uint16_t code) {
+void earshot_ws_close(earshot_ws *ws, uint16_t code) {
   uint8_t payload[2] = {(uint8_t)(code >> 8), (uint8_t)(code & 0xffU)};
   size_t len = code == CLOSE_NO_CODE ? 0 : sizeof payload;
   bool has_room = ws->tx_cap - ws->tx_len >= CLOSE_BYTES;
-  if (ws->state == XZ_WS_OPEN && has_room) append_frame(ws, CLOSE, payload, len);
-  ws->state = XZ_WS_SHUT;
+  if (ws->state == EARSHOT_WS_OPEN && has_room) append_frame(ws, CLOSE, payload, len);
+  ws->state = EARSHOT_WS_SHUT;
 }
 
-void xz_ws_sent(xz_ws *ws, size_t len) {
+void earshot_ws_sent(earshot_ws *ws, size_t len) {
   if (len > ws->tx_len) len = ws->tx_len;
   ws->tx_len -= len;
   if (ws->tx_len > 0) memmove(ws->tx, ws->tx + len, ws->tx_len);
 }
 
-static void fail(xz_ws *ws, xz_status status, xz_ws_event *event) {
-  xz_ws_close(ws, status == XZ_TOO_LARGE ? CLOSE_TOO_LARGE : CLOSE_PROTOCOL);
-  event->kind = XZ_WS_FAILED;
+static void fail(earshot_ws *ws, earshot_status status, earshot_ws_event *event) {
+  earshot_ws_close(ws, status == EARSHOT_TOO_LARGE ? CLOSE_TOO_LARGE : CLOSE_PROTOCOL);
+  event->kind = EARSHOT_WS_FAILED;
   event->status = status;
 }
 
-static size_t receive_head(xz_ws *ws, const uint8_t *data, size_t len, xz_ws_event *event) {
+static size_t receive_head(earshot_ws *ws, const uint8_t *data, size_t len,
+                           earshot_ws_event *event) {
   for (size_t i = 0; i < len; i++) {
     if (ws->rx_len == ws->rx_cap) {
-      fail(ws, XZ_TOO_LARGE, event);
+      fail(ws, EARSHOT_TOO_LARGE, event);
       return i;
     }
     ws->rx[ws->rx_len++] = data[i];
     if (ws->rx_len < 4 || memcmp(ws->rx + ws->rx_len - 4, "\r\n\r\n", 4) != 0) continue;
-    xz_status status = xz_handshake_check((const char *)ws->rx, ws->rx_len, ws->key,
-                                          ws->checks_accept, &event->http_status);
+    earshot_status status = earshot_handshake_check((const char *)ws->rx, ws->rx_len, ws->key,
+                                                    ws->checks_accept, &event->http_status);
     ws->rx_len = 0;
-    if (status == XZ_OK) {
-      ws->state = XZ_WS_OPEN;
-      event->kind = XZ_WS_OPENED;
+    if (status == EARSHOT_OK) {
+      ws->state = EARSHOT_WS_OPEN;
+      event->kind = EARSHOT_WS_OPENED;
     } else {
       fail(ws, status, event);
     }
@@ -111,7 +113,7 @@ static size_t receive_head(xz_ws *ws, const uint8_t *data, size_t len, xz_ws_eve
 }
 
 /* Of the frame whose header is complete. */
-static bool read_length(xz_ws *ws, uint64_t *length) {
+static bool read_length(earshot_ws *ws, uint64_t *length) {
   *length = ws->header[1] & 0x7fU;
   if (*length < 126) return true;
   *length = 0;
@@ -120,23 +122,24 @@ static bool read_length(xz_ws *ws, uint64_t *length) {
 }
 
 /* RFC 6455, 5.2 to 5.5: what a server may send. */
-static xz_status begin_frame(xz_ws *ws) {
+static earshot_status begin_frame(earshot_ws *ws) {
   unsigned opcode = ws->header[0] & 0x0fU;
   bool is_final = (ws->header[0] & FIN) != 0;
   uint64_t length;
-  if ((ws->header[0] & 0x70U) != 0 || (ws->header[1] & MASKED) != 0) return XZ_PROTOCOL;
-  if (!read_length(ws, &length)) return XZ_PROTOCOL;
+  if ((ws->header[0] & 0x70U) != 0 || (ws->header[1] & MASKED) != 0) return EARSHOT_PROTOCOL;
+  if (!read_length(ws, &length)) return EARSHOT_PROTOCOL;
   if (opcode >= CLOSE) {
-    if (opcode > PONG || !is_final || length > XZ_WS_CONTROL_BYTES_MAX) return XZ_PROTOCOL;
+    if (opcode > PONG || !is_final || length > EARSHOT_WS_CONTROL_BYTES_MAX)
+      return EARSHOT_PROTOCOL;
     ws->control_len = 0;
   } else {
-    if (opcode > XZ_WS_BINARY) return XZ_PROTOCOL;
-    if ((opcode == CONTINUATION) != (ws->message_opcode != 0)) return XZ_PROTOCOL;
-    if (length > ws->rx_cap - ws->rx_len) return XZ_TOO_LARGE;
+    if (opcode > EARSHOT_WS_BINARY) return EARSHOT_PROTOCOL;
+    if ((opcode == CONTINUATION) != (ws->message_opcode != 0)) return EARSHOT_PROTOCOL;
+    if (length > ws->rx_cap - ws->rx_len) return EARSHOT_TOO_LARGE;
     if (opcode != CONTINUATION) ws->message_opcode = (uint8_t)opcode;
   }
   ws->payload_left = (size_t)length;
-  return XZ_OK;
+  return EARSHOT_OK;
 }
 
 static bool is_close_code(uint32_t code) { /* RFC 6455, 7.4 */
@@ -144,21 +147,21 @@ static bool is_close_code(uint32_t code) { /* RFC 6455, 7.4 */
          (code >= 1000 && code <= 1014 && (code < 1004 || code > 1006));
 }
 
-static void end_close(xz_ws *ws, xz_ws_event *event) {
+static void end_close(earshot_ws *ws, earshot_ws_event *event) {
   uint32_t code = CLOSE_NO_CODE;
   if (ws->control_len > 0) {
     code = ws->control_len < 2 ? 0 : ((uint32_t)ws->control[0] << 8) | ws->control[1];
     if (!is_close_code(code)) {
-      fail(ws, XZ_PROTOCOL, event);
+      fail(ws, EARSHOT_PROTOCOL, event);
       return;
     }
   }
-  xz_ws_close(ws, (uint16_t)code);
-  event->kind = XZ_WS_CLOSED;
+  earshot_ws_close(ws, (uint16_t)code);
+  event->kind = EARSHOT_WS_CLOSED;
   event->close_code = (uint16_t)code;
 }
 
-static void end_frame(xz_ws *ws, xz_ws_event *event) {
+static void end_frame(earshot_ws *ws, earshot_ws_event *event) {
   unsigned opcode = ws->header[0] & 0x0fU;
   if (opcode == CLOSE) {
     end_close(ws, event);
@@ -167,10 +170,10 @@ static void end_frame(xz_ws *ws, xz_ws_event *event) {
     size_t need = 2 + 4 + ws->control_len + CLOSE_BYTES;
     if (ws->tx_cap - ws->tx_len >= need) append_frame(ws, PONG, ws->control, ws->control_len);
   } else if (opcode != PONG && (ws->header[0] & FIN) != 0) {
-    event->kind = XZ_WS_MESSAGE;
+    event->kind = EARSHOT_WS_MESSAGE;
     event->data = ws->rx;
     event->len = ws->rx_len;
-    event->is_text = ws->message_opcode == XZ_WS_TEXT;
+    event->is_text = ws->message_opcode == EARSHOT_WS_TEXT;
     ws->message_opcode = 0;
     ws->rx_len = 0;
   }
@@ -178,21 +181,22 @@ static void end_frame(xz_ws *ws, xz_ws_event *event) {
   ws->header_need = 2;
 }
 
-static size_t receive_header(xz_ws *ws, uint8_t byte, xz_ws_event *event) {
+static size_t receive_header(earshot_ws *ws, uint8_t byte, earshot_ws_event *event) {
   ws->header[ws->header_len++] = byte;
   if (ws->header_len == 2) {
     unsigned length = byte & 0x7fU;
     ws->header_need = length == 127 ? 10 : length == 126 ? 4 : 2;
   }
   if (ws->header_len == ws->header_need) {
-    xz_status status = begin_frame(ws);
-    if (status != XZ_OK) fail(ws, status, event);
+    earshot_status status = begin_frame(ws);
+    if (status != EARSHOT_OK) fail(ws, status, event);
     else if (ws->payload_left == 0) end_frame(ws, event);
   }
   return 1;
 }
 
-static size_t receive_payload(xz_ws *ws, const uint8_t *data, size_t len, xz_ws_event *event) {
+static size_t receive_payload(earshot_ws *ws, const uint8_t *data, size_t len,
+                              earshot_ws_event *event) {
   bool is_control = (ws->header[0] & 0x0fU) >= CLOSE;
   size_t taken = len < ws->payload_left ? len : ws->payload_left;
   if (is_control) {
@@ -207,17 +211,15 @@ static size_t receive_payload(xz_ws *ws, const uint8_t *data, size_t len, xz_ws_
   return taken;
 }
 
-size_t xz_ws_receive(xz_ws *ws, const uint8_t *data, size_t len, xz_ws_event *event) {
+size_t earshot_ws_receive(earshot_ws *ws, const uint8_t *data, size_t len,
+                          earshot_ws_event *event) {
   size_t used = 0;
   memset(event, 0, sizeof *event);
-  while (used < len && event->kind == XZ_WS_NONE) {
-    if (ws->state == XZ_WS_SHUT) return len; /* what still comes is nobody's */
-    if (ws->state == XZ_WS_SHAKING)
-      used += receive_head(ws, data + used, len - used, event);
-    else if (ws->header_len < ws->header_need)
-      used += receive_header(ws, data[used], event);
-    else
-      used += receive_payload(ws, data + used, len - used, event);
+  while (used < len && event->kind == EARSHOT_WS_NONE) {
+    if (ws->state == EARSHOT_WS_SHUT) return len; /* what still comes is nobody's */
+    if (ws->state == EARSHOT_WS_SHAKING) used += receive_head(ws, data + used, len - used, event);
+    else if (ws->header_len < ws->header_need) used += receive_header(ws, data[used], event);
+    else used += receive_payload(ws, data + used, len - used, event);
   }
   return used;
 }

@@ -1,6 +1,6 @@
 /* What the tests share: a check that names its line, and what servers send. */
-#ifndef XZ_TEST_CHECK_H
-#define XZ_TEST_CHECK_H
+#ifndef EARSHOT_TEST_CHECK_H
+#define EARSHOT_TEST_CHECK_H
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,12 +8,12 @@
 
 #include "earshot_xiaozhi.h"
 
-#define CHECK(condition)                                                     \
-  do {                                                                       \
-    if (!(condition)) {                                                      \
+#define CHECK(condition)                                                      \
+  do {                                                                        \
+    if (!(condition)) {                                                       \
       fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition); \
-      abort();                                                               \
-    }                                                                        \
+      abort();                                                                \
+    }                                                                         \
   } while (0)
 
 static const char accepted[] =
@@ -26,8 +26,7 @@ static size_t server_frame(uint8_t *out, unsigned first_byte, const void *payloa
   size_t header = len < 126 ? 2 : len < 65536 ? 4 : 10;
   out[0] = (uint8_t)first_byte;
   out[1] = (uint8_t)(header == 2 ? len : header == 4 ? 126 : 127);
-  for (size_t i = 2; i < header; i++)
-    out[i] = (uint8_t)((uint64_t)len >> (8 * (header - 1 - i)));
+  for (size_t i = 2; i < header; i++) out[i] = (uint8_t)((uint64_t)len >> (8 * (header - 1 - i)));
   if (len > 0) memcpy(out + header, payload, len);
   return header + len;
 }

@@ -12,9 +12,10 @@ uint32_t random_bits(void *context);
 static int step, spoken, written;
 
 int network_read(uint8_t *data, size_t cap) {
-  static const char *const texts[] = {server_hello, "{\"type\":\"stt\",\"text\":\"lamp on\"}",
-                                      "{\"type\":\"tts\",\"state\":\"start\"}",
-                                      "{\"type\":\"tts\",\"state\":\"sentence_start\",\"text\":\"Done.\"}"};
+  static const char *const texts[] = {
+      server_hello, "{\"type\":\"stt\",\"text\":\"lamp on\"}",
+      "{\"type\":\"tts\",\"state\":\"start\"}",
+      "{\"type\":\"tts\",\"state\":\"sentence_start\",\"text\":\"Done.\"}"};
   CHECK(cap >= 300);
   switch (step++) {
     case 0: memcpy(data, accepted, sizeof accepted - 1); return sizeof accepted - 1;

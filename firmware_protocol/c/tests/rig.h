@@ -1,6 +1,6 @@
 /* A client in the hands of a test. */
-#ifndef XZ_TEST_RIG_H
-#define XZ_TEST_RIG_H
+#ifndef EARSHOT_TEST_RIG_H
+#define EARSHOT_TEST_RIG_H
 
 #include "check.h"
 
@@ -14,14 +14,14 @@ static uint32_t count_up(void *context) {
 }
 
 typedef struct {
-  xz_client client;
+  earshot_client client;
   uint32_t seed;
   uint8_t *rx;
   uint8_t *tx;
 } rig;
 
-static xz_config rig_config(rig *r, int version, size_t rx_cap, size_t tx_cap) {
-  xz_config config;
+static earshot_config rig_config(rig *r, int version, size_t rx_cap, size_t tx_cap) {
+  earshot_config config;
   memset(&config, 0, sizeof config);
   config.handshake.host = "127.0.0.1";
   config.handshake.path = "/xiaozhi/v1/";

@@ -14,26 +14,26 @@ typedef struct {
 static rig r;
 static sent_frame sent;
 
-static xz_event give(const void *data, size_t len) {
-  xz_event event, extra;
-  size_t used = xz_client_receive(&r.client, data, len, &event);
+static earshot_event give(const void *data, size_t len) {
+  earshot_event event, extra;
+  size_t used = earshot_client_receive(&r.client, data, len, &event);
   while (used < len) {
-    used += xz_client_receive(&r.client, (const uint8_t *)data + used, len - used, &extra);
-    CHECK(extra.kind == XZ_EVENT_NONE);
+    used += earshot_client_receive(&r.client, (const uint8_t *)data + used, len - used, &extra);
+    CHECK(extra.kind == EARSHOT_EVENT_NONE);
   }
   return event;
 }
 
-static xz_event give_frame(unsigned first_byte, const void *payload, size_t len) {
+static earshot_event give_frame(unsigned first_byte, const void *payload, size_t len) {
   return give(wire, server_frame(wire, first_byte, payload, len));
 }
 
-static xz_event say(const char *json) { return give_frame(0x81, json, strlen(json)); }
+static earshot_event say(const char *json) { return give_frame(0x81, json, strlen(json)); }
 
 /* Takes the first frame from the output and unmasks it. */
 static bool take_sent(void) {
   size_t len;
-  const uint8_t *out = xz_client_output(&r.client, &len);
+  const uint8_t *out = earshot_client_output(&r.client, &len);
   if (len == 0) return false;
   size_t at = 2;
   CHECK(len >= 6 && (out[0] & 0xf0) == 0x80 && (out[1] & 0x80) != 0);
@@ -50,7 +50,7 @@ static bool take_sent(void) {
   CHECK(len >= at + sent.len);
   for (size_t i = 0; i < sent.len; i++) sent.payload[i] = out[at + i] ^ mask[i % 4];
   sent.payload[sent.len] = 0;
-  xz_client_sent(&r.client, at + sent.len);
+  earshot_client_sent(&r.client, at + sent.len);
   return true;
 }
 
@@ -59,32 +59,33 @@ static bool has_sent(const char *text) {
 }
 
 static void shake_hands(int version, size_t rx_cap, size_t tx_cap) {
-  xz_config config = rig_config(&r, version, rx_cap, tx_cap);
-  CHECK(xz_client_init(&r.client, &config) == XZ_OK);
-  CHECK(xz_client_open(&r.client) == XZ_OK);
-  CHECK(r.client.state == XZ_STATE_CONNECTING);
-  CHECK(xz_client_open(&r.client) == XZ_BAD_STATE);
-  xz_client_sent(&r.client, tx_cap);
-  CHECK(give(accepted, sizeof accepted - 1).kind == XZ_EVENT_NONE);
+  earshot_config config = rig_config(&r, version, rx_cap, tx_cap);
+  CHECK(earshot_client_init(&r.client, &config) == EARSHOT_OK);
+  CHECK(earshot_client_open(&r.client) == EARSHOT_OK);
+  CHECK(r.client.state == EARSHOT_STATE_CONNECTING);
+  CHECK(earshot_client_open(&r.client) == EARSHOT_BAD_STATE);
+  earshot_client_sent(&r.client, tx_cap);
+  CHECK(give(accepted, sizeof accepted - 1).kind == EARSHOT_EVENT_NONE);
   CHECK(take_sent() && strncmp((char *)sent.payload, "{\"type\":\"hello\"", 15) == 0);
 }
 
 static void open_client(int version) {
   shake_hands(version, 4096, 4096);
-  xz_event event = say(server_hello);
-  CHECK(event.kind == XZ_EVENT_OPEN && event.sample_rate_hz == 24000 && event.frame_ms == 60);
-  CHECK(r.client.state == XZ_STATE_IDLE && r.client.is_open);
+  earshot_event event = say(server_hello);
+  CHECK(event.kind == EARSHOT_EVENT_OPEN && event.sample_rate_hz == 24000 && event.frame_ms == 60);
+  CHECK(r.client.state == EARSHOT_STATE_IDLE && r.client.is_open);
 }
 
 static void test_request(void) {
   size_t len;
-  xz_config config = rig_config(&r, 0, 1024, 1024);
+  earshot_config config = rig_config(&r, 0, 1024, 1024);
   config.handshake.token = "dev-7f3c";
   config.handshake.device_id = "a1:b2:c3:d4:e5:f6";
   config.handshake.client_id = "0b6f";
-  CHECK(xz_client_init(&r.client, &config) == XZ_OK && xz_client_open(&r.client) == XZ_OK);
+  CHECK(earshot_client_init(&r.client, &config) == EARSHOT_OK &&
+        earshot_client_open(&r.client) == EARSHOT_OK);
   char *text = (char *)r.tx;
-  xz_client_output(&r.client, &len);
+  earshot_client_output(&r.client, &len);
   text[len] = '\0';
   CHECK(strncmp(text, "GET /xiaozhi/v1/ HTTP/1.1\r\nHost: 127.0.0.1\r\n", 43) == 0);
   CHECK(strstr(text, "\r\nAuthorization: Bearer dev-7f3c\r\n") != NULL);
@@ -93,47 +94,49 @@ static void test_request(void) {
   rig_free(&r);
   config = rig_config(&r, 1, 1024, 1024);
   config.handshake.token = "Basic x"; /* with a space: as it is */
-  CHECK(xz_client_init(&r.client, &config) == XZ_OK && xz_client_open(&r.client) == XZ_OK);
-  xz_client_output(&r.client, &len);
+  CHECK(earshot_client_init(&r.client, &config) == EARSHOT_OK &&
+        earshot_client_open(&r.client) == EARSHOT_OK);
+  earshot_client_output(&r.client, &len);
   r.tx[len] = '\0';
   CHECK(strstr((char *)r.tx, "\r\nAuthorization: Basic x\r\n") != NULL);
   config.handshake.token = "x\r\nEvil: y";
-  CHECK(xz_client_init(&r.client, &config) == XZ_OK);
-  CHECK(xz_client_open(&r.client) == XZ_BAD_CONFIG);
+  CHECK(earshot_client_init(&r.client, &config) == EARSHOT_OK);
+  CHECK(earshot_client_open(&r.client) == EARSHOT_BAD_CONFIG);
   rig_free(&r);
 }
 
 static void test_config(void) {
-  xz_config good = rig_config(&r, 3, 512, 512), bad = good;
+  earshot_config good = rig_config(&r, 3, 512, 512), bad = good;
   bad.tx_cap = 511;
-  CHECK(xz_client_init(&r.client, &bad) == XZ_BAD_CONFIG);
+  CHECK(earshot_client_init(&r.client, &bad) == EARSHOT_BAD_CONFIG);
   bad = good;
   bad.handshake.version = 4;
-  CHECK(xz_client_init(&r.client, &bad) == XZ_BAD_CONFIG);
+  CHECK(earshot_client_init(&r.client, &bad) == EARSHOT_BAD_CONFIG);
   bad = good;
   bad.random = NULL;
-  CHECK(xz_client_init(&r.client, &bad) == XZ_BAD_CONFIG);
-  CHECK(xz_client_init(&r.client, &good) == XZ_OK);
-  CHECK(xz_client_listen(&r.client, XZ_MODE_AUTO) == XZ_BAD_STATE);
-  CHECK(xz_client_audio(&r.client, NULL, 0, 0) == XZ_BAD_STATE);
+  CHECK(earshot_client_init(&r.client, &bad) == EARSHOT_BAD_CONFIG);
+  CHECK(earshot_client_init(&r.client, &good) == EARSHOT_OK);
+  CHECK(earshot_client_listen(&r.client, EARSHOT_MODE_AUTO) == EARSHOT_BAD_STATE);
+  CHECK(earshot_client_audio(&r.client, NULL, 0, 0) == EARSHOT_BAD_STATE);
   rig_free(&r);
 }
 
 static void test_accept(void) {
   char accept[29], response[300];
-  xz_handshake_accept("dGhlIHNhbXBsZSBub25jZQ==", accept); /* RFC 6455, 1.3 */
+  earshot_handshake_accept("dGhlIHNhbXBsZSBub25jZQ==", accept); /* RFC 6455, 1.3 */
   CHECK(strcmp(accept, "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=") == 0);
   for (int is_right = 0; is_right < 2; is_right++) {
-    xz_config config = rig_config(&r, 3, 1024, 1024);
+    earshot_config config = rig_config(&r, 3, 1024, 1024);
     config.checks_accept = true;
-    CHECK(xz_client_init(&r.client, &config) == XZ_OK && xz_client_open(&r.client) == XZ_OK);
-    xz_handshake_accept(r.client.ws.key, accept);
+    CHECK(earshot_client_init(&r.client, &config) == EARSHOT_OK &&
+          earshot_client_open(&r.client) == EARSHOT_OK);
+    earshot_handshake_accept(r.client.ws.key, accept);
     if (!is_right) accept[5] ^= 1;
     snprintf(response, sizeof response,
              "HTTP/1.1 101 X\r\nServer: x\r\nsec-webSocket-ACCEPT:\t %s \r\nX: y\r\n\r\n", accept);
-    xz_event event = give(response, strlen(response));
-    CHECK(event.kind == (is_right ? XZ_EVENT_NONE : XZ_EVENT_FAILED));
-    CHECK(is_right || event.error == XZ_PROTOCOL);
+    earshot_event event = give(response, strlen(response));
+    CHECK(event.kind == (is_right ? EARSHOT_EVENT_NONE : EARSHOT_EVENT_FAILED));
+    CHECK(is_right || event.error == EARSHOT_PROTOCOL);
     rig_free(&r);
   }
 }
@@ -145,14 +148,13 @@ static void test_sha1(void) { /* around the end of the first block; RFC 3174's o
   } cases[] = {
       {"", "2jmj7l5rSw0yVb/vlWAYkK/YBwk="},
       {"abc", "qZk+NkcGgWq6PiVxeFDCbJzQ2J0="},
-      {"abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq",
-       "hJg+RBw70m66rkqh+VEp5eVGcPE="},
+      {"abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq", "hJg+RBw70m66rkqh+VEp5eVGcPE="},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    uint8_t digest[XZ_SHA1_BYTES];
+    uint8_t digest[EARSHOT_SHA1_BYTES];
     char text[29];
-    xz_sha1(cases[i].text, strlen(cases[i].text), digest);
-    xz_base64(digest, sizeof digest, text);
+    earshot_sha1(cases[i].text, strlen(cases[i].text), digest);
+    earshot_base64(digest, sizeof digest, text);
     CHECK(strcmp(text, cases[i].digest) == 0);
   }
 }
@@ -160,116 +162,131 @@ static void test_sha1(void) { /* around the end of the first block; RFC 3174's o
 static void test_responses(void) {
   static const struct {
     const char *text;
-    xz_status error;
+    earshot_status error;
     int http_status;
   } cases[] = {
-      {"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n", XZ_REFUSED, 401},
-      {"HTTP/1.1 200 OK\r\n\r\n", XZ_REFUSED, 200},
-      {"HTTP/1.0 101 X\r\n\r\n", XZ_PROTOCOL, 0},
-      {"HTTP/1.1 1x1 X\r\n\r\n", XZ_PROTOCOL, 1},
-      {"\r\n\r\n", XZ_PROTOCOL, 0},
+      {"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n", EARSHOT_REFUSED, 401},
+      {"HTTP/1.1 200 OK\r\n\r\n", EARSHOT_REFUSED, 200},
+      {"HTTP/1.0 101 X\r\n\r\n", EARSHOT_PROTOCOL, 0},
+      {"HTTP/1.1 1x1 X\r\n\r\n", EARSHOT_PROTOCOL, 1},
+      {"\r\n\r\n", EARSHOT_PROTOCOL, 0},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    xz_config config = rig_config(&r, 3, 512, 512);
-    CHECK(xz_client_init(&r.client, &config) == XZ_OK && xz_client_open(&r.client) == XZ_OK);
-    xz_event event = give(cases[i].text, strlen(cases[i].text));
-    CHECK(event.kind == XZ_EVENT_FAILED && event.error == cases[i].error);
-    CHECK(event.http_status == cases[i].http_status && r.client.state == XZ_STATE_IDLE);
-    CHECK(xz_client_open(&r.client) == XZ_OK); /* one may try again */
+    earshot_config config = rig_config(&r, 3, 512, 512);
+    CHECK(earshot_client_init(&r.client, &config) == EARSHOT_OK &&
+          earshot_client_open(&r.client) == EARSHOT_OK);
+    earshot_event event = give(cases[i].text, strlen(cases[i].text));
+    CHECK(event.kind == EARSHOT_EVENT_FAILED && event.error == cases[i].error);
+    CHECK(event.http_status == cases[i].http_status && r.client.state == EARSHOT_STATE_IDLE);
+    CHECK(earshot_client_open(&r.client) == EARSHOT_OK); /* one may try again */
     memset(wire, 'a', 513);
     event = give(wire, 513);
-    CHECK(event.kind == XZ_EVENT_FAILED && event.error == XZ_TOO_LARGE);
+    CHECK(event.kind == EARSHOT_EVENT_FAILED && event.error == EARSHOT_TOO_LARGE);
     rig_free(&r);
   }
 }
 
 static void test_turn_in_auto(void) {
   open_client(3);
-  CHECK(xz_client_audio(&r.client, (const uint8_t *)"w", 1, 0) == XZ_OK); /* the wake word's */
-  CHECK(take_sent() && sent.opcode == 2 && sent.len == 5 && memcmp(sent.payload, "\0\0\0\1w", 5) == 0);
-  CHECK(xz_client_wake_word(&r.client, "hi \"esp\"") == XZ_OK);
-  CHECK(has_sent("{\"session_id\":\"s-1\",\"type\":\"listen\",\"state\":\"detect\",\"text\":\"hi "
-                 "\\\"esp\\\"\"}"));
-  CHECK(xz_client_listen(&r.client, XZ_MODE_AUTO) == XZ_OK);
-  CHECK(r.client.state == XZ_STATE_LISTENING);
-  CHECK(has_sent("{\"session_id\":\"s-1\",\"type\":\"listen\",\"state\":\"start\",\"mode\":\"auto\"}"));
-  CHECK(xz_client_listen_stop(&r.client) == XZ_BAD_STATE);
-  CHECK(give_frame(0x82, "\0\0\0\1x", 5).kind == XZ_EVENT_NONE); /* sound before tts start */
-  xz_event event = say("{\"type\":\"stt\",\"text\":\"lamp\",\"partial\":true}");
-  CHECK(event.kind == XZ_EVENT_TRANSCRIPT && event.is_partial && strcmp(event.text.data, "lamp") == 0);
-  CHECK(say("{\"type\":\"tts\",\"state\":\"start\"}").kind == XZ_EVENT_SPEAKING);
-  CHECK(r.client.state == XZ_STATE_SPEAKING);
-  CHECK(xz_client_audio(&r.client, (const uint8_t *)"x", 1, 0) == XZ_BAD_STATE);
-  CHECK(xz_client_listen(&r.client, XZ_MODE_AUTO) == XZ_BAD_STATE);
+  CHECK(earshot_client_audio(&r.client, (const uint8_t *)"w", 1, 0) ==
+        EARSHOT_OK); /* the wake word's */
+  CHECK(take_sent() && sent.opcode == 2 && sent.len == 5 &&
+        memcmp(sent.payload, "\0\0\0\1w", 5) == 0);
+  CHECK(earshot_client_wake_word(&r.client, "hi \"esp\"") == EARSHOT_OK);
+  CHECK(
+      has_sent("{\"session_id\":\"s-1\",\"type\":\"listen\",\"state\":\"detect\",\"text\":\"hi "
+               "\\\"esp\\\"\"}"));
+  CHECK(earshot_client_listen(&r.client, EARSHOT_MODE_AUTO) == EARSHOT_OK);
+  CHECK(r.client.state == EARSHOT_STATE_LISTENING);
+  CHECK(has_sent(
+      "{\"session_id\":\"s-1\",\"type\":\"listen\",\"state\":\"start\",\"mode\":\"auto\"}"));
+  CHECK(earshot_client_listen_stop(&r.client) == EARSHOT_BAD_STATE);
+  CHECK(give_frame(0x82, "\0\0\0\1x", 5).kind == EARSHOT_EVENT_NONE); /* sound before tts start */
+  earshot_event event = say("{\"type\":\"stt\",\"text\":\"lamp\",\"partial\":true}");
+  CHECK(event.kind == EARSHOT_EVENT_TRANSCRIPT && event.is_partial &&
+        strcmp(event.text.data, "lamp") == 0);
+  CHECK(say("{\"type\":\"tts\",\"state\":\"start\"}").kind == EARSHOT_EVENT_SPEAKING);
+  CHECK(r.client.state == EARSHOT_STATE_SPEAKING);
+  CHECK(earshot_client_audio(&r.client, (const uint8_t *)"x", 1, 0) == EARSHOT_BAD_STATE);
+  CHECK(earshot_client_listen(&r.client, EARSHOT_MODE_AUTO) == EARSHOT_BAD_STATE);
   event = give_frame(0x82, "\0\0\0\1x", 5);
-  CHECK(event.kind == XZ_EVENT_AUDIO && event.audio.payload_len == 1 && event.audio.payload[0] == 'x');
+  CHECK(event.kind == EARSHOT_EVENT_AUDIO && event.audio.payload_len == 1 &&
+        event.audio.payload[0] == 'x');
   event = give_frame(0x82, "\0\0\0\2x", 5); /* broken: skipped, and no more */
-  CHECK(event.kind == XZ_EVENT_SKIPPED && event.error == XZ_TRUNCATED);
-  CHECK(xz_client_abort(&r.client, false) == XZ_OK && r.client.state == XZ_STATE_SPEAKING);
+  CHECK(event.kind == EARSHOT_EVENT_SKIPPED && event.error == EARSHOT_TRUNCATED);
+  CHECK(earshot_client_abort(&r.client, false) == EARSHOT_OK &&
+        r.client.state == EARSHOT_STATE_SPEAKING);
   CHECK(has_sent("{\"session_id\":\"s-1\",\"type\":\"abort\"}"));
   event = say("{\"type\":\"tts\",\"state\":\"stop\",\"timing\":{\"response_latency_ms\":41.5}}");
-  CHECK(event.kind == XZ_EVENT_SPEAKING_ENDED && event.timing.response_latency_ms == 42);
-  CHECK(event.timing.first_audio_ms == XZ_UNKNOWN_MS && r.client.state == XZ_STATE_IDLE);
-  CHECK(say("{\"type\":\"tts\",\"state\":\"stop\"}").kind == XZ_EVENT_NONE);
-  CHECK(xz_client_listen(&r.client, XZ_MODE_AUTO) == XZ_OK && take_sent());
-  xz_client_close(&r.client);
+  CHECK(event.kind == EARSHOT_EVENT_SPEAKING_ENDED && event.timing.response_latency_ms == 42);
+  CHECK(event.timing.first_audio_ms == EARSHOT_UNKNOWN_MS && r.client.state == EARSHOT_STATE_IDLE);
+  CHECK(say("{\"type\":\"tts\",\"state\":\"stop\"}").kind == EARSHOT_EVENT_NONE);
+  CHECK(earshot_client_listen(&r.client, EARSHOT_MODE_AUTO) == EARSHOT_OK && take_sent());
+  earshot_client_close(&r.client);
   CHECK(take_sent() && sent.opcode == 8 && memcmp(sent.payload, "\x03\xe8", 2) == 0);
-  CHECK(r.client.state == XZ_STATE_IDLE && !r.client.is_open);
-  CHECK(xz_client_listen(&r.client, XZ_MODE_AUTO) == XZ_BAD_STATE);
+  CHECK(r.client.state == EARSHOT_STATE_IDLE && !r.client.is_open);
+  CHECK(earshot_client_listen(&r.client, EARSHOT_MODE_AUTO) == EARSHOT_BAD_STATE);
   rig_free(&r);
 }
 
 static void test_other_modes(void) {
   open_client(2);
-  CHECK(xz_client_listen(&r.client, XZ_MODE_MANUAL) == XZ_OK && take_sent());
-  CHECK(xz_client_listen_stop(&r.client) == XZ_OK && r.client.state == XZ_STATE_IDLE);
+  CHECK(earshot_client_listen(&r.client, EARSHOT_MODE_MANUAL) == EARSHOT_OK && take_sent());
+  CHECK(earshot_client_listen_stop(&r.client) == EARSHOT_OK &&
+        r.client.state == EARSHOT_STATE_IDLE);
   CHECK(has_sent("{\"session_id\":\"s-1\",\"type\":\"listen\",\"state\":\"stop\"}"));
-  CHECK(say("{\"type\":\"tts\",\"state\":\"start\"}").kind == XZ_EVENT_SPEAKING);
-  CHECK(say("{\"type\":\"tts\",\"state\":\"stop\"}").kind == XZ_EVENT_SPEAKING_ENDED);
-  CHECK(r.client.state == XZ_STATE_IDLE);
-  CHECK(xz_client_listen(&r.client, XZ_MODE_REALTIME) == XZ_OK && take_sent());
-  CHECK(say("{\"type\":\"tts\",\"state\":\"start\"}").kind == XZ_EVENT_SPEAKING);
-  CHECK(xz_client_audio(&r.client, (const uint8_t *)"x", 1, 0x01020304) == XZ_OK);
+  CHECK(say("{\"type\":\"tts\",\"state\":\"start\"}").kind == EARSHOT_EVENT_SPEAKING);
+  CHECK(say("{\"type\":\"tts\",\"state\":\"stop\"}").kind == EARSHOT_EVENT_SPEAKING_ENDED);
+  CHECK(r.client.state == EARSHOT_STATE_IDLE);
+  CHECK(earshot_client_listen(&r.client, EARSHOT_MODE_REALTIME) == EARSHOT_OK && take_sent());
+  CHECK(say("{\"type\":\"tts\",\"state\":\"start\"}").kind == EARSHOT_EVENT_SPEAKING);
+  CHECK(earshot_client_audio(&r.client, (const uint8_t *)"x", 1, 0x01020304) == EARSHOT_OK);
   CHECK(take_sent() && memcmp(sent.payload, "\0\2\0\0\0\0\0\0\1\2\3\4\0\0\0\1x", 17) == 0);
-  CHECK(say("{\"type\":\"tts\",\"state\":\"stop\"}").kind == XZ_EVENT_SPEAKING_ENDED);
-  CHECK(r.client.state == XZ_STATE_LISTENING);
-  CHECK(say("{\"type\":\"tts\",\"state\":\"start\"}").kind == XZ_EVENT_SPEAKING);
-  CHECK(xz_client_abort(&r.client, true) == XZ_OK && take_sent()); /* a wake word: at once */
-  CHECK(xz_client_listen(&r.client, XZ_MODE_AUTO) == XZ_OK && take_sent());
-  CHECK(give_frame(0x82, "late", 4).kind == XZ_EVENT_SKIPPED);
-  CHECK(say("{\"type\":\"tts\",\"state\":\"stop\"}").kind == XZ_EVENT_NONE);
-  CHECK(r.client.state == XZ_STATE_LISTENING);
+  CHECK(say("{\"type\":\"tts\",\"state\":\"stop\"}").kind == EARSHOT_EVENT_SPEAKING_ENDED);
+  CHECK(r.client.state == EARSHOT_STATE_LISTENING);
+  CHECK(say("{\"type\":\"tts\",\"state\":\"start\"}").kind == EARSHOT_EVENT_SPEAKING);
+  CHECK(earshot_client_abort(&r.client, true) == EARSHOT_OK &&
+        take_sent()); /* a wake word: at once */
+  CHECK(earshot_client_listen(&r.client, EARSHOT_MODE_AUTO) == EARSHOT_OK && take_sent());
+  CHECK(give_frame(0x82, "late", 4).kind == EARSHOT_EVENT_SKIPPED);
+  CHECK(say("{\"type\":\"tts\",\"state\":\"stop\"}").kind == EARSHOT_EVENT_NONE);
+  CHECK(r.client.state == EARSHOT_STATE_LISTENING);
   rig_free(&r);
 }
 
 static void test_other_messages(void) {
   open_client(3);
-  CHECK(say("{\"type\":\"system\",\"command\":\"reboot\"}").kind == XZ_EVENT_REBOOT);
-  xz_event event = say("{\"type\":\"alert\",\"status\":\"a\",\"message\":\"b\",\"emotion\":\"c\"}");
-  CHECK(event.kind == XZ_EVENT_ALERT && *event.status.data == 'a' && *event.text.data == 'b');
+  CHECK(say("{\"type\":\"system\",\"command\":\"reboot\"}").kind == EARSHOT_EVENT_REBOOT);
+  earshot_event event =
+      say("{\"type\":\"alert\",\"status\":\"a\",\"message\":\"b\",\"emotion\":\"c\"}");
+  CHECK(event.kind == EARSHOT_EVENT_ALERT && *event.status.data == 'a' && *event.text.data == 'b');
   CHECK(*event.emotion.data == 'c');
   event = say("{\"type\":\"custom\",\"payload\":{\"a\":1}}");
-  CHECK(event.kind == XZ_EVENT_CUSTOM && event.payload.len == 7);
-  CHECK(say("{\"type\":\"llm\",\"emotion\":\"sad\"}").kind == XZ_EVENT_EMOTION);
-  CHECK(say("{\"type\":\"tts\",\"state\":\"sentence_start\",\"text\":\"x\"}").kind == XZ_EVENT_SENTENCE);
-  CHECK(say(server_hello).kind == XZ_EVENT_NONE); /* a second hello changes nothing */
+  CHECK(event.kind == EARSHOT_EVENT_CUSTOM && event.payload.len == 7);
+  CHECK(say("{\"type\":\"llm\",\"emotion\":\"sad\"}").kind == EARSHOT_EVENT_EMOTION);
+  CHECK(say("{\"type\":\"tts\",\"state\":\"sentence_start\",\"text\":\"x\"}").kind ==
+        EARSHOT_EVENT_SENTENCE);
+  CHECK(say(server_hello).kind == EARSHOT_EVENT_NONE); /* a second hello changes nothing */
   event = say("{\"type\":\"stt\",\"text\":\"say \"hi\"\"}");
-  CHECK(event.kind == XZ_EVENT_SKIPPED && event.error == XZ_BAD_JSON && r.client.is_open);
+  CHECK(event.kind == EARSHOT_EVENT_SKIPPED && event.error == EARSHOT_BAD_JSON && r.client.is_open);
   CHECK(give_frame(0x82, "\1\0\0\x1e{\"type\":\"tts\",\"state\":\"start\"}", 34).kind ==
-        XZ_EVENT_SPEAKING); /* JSON in a binary frame */
-  CHECK(say("{\"type\":\"mcp\",\"payload\":{\"id\":1,\"method\":\"initialize\"}}").kind == XZ_EVENT_NONE);
+        EARSHOT_EVENT_SPEAKING); /* JSON in a binary frame */
+  CHECK(say("{\"type\":\"mcp\",\"payload\":{\"id\":1,\"method\":\"initialize\"}}").kind ==
+        EARSHOT_EVENT_NONE);
   CHECK(!take_sent()); /* no tools, none announced */
   rig_free(&r);
 }
 
 static void test_session_id(void) {
   char text[200];
-  for (int len = XZ_SESSION_ID_BYTES_MAX; len <= XZ_SESSION_ID_BYTES_MAX + 1; len++) {
+  for (int len = EARSHOT_SESSION_ID_BYTES_MAX; len <= EARSHOT_SESSION_ID_BYTES_MAX + 1; len++) {
     shake_hands(3, 1024, 1024);
-    CHECK(say("{\"type\":\"tts\",\"state\":\"start\"}").kind == XZ_EVENT_NONE); /* before hello */
+    CHECK(say("{\"type\":\"tts\",\"state\":\"start\"}").kind ==
+          EARSHOT_EVENT_NONE); /* before hello */
     snprintf(text, sizeof text,
              "{\"type\":\"hello\",\"transport\":\"websocket\",\"session_id\":\"%0*d\"}", len, 7);
-    CHECK(say(text).kind == (len > XZ_SESSION_ID_BYTES_MAX ? XZ_EVENT_FAILED : XZ_EVENT_OPEN));
+    CHECK(say(text).kind ==
+          (len > EARSHOT_SESSION_ID_BYTES_MAX ? EARSHOT_EVENT_FAILED : EARSHOT_EVENT_OPEN));
     rig_free(&r);
   }
 }
@@ -277,13 +294,13 @@ static void test_session_id(void) {
 static void test_pings(void) {
   open_client(3);
   memset(wire + 1000, 'p', 125);
-  CHECK(give_frame(0x89, wire + 1000, 125).kind == XZ_EVENT_NONE);
+  CHECK(give_frame(0x89, wire + 1000, 125).kind == EARSHOT_EVENT_NONE);
   CHECK(take_sent() && sent.opcode == 10 && sent.len == 125 && sent.payload[124] == 'p');
-  CHECK(give_frame(0x89, "", 0).kind == XZ_EVENT_NONE && take_sent() && sent.len == 0);
-  CHECK(give_frame(0x8a, "x", 1).kind == XZ_EVENT_NONE && !take_sent());
+  CHECK(give_frame(0x89, "", 0).kind == EARSHOT_EVENT_NONE && take_sent() && sent.len == 0);
+  CHECK(give_frame(0x8a, "x", 1).kind == EARSHOT_EVENT_NONE && !take_sent());
   for (int i = 0; i < 100; i++) give_frame(0x89, wire + 1000, 125); /* nobody sends: no overflow */
   CHECK(r.client.ws.tx_len <= r.client.ws.tx_cap);
-  xz_client_close(&r.client); /* and there is still room to say goodbye */
+  earshot_client_close(&r.client); /* and there is still room to say goodbye */
   while (take_sent()) CHECK(sent.opcode == 10 || sent.opcode == 8);
   CHECK(sent.opcode == 8);
   rig_free(&r);
@@ -293,34 +310,39 @@ static void test_closes(void) {
   static const struct {
     const char *payload;
     size_t len;
-    xz_event_kind kind;
+    earshot_event_kind kind;
     int code;
   } cases[] = {
-      {"", 0, XZ_EVENT_CLOSED, 1005},           {"\x03\xe8", 2, XZ_EVENT_CLOSED, 1000},
-      {"\x0f\xa1why", 5, XZ_EVENT_CLOSED, 4001}, {"\x03", 1, XZ_EVENT_FAILED, 0},
-      {"\x03\xed", 2, XZ_EVENT_FAILED, 0}, /* 1005 and 1006 must not be sent */
-      {"\x03\xee", 2, XZ_EVENT_FAILED, 0}, {"\x03\xec", 2, XZ_EVENT_FAILED, 0},
-      {"\x03\xf6", 2, XZ_EVENT_CLOSED, 1014}, {"\x03\xf7", 2, XZ_EVENT_FAILED, 0},
-      {"\x00\x01", 2, XZ_EVENT_FAILED, 0},
+      {"", 0, EARSHOT_EVENT_CLOSED, 1005},
+      {"\x03\xe8", 2, EARSHOT_EVENT_CLOSED, 1000},
+      {"\x0f\xa1why", 5, EARSHOT_EVENT_CLOSED, 4001},
+      {"\x03", 1, EARSHOT_EVENT_FAILED, 0},
+      {"\x03\xed", 2, EARSHOT_EVENT_FAILED, 0}, /* 1005 and 1006 must not be sent */
+      {"\x03\xee", 2, EARSHOT_EVENT_FAILED, 0},
+      {"\x03\xec", 2, EARSHOT_EVENT_FAILED, 0},
+      {"\x03\xf6", 2, EARSHOT_EVENT_CLOSED, 1014},
+      {"\x03\xf7", 2, EARSHOT_EVENT_FAILED, 0},
+      {"\x00\x01", 2, EARSHOT_EVENT_FAILED, 0},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     open_client(3);
-    xz_event event = give_frame(0x88, cases[i].payload, cases[i].len);
+    earshot_event event = give_frame(0x88, cases[i].payload, cases[i].len);
     CHECK(event.kind == cases[i].kind && event.close_code == cases[i].code);
-    CHECK(take_sent() && sent.opcode == 8 && r.client.state == XZ_STATE_IDLE);
-    bool is_echo = cases[i].kind == XZ_EVENT_CLOSED;
+    CHECK(take_sent() && sent.opcode == 8 && r.client.state == EARSHOT_STATE_IDLE);
+    bool is_echo = cases[i].kind == EARSHOT_EVENT_CLOSED;
     size_t echo_len = cases[i].len < 2 ? cases[i].len : 2;
-    CHECK(!is_echo || (sent.len == echo_len && memcmp(sent.payload, cases[i].payload, echo_len) == 0));
+    CHECK(!is_echo ||
+          (sent.len == echo_len && memcmp(sent.payload, cases[i].payload, echo_len) == 0));
     CHECK(is_echo || memcmp(sent.payload, "\x03\xea", 2) == 0); /* 1002 */
-    CHECK(give_frame(0x81, "x", 1).kind == XZ_EVENT_NONE); /* what comes after is nobody's */
-    xz_client_disconnected(&r.client, &event);
-    CHECK(event.kind == XZ_EVENT_NONE);
+    CHECK(give_frame(0x81, "x", 1).kind == EARSHOT_EVENT_NONE); /* what comes after is nobody's */
+    earshot_client_disconnected(&r.client, &event);
+    CHECK(event.kind == EARSHOT_EVENT_NONE);
     rig_free(&r);
   }
   open_client(3);
-  xz_event event;
-  xz_client_disconnected(&r.client, &event);
-  CHECK(event.kind == XZ_EVENT_CLOSED && event.close_code == 1006);
+  earshot_event event;
+  earshot_client_disconnected(&r.client, &event);
+  CHECK(event.kind == EARSHOT_EVENT_CLOSED && event.close_code == 1006);
   rig_free(&r);
 }
 
@@ -328,43 +350,44 @@ static void test_broken_frames(void) {
   static const struct {
     const char *bytes;
     size_t len;
-    xz_status error;
+    earshot_status error;
   } cases[] = {
-      {"\x81\x81\0\0\0\0x", 7, XZ_PROTOCOL},       /* masked */
-      {"\xc1\x01x", 3, XZ_PROTOCOL},               /* RSV1 without an extension */
-      {"\x91\x01x", 3, XZ_PROTOCOL},               /* RSV3 */
-      {"\x83\x01x", 3, XZ_PROTOCOL},               /* reserved opcodes */
-      {"\x8b\x01x", 3, XZ_PROTOCOL},               /**/
-      {"\x09\x01x", 3, XZ_PROTOCOL},               /* a ping in fragments */
-      {"\x89\x7e\x00\x7e", 4, XZ_PROTOCOL},        /* a ping of 126 bytes */
-      {"\x80\x01x", 3, XZ_PROTOCOL},               /* goes on with nothing */
-      {"\x01\x01x\x81\x01y", 6, XZ_PROTOCOL},      /* a message within another */
-      {"\x82\x7f\x80\0\0\0\0\0\0\0", 10, XZ_PROTOCOL}, /* 2^63 bytes */
-      {"\x82\x7f\x7f\xff\xff\xff\xff\xff\xff\xff", 10, XZ_TOO_LARGE},
-      {"\x82\x7e\x10\x01", 4, XZ_TOO_LARGE},       /* one byte more than rx */
-      {"\x02\x01x\x80\x7e\x10\x00", 7, XZ_TOO_LARGE}, /* so in sum */
+      {"\x81\x81\0\0\0\0x", 7, EARSHOT_PROTOCOL},           /* masked */
+      {"\xc1\x01x", 3, EARSHOT_PROTOCOL},                   /* RSV1 without an extension */
+      {"\x91\x01x", 3, EARSHOT_PROTOCOL},                   /* RSV3 */
+      {"\x83\x01x", 3, EARSHOT_PROTOCOL},                   /* reserved opcodes */
+      {"\x8b\x01x", 3, EARSHOT_PROTOCOL},                   /**/
+      {"\x09\x01x", 3, EARSHOT_PROTOCOL},                   /* a ping in fragments */
+      {"\x89\x7e\x00\x7e", 4, EARSHOT_PROTOCOL},            /* a ping of 126 bytes */
+      {"\x80\x01x", 3, EARSHOT_PROTOCOL},                   /* goes on with nothing */
+      {"\x01\x01x\x81\x01y", 6, EARSHOT_PROTOCOL},          /* a message within another */
+      {"\x82\x7f\x80\0\0\0\0\0\0\0", 10, EARSHOT_PROTOCOL}, /* 2^63 bytes */
+      {"\x82\x7f\x7f\xff\xff\xff\xff\xff\xff\xff", 10, EARSHOT_TOO_LARGE},
+      {"\x82\x7e\x10\x01", 4, EARSHOT_TOO_LARGE},          /* one byte more than rx */
+      {"\x02\x01x\x80\x7e\x10\x00", 7, EARSHOT_TOO_LARGE}, /* so in sum */
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
     for (size_t cut = 0; cut <= cases[i].len; cut++) {
       open_client(3);
-      xz_event event = give(cases[i].bytes, cut), rest;
+      earshot_event event = give(cases[i].bytes, cut), rest;
       rest = give(cases[i].bytes + cut, cases[i].len - cut);
-      if (rest.kind != XZ_EVENT_NONE) event = rest;
-      CHECK(event.kind == XZ_EVENT_FAILED && event.error == cases[i].error);
+      if (rest.kind != EARSHOT_EVENT_NONE) event = rest;
+      CHECK(event.kind == EARSHOT_EVENT_FAILED && event.error == cases[i].error);
       CHECK(take_sent() && sent.opcode == 8 && sent.len == 2);
-      CHECK(sent.payload[1] == (cases[i].error == XZ_TOO_LARGE ? 0xf1 : 0xea)); /* 1009, 1002 */
+      CHECK(sent.payload[1] ==
+            (cases[i].error == EARSHOT_TOO_LARGE ? 0xf1 : 0xea)); /* 1009, 1002 */
       rig_free(&r);
     }
 }
 
 static void test_longest_message(void) {
   open_client(1);
-  CHECK(say("{\"type\":\"tts\",\"state\":\"start\"}").kind == XZ_EVENT_SPEAKING);
+  CHECK(say("{\"type\":\"tts\",\"state\":\"start\"}").kind == EARSHOT_EVENT_SPEAKING);
   memset(wire + 8192, 'x', 4096);
-  xz_event event = give_frame(0x82, wire + 8192, 4096); /* fills rx exactly */
-  CHECK(event.kind == XZ_EVENT_AUDIO && event.audio.payload_len == 4096);
+  earshot_event event = give_frame(0x82, wire + 8192, 4096); /* fills rx exactly */
+  CHECK(event.kind == EARSHOT_EVENT_AUDIO && event.audio.payload_len == 4096);
   event = give_frame(0x82, "", 0); /* v1: nothing is DTX */
-  CHECK(event.kind == XZ_EVENT_AUDIO && event.audio.payload_len == 0);
+  CHECK(event.kind == EARSHOT_EVENT_AUDIO && event.audio.payload_len == 0);
   rig_free(&r);
 }
 
@@ -372,119 +395,129 @@ static void test_full_output(void) {
   static const uint8_t packet[200] = {1};
   size_t len, packets = 0;
   open_client(3);
-  while (xz_client_audio(&r.client, packet, sizeof packet, 0) == XZ_OK) packets++;
+  while (earshot_client_audio(&r.client, packet, sizeof packet, 0) == EARSHOT_OK) packets++;
   CHECK(packets > 10 && packets < 20);
-  CHECK(xz_client_listen(&r.client, XZ_MODE_AUTO) != XZ_OK || r.client.ws.tx_len < 4096);
-  xz_client_output(&r.client, &len);
-  CHECK(len <= 4096 - XZ_WS_RESERVED_BYTES);
+  CHECK(earshot_client_listen(&r.client, EARSHOT_MODE_AUTO) != EARSHOT_OK ||
+        r.client.ws.tx_len < 4096);
+  earshot_client_output(&r.client, &len);
+  CHECK(len <= 4096 - EARSHOT_WS_RESERVED_BYTES);
   for (; packets > 0; packets--) { /* what was accepted arrives whole */
     CHECK(take_sent() && sent.len == 204 && sent.payload[4] == 1);
   }
-  CHECK(xz_client_audio(&r.client, packet, sizeof packet, 0) == XZ_OK);
-  CHECK(xz_client_audio(&r.client, wire, XZ_PAYLOAD_BYTES_MAX + 1, 0) == XZ_TOO_LARGE);
+  CHECK(earshot_client_audio(&r.client, packet, sizeof packet, 0) == EARSHOT_OK);
+  CHECK(earshot_client_audio(&r.client, wire, EARSHOT_PAYLOAD_BYTES_MAX + 1, 0) ==
+        EARSHOT_TOO_LARGE);
   rig_free(&r);
 }
 
 static void test_hello_without_room(void) { /* the request was never sent */
   static char token[150];
-  xz_config config = rig_config(&r, 3, 512, 512);
+  earshot_config config = rig_config(&r, 3, 512, 512);
   config.handshake.token = memset(token, 't', sizeof token - 1);
-  CHECK(xz_client_init(&r.client, &config) == XZ_OK && xz_client_open(&r.client) == XZ_OK);
-  xz_event event = give(accepted, sizeof accepted - 1);
-  CHECK(event.kind == XZ_EVENT_FAILED && event.error == XZ_FULL);
-  CHECK(r.client.state == XZ_STATE_IDLE && r.client.ws.state == XZ_WS_SHUT);
+  CHECK(earshot_client_init(&r.client, &config) == EARSHOT_OK &&
+        earshot_client_open(&r.client) == EARSHOT_OK);
+  earshot_event event = give(accepted, sizeof accepted - 1);
+  CHECK(event.kind == EARSHOT_EVENT_FAILED && event.error == EARSHOT_FULL);
+  CHECK(r.client.state == EARSHOT_STATE_IDLE && r.client.ws.state == EARSHOT_WS_SHUT);
   rig_free(&r);
 }
 
 static void test_statuses_have_names(void) {
-  for (int status = XZ_OK; status <= XZ_TIMEOUT; status++)
-    for (int other = XZ_OK; other < status; other++)
-      CHECK(strcmp(xz_status_name((xz_status)status), xz_status_name((xz_status)other)) != 0);
-  CHECK(strcmp(xz_status_name(XZ_TIMEOUT), "timeout") == 0);
+  for (int status = EARSHOT_OK; status <= EARSHOT_TIMEOUT; status++)
+    for (int other = EARSHOT_OK; other < status; other++)
+      CHECK(strcmp(earshot_status_name((earshot_status)status),
+                   earshot_status_name((earshot_status)other)) != 0);
+  CHECK(strcmp(earshot_status_name(EARSHOT_TIMEOUT), "timeout") == 0);
 }
 
 static void test_time(void) {
-  xz_event event;
+  earshot_event event;
   shake_hands(3, 512, 512);
-  xz_client_tick(&r.client, 0xfffffff0, &event); /* the counter overflows on the way */
-  CHECK(event.kind == XZ_EVENT_NONE);
+  earshot_client_tick(&r.client, 0xfffffff0, &event); /* the counter overflows on the way */
+  CHECK(event.kind == EARSHOT_EVENT_NONE);
   give_frame(0x89, "", 0); /* a ping is no hello */
-  xz_client_tick(&r.client, 0xfffffff0 + XZ_CONNECT_TIMEOUT_MS - 1, &event);
-  CHECK(event.kind == XZ_EVENT_NONE);
-  xz_client_tick(&r.client, 0xfffffff0 + XZ_CONNECT_TIMEOUT_MS, &event);
-  CHECK(event.kind == XZ_EVENT_FAILED && event.error == XZ_TIMEOUT);
+  earshot_client_tick(&r.client, 0xfffffff0 + EARSHOT_CONNECT_TIMEOUT_MS - 1, &event);
+  CHECK(event.kind == EARSHOT_EVENT_NONE);
+  earshot_client_tick(&r.client, 0xfffffff0 + EARSHOT_CONNECT_TIMEOUT_MS, &event);
+  CHECK(event.kind == EARSHOT_EVENT_FAILED && event.error == EARSHOT_TIMEOUT);
   rig_free(&r);
   open_client(3);
-  xz_client_tick(&r.client, 5, &event);
-  xz_client_tick(&r.client, 5 + XZ_SILENCE_TIMEOUT_MS - 1, &event);
-  CHECK(event.kind == XZ_EVENT_NONE);
+  earshot_client_tick(&r.client, 5, &event);
+  earshot_client_tick(&r.client, 5 + EARSHOT_SILENCE_TIMEOUT_MS - 1, &event);
+  CHECK(event.kind == EARSHOT_EVENT_NONE);
   say("{\"type\":\"llm\"}");
-  xz_client_tick(&r.client, 5 + XZ_SILENCE_TIMEOUT_MS, &event);
-  CHECK(event.kind == XZ_EVENT_NONE);
-  xz_client_tick(&r.client, 5 + 2 * XZ_SILENCE_TIMEOUT_MS, &event);
-  CHECK(event.kind == XZ_EVENT_FAILED && event.error == XZ_TIMEOUT && !r.client.is_open);
+  earshot_client_tick(&r.client, 5 + EARSHOT_SILENCE_TIMEOUT_MS, &event);
+  CHECK(event.kind == EARSHOT_EVENT_NONE);
+  earshot_client_tick(&r.client, 5 + 2 * EARSHOT_SILENCE_TIMEOUT_MS, &event);
+  CHECK(event.kind == EARSHOT_EVENT_FAILED && event.error == EARSHOT_TIMEOUT && !r.client.is_open);
   rig_free(&r);
 }
 
-static const char *talk_much(void *context, xz_json arguments, xz_writer *result) {
+static const char *talk_much(void *context, earshot_json arguments, earshot_writer *result) {
   (void)context;
   (void)arguments;
-  for (int i = 0; i < 5000; i++) xz_put_escaped(result, "\n");
+  for (int i = 0; i < 5000; i++) earshot_put_escaped(result, "\n");
   return NULL;
 }
 
 static void test_tools(void) {
   static char long_text[1500];
-  xz_tool tools[] = {{"a", long_text, NULL, false, talk_much, NULL},
-                     {"b", long_text, NULL, false, talk_much, NULL},
-                     {"c", long_text, NULL, true, talk_much, NULL}};
+  earshot_tool tools[] = {{"a", long_text, NULL, false, talk_much, NULL},
+                          {"b", long_text, NULL, false, talk_much, NULL},
+                          {"c", long_text, NULL, true, talk_much, NULL}};
   memset(long_text, 'd', sizeof long_text - 1);
-  xz_config config = rig_config(&r, 3, 4096, 4096);
+  earshot_config config = rig_config(&r, 3, 4096, 4096);
   config.mcp.name = "board";
   config.mcp.version = "1";
   config.mcp.tools = tools;
   config.mcp.tools_len = 3;
-  CHECK(xz_client_init(&r.client, &config) == XZ_OK && xz_client_open(&r.client) == XZ_OK);
-  xz_client_sent(&r.client, 4096);
+  CHECK(earshot_client_init(&r.client, &config) == EARSHOT_OK &&
+        earshot_client_open(&r.client) == EARSHOT_OK);
+  earshot_client_sent(&r.client, 4096);
   give(accepted, sizeof accepted - 1);
   CHECK(take_sent() && strstr((char *)sent.payload, "\"features\":{\"mcp\":true}") != NULL);
-  CHECK(say(server_hello).kind == XZ_EVENT_OPEN);
+  CHECK(say(server_hello).kind == EARSHOT_EVENT_OPEN);
   say("{\"type\":\"mcp\",\"payload\":{\"id\":1,\"method\":\"tools/list\",\"params\":{"
       "\"withUserTools\":true}}}");
   CHECK(take_sent() && strstr((char *)sent.payload, "\"name\":\"b\"") != NULL);
   CHECK(strstr((char *)sent.payload, "],\"nextCursor\":\"c\"}}}") != NULL);
-  say("{\"type\":\"mcp\",\"payload\":{\"id\":2,\"method\":\"tools/list\",\"params\":{\"cursor\":\"c\","
+  say("{\"type\":\"mcp\",\"payload\":{\"id\":2,\"method\":\"tools/"
+      "list\",\"params\":{\"cursor\":\"c\","
       "\"withUserTools\":true}}}");
   CHECK(take_sent() && strstr((char *)sent.payload, "\"name\":\"c\"") != NULL);
   CHECK(strstr((char *)sent.payload, "\"annotations\":{\"audience\":[\"user\"]}}]}}}") != NULL);
-  say("{\"type\":\"mcp\",\"payload\":{\"id\":3,\"method\":\"tools/call\",\"params\":{\"name\":\"a\"}}}");
-  CHECK(has_sent("{\"session_id\":\"s-1\",\"type\":\"mcp\",\"payload\":{\"jsonrpc\":\"2.0\",\"id\":3,"
-                 "\"error\":{\"message\":\"The result is too large\"}}}"));
+  say("{\"type\":\"mcp\",\"payload\":{\"id\":3,\"method\":\"tools/"
+      "call\",\"params\":{\"name\":\"a\"}}}");
+  CHECK(
+      has_sent("{\"session_id\":\"s-1\",\"type\":\"mcp\",\"payload\":{\"jsonrpc\":\"2.0\",\"id\":3,"
+               "\"error\":{\"message\":\"The result is too large\"}}}"));
   say("{\"type\":\"mcp\",\"payload\":{\"method\":\"notifications/initialized\"}}");
   say("{\"type\":\"mcp\",\"payload\":{\"id\":\"7\",\"method\":\"initialize\"}}");
   CHECK(!take_sent() && r.client.replies_dropped == 0);
-  while (xz_client_audio(&r.client, (const uint8_t *)long_text, 20, 0) == XZ_OK) continue;
+  while (earshot_client_audio(&r.client, (const uint8_t *)long_text, 20, 0) == EARSHOT_OK) continue;
   say("{\"type\":\"mcp\",\"payload\":{\"id\":4,\"method\":\"initialize\"}}");
   CHECK(r.client.replies_dropped == 1 && r.client.is_open);
   rig_free(&r);
 }
 
 /* Lists all tools; the longest page. Whatever the room, each comes once. */
-static size_t list_all(xz_tool *tools, size_t count, size_t tx_cap) {
+static size_t list_all(earshot_tool *tools, size_t count, size_t tx_cap) {
   size_t next = 0, longest = 0;
   char request[200], cursor[20] = "";
-  xz_config config = rig_config(&r, 3, 512, tx_cap);
+  earshot_config config = rig_config(&r, 3, 512, tx_cap);
   config.mcp.name = config.mcp.version = "x";
   config.mcp.tools = tools;
   config.mcp.tools_len = count;
-  CHECK(xz_client_init(&r.client, &config) == XZ_OK && xz_client_open(&r.client) == XZ_OK);
-  xz_client_sent(&r.client, tx_cap);
+  CHECK(earshot_client_init(&r.client, &config) == EARSHOT_OK &&
+        earshot_client_open(&r.client) == EARSHOT_OK);
+  earshot_client_sent(&r.client, tx_cap);
   give(accepted, sizeof accepted - 1);
-  CHECK(take_sent() && say(server_hello).kind == XZ_EVENT_OPEN);
+  CHECK(take_sent() && say(server_hello).kind == EARSHOT_EVENT_OPEN);
   do {
     snprintf(request, sizeof request,
              "{\"type\":\"mcp\",\"payload\":{\"id\":1,\"method\":\"tools/list\",\"params\":{"
-             "\"cursor\":\"%s\"}}}", cursor);
+             "\"cursor\":\"%s\"}}}",
+             cursor);
     say(request);
     CHECK(take_sent());
     longest = sent.len > longest ? sent.len : longest;
@@ -502,17 +535,17 @@ static size_t list_all(xz_tool *tools, size_t count, size_t tx_cap) {
 
 static void test_pages_of_tools(void) {
   static char text[700];
-  xz_tool tools[20];
+  earshot_tool tools[20];
   static const char *const names[] = {"a0", "a1", "a2", "a3", "a4", "a5", "a6", "a7", "a8", "a9",
                                       "b0", "b1", "b2", "b3", "b4", "b5", "b6", "b7", "b8", "b9"};
   memset(text, 'd', sizeof text - 1);
   for (size_t i = 0; i < 20; i++) {
-    xz_tool tool = {names[i], text, NULL, false, talk_much, NULL};
+    earshot_tool tool = {names[i], text, NULL, false, talk_much, NULL};
     tools[i] = tool;
   }
   for (size_t tx_cap = 1300; tx_cap < 2100; tx_cap++) CHECK(list_all(tools, 20, tx_cap) < tx_cap);
   size_t longest = list_all(tools, 20, TX_BYTES);
-  CHECK(longest > XZ_MCP_PAGE_BYTES - 1000 && longest <= XZ_MCP_PAGE_BYTES + 100);
+  CHECK(longest > EARSHOT_MCP_PAGE_BYTES - 1000 && longest <= EARSHOT_MCP_PAGE_BYTES + 100);
 }
 
 static void test_json(void) {
@@ -520,61 +553,92 @@ static void test_json(void) {
     const char *text;
     bool is_good;
   } cases[] = {
-      {"0", true},        {"-0.5e-7", true}, {"[]", true},         {"{}", true},
-      {"[[],{}]", true},  {"\"\"", true},    {" null\n", true},    {"{\"a\":{\"b\":[1,2]}}", true},
-      {"[,]", false},     {"[1,]", false},   {"{\"a\"}", false},   {"{\"a\":1,}", false},
-      {"{,}", false},     {"01", false},     {"1.", false},        {".5", false},
-      {"+1", false},      {"1e", false},     {"-", false},         {"nul", false},
-      {"[1 2]", false},   {"[}", false},     {"\"\\x\"", false},   {"\"\xc0\x80\"", false},
-      {"\"\xed\xa0\x80\"", false}, {"\"\xf4\x90\x80\x80\"", false}, {"\"\xe4\xbd\xa0\"", true},
-      {"\"\x1f\"", false}, {"\"\\ud83d\\ud83d\"", false}, {"\"\\ud83d\\ude00\"", true},
-      {"{1:2}", false},   {"[]]", false},    {"\"\\udc00\\ud800\"", false},
+      {"0", true},
+      {"-0.5e-7", true},
+      {"[]", true},
+      {"{}", true},
+      {"[[],{}]", true},
+      {"\"\"", true},
+      {" null\n", true},
+      {"{\"a\":{\"b\":[1,2]}}", true},
+      {"[,]", false},
+      {"[1,]", false},
+      {"{\"a\"}", false},
+      {"{\"a\":1,}", false},
+      {"{,}", false},
+      {"01", false},
+      {"1.", false},
+      {".5", false},
+      {"+1", false},
+      {"1e", false},
+      {"-", false},
+      {"nul", false},
+      {"[1 2]", false},
+      {"[}", false},
+      {"\"\\x\"", false},
+      {"\"\xc0\x80\"", false},
+      {"\"\xed\xa0\x80\"", false},
+      {"\"\xf4\x90\x80\x80\"", false},
+      {"\"\xe4\xbd\xa0\"", true},
+      {"\"\x1f\"", false},
+      {"\"\\ud83d\\ud83d\"", false},
+      {"\"\\ud83d\\ude00\"", true},
+      {"{1:2}", false},
+      {"[]]", false},
+      {"\"\\udc00\\ud800\"", false},
   };
-  xz_json value, found;
+  earshot_json value, found;
   int32_t number;
   bool truth;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-    CHECK(xz_json_check(cases[i].text, strlen(cases[i].text), &value) == cases[i].is_good);
-  char deep[2 * XZ_JSON_DEPTH_MAX + 2];
-  for (size_t depth = XZ_JSON_DEPTH_MAX; depth <= XZ_JSON_DEPTH_MAX + 1; depth++) {
+    CHECK(earshot_json_check(cases[i].text, strlen(cases[i].text), &value) == cases[i].is_good);
+  char deep[2 * EARSHOT_JSON_DEPTH_MAX + 2];
+  for (size_t depth = EARSHOT_JSON_DEPTH_MAX; depth <= EARSHOT_JSON_DEPTH_MAX + 1; depth++) {
     memset(deep, '[', depth);
     memset(deep + depth, ']', depth);
-    CHECK(xz_json_check(deep, 2 * depth, &value) == (depth <= XZ_JSON_DEPTH_MAX));
+    CHECK(earshot_json_check(deep, 2 * depth, &value) == (depth <= EARSHOT_JSON_DEPTH_MAX));
   }
-  static const char object[] = "{\"\\u0061\":-2147483647,\"b\":2147483648,\"c\":1e3,\"a\" : 1.5,\"d\":true}";
-  CHECK(xz_json_check(object, sizeof object - 1, &value));
-  CHECK(xz_json_get(value, "a", &found) && xz_json_to_int(found, &number) && number == 2);
-  CHECK(xz_json_get(value, "b", &found) && !xz_json_to_int(found, &number));
-  xz_json huge = {"99999999999999999999999999", 26};
-  CHECK(!xz_json_to_int(huge, &number));
-  CHECK(xz_json_get(value, "c", &found) && !xz_json_to_int(found, &number));
-  CHECK(xz_json_get(value, "d", &found) && xz_json_to_bool(found, &truth) && truth);
-  CHECK(!xz_json_get(value, "e", &found) && !xz_json_to_bool(value, &truth));
+  static const char object[] =
+      "{\"\\u0061\":-2147483647,\"b\":2147483648,\"c\":1e3,\"a\" : 1.5,\"d\":true}";
+  CHECK(earshot_json_check(object, sizeof object - 1, &value));
+  CHECK(earshot_json_get(value, "a", &found) && earshot_json_to_int(found, &number) && number == 2);
+  CHECK(earshot_json_get(value, "b", &found) && !earshot_json_to_int(found, &number));
+  earshot_json huge = {"99999999999999999999999999", 26};
+  CHECK(!earshot_json_to_int(huge, &number));
+  CHECK(earshot_json_get(value, "c", &found) && !earshot_json_to_int(found, &number));
+  CHECK(earshot_json_get(value, "d", &found) && earshot_json_to_bool(found, &truth) && truth);
+  CHECK(!earshot_json_get(value, "e", &found) && !earshot_json_to_bool(value, &truth));
   char text[5] = "????", room[40];
   size_t len;
-  xz_writer out = xz_writer_to(room, sizeof room);
-  xz_put_string(&out, "a\xff\xe4\xbd" "b"); /* no UTF-8: one U+FFFD per byte */
-  CHECK(out.len == 13 && memcmp(room, "\"a\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd" "b\"", 13) == 0);
-  xz_json word = {"\"\\u4f60\"", 8};
-  CHECK(!xz_json_to_text(word, text, 3, &len) && text[3] == '?'); /* three bytes and a NUL */
-  CHECK(xz_json_to_text(word, text, 4, &len) && len == 3 && strcmp(text, "\xe4\xbd\xa0") == 0);
+  earshot_writer out = earshot_writer_to(room, sizeof room);
+  earshot_put_string(&out,
+                     "a\xff\xe4\xbd"
+                     "b"); /* no UTF-8: one U+FFFD per byte */
+  CHECK(out.len == 13 && memcmp(room,
+                                "\"a\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"
+                                "b\"",
+                                13) == 0);
+  earshot_json word = {"\"\\u4f60\"", 8};
+  CHECK(!earshot_json_to_text(word, text, 3, &len) && text[3] == '?'); /* three bytes and a NUL */
+  CHECK(earshot_json_to_text(word, text, 4, &len) && len == 3 && strcmp(text, "\xe4\xbd\xa0") == 0);
 }
 
 static void test_controls(void) { /* every character that must be escaped, there and back */
   char all[0x21], room[300];
-  xz_json value;
+  earshot_json value;
   size_t len;
   for (int i = 0; i < 0x20; i++) all[i] = (char)i;
   all[0x20] = '"';
-  xz_writer out = xz_writer_to(room, sizeof room);
-  xz_put(&out, "\"");
-  xz_put_escaped_bytes(&out, all, sizeof all);
-  xz_put(&out, "\"");
-  CHECK(xz_json_check(room, out.len, &value));
-  CHECK(xz_json_to_text(value, room, sizeof room, &len));
+  earshot_writer out = earshot_writer_to(room, sizeof room);
+  earshot_put(&out, "\"");
+  earshot_put_escaped_bytes(&out, all, sizeof all);
+  earshot_put(&out, "\"");
+  CHECK(earshot_json_check(room, out.len, &value));
+  CHECK(earshot_json_to_text(value, room, sizeof room, &len));
   CHECK(len == sizeof all && memcmp(room, all, len) == 0);
-  xz_json name = {"\"a\\u0000\"", 9}, longer = {"\"a\\u4f60\"", 9};
-  CHECK(!xz_json_equals(name, "a") && !xz_json_equals(longer, "a\xe4") && xz_json_equals(longer, "a\xe4\xbd\xa0"));
+  earshot_json name = {"\"a\\u0000\"", 9}, longer = {"\"a\\u4f60\"", 9};
+  CHECK(!earshot_json_equals(name, "a") && !earshot_json_equals(longer, "a\xe4") &&
+        earshot_json_equals(longer, "a\xe4\xbd\xa0"));
 }
 
 int main(void) {

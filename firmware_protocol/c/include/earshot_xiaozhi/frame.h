@@ -12,21 +12,22 @@
 #include "earshot_xiaozhi/json.h"
 #include "earshot_xiaozhi/status.h"
 
-#define XZ_FRAME_HEADER_BYTES_MAX 16
+#define EARSHOT_FRAME_HEADER_BYTES_MAX 16
 
-typedef enum { XZ_FRAME_AUDIO = 0, XZ_FRAME_JSON = 1 } xz_frame_kind;
+typedef enum { EARSHOT_FRAME_AUDIO = 0, EARSHOT_FRAME_JSON = 1 } earshot_frame_kind;
 
 typedef struct {
-  xz_frame_kind kind;
+  earshot_frame_kind kind;
   uint32_t timestamp_ms; /* v2 only: of the downlink audio that plays meanwhile; otherwise 0 */
   const uint8_t *payload;
   size_t payload_len; /* 0 to 3 bytes are Opus's DTX: silence, not nothing */
-} xz_frame;
+} earshot_frame;
 
 /* Reads one whole message; `frame->payload` points into `data`. */
-xz_status xz_frame_decode(int version, const uint8_t *data, size_t len, xz_frame *frame);
+earshot_status earshot_frame_decode(int version, const uint8_t *data, size_t len,
+                                    earshot_frame *frame);
 
-/* Appends one message. XZ_FULL if the writer has no room for it. */
-xz_status xz_frame_encode(int version, const xz_frame *frame, xz_writer *out);
+/* Appends one message. EARSHOT_FULL if the writer has no room for it. */
+earshot_status earshot_frame_encode(int version, const earshot_frame *frame, earshot_writer *out);
 
 #endif

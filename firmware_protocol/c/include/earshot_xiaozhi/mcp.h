@@ -8,28 +8,28 @@
 
 #include "earshot_xiaozhi/json.h"
 
-#define XZ_MCP_PAGE_BYTES 8000 /* of one `tools/list`; less if the output buffer is smaller */
+#define EARSHOT_MCP_PAGE_BYTES 8000 /* of one `tools/list`; less if the output buffer is smaller */
 
 typedef struct {
   const char *name; /* such as "self.audio_speaker.set_volume"; ASCII without quotes */
   const char *description;
   const char *input_schema; /* JSON; NULL: no arguments */
   bool is_user_only;        /* listed only when the server asks for such tools, too */
-  /* Writes the result with xz_put_escaped (it lands in a JSON string) and returns NULL, or returns
-   * what went wrong. `arguments` is an object of any content: check what you read from it. */
-  const char *(*call)(void *context, xz_json arguments, xz_writer *result);
+  /* Writes the result with earshot_put_escaped (it lands in a JSON string) and returns NULL, or
+   * returns what went wrong. `arguments` is an object of any content: check what you read. */
+  const char *(*call)(void *context, earshot_json arguments, earshot_writer *result);
   void *context;
-} xz_tool;
+} earshot_tool;
 
 typedef struct {
   const char *name; /* of the board */
   const char *version;
-  const xz_tool *tools;
+  const earshot_tool *tools;
   size_t tools_len;
-} xz_mcp;
+} earshot_mcp;
 
 /* Answers one request. False if there is nothing to answer: a notification, or an id that is no
  * number (the firmware drops these, too). */
-bool xz_mcp_answer(const xz_mcp *mcp, xz_json request, xz_writer *out);
+bool earshot_mcp_answer(const earshot_mcp *mcp, earshot_json request, earshot_writer *out);
 
 #endif

@@ -9,9 +9,9 @@
 #include "earshot_xiaozhi/json.h"
 #include "earshot_xiaozhi/status.h"
 
-#define XZ_UNKNOWN_MS (-1)
+#define EARSHOT_UNKNOWN_MS (-1)
 
-typedef enum { XZ_MODE_AUTO, XZ_MODE_MANUAL, XZ_MODE_REALTIME } xz_mode;
+typedef enum { EARSHOT_MODE_AUTO, EARSHOT_MODE_MANUAL, EARSHOT_MODE_REALTIME } earshot_mode;
 
 typedef struct {
   int version;        /* of the binary frames: 1, 2 or 3 */
@@ -20,61 +20,61 @@ typedef struct {
   bool has_aec;       /* the server shall cancel the echo */
   bool wants_partial; /* ours: transcripts while one speaks */
   bool wants_timing;  /* ours: where the milliseconds of an answer went */
-} xz_hello;
+} earshot_hello;
 
-void xz_write_hello(xz_writer *out, const xz_hello *hello);
-void xz_write_listen_start(xz_writer *out, const char *session_id, xz_mode mode);
-void xz_write_listen_stop(xz_writer *out, const char *session_id);
-void xz_write_listen_detect(xz_writer *out, const char *session_id, const char *wake_word,
-                            size_t wake_word_len);
-void xz_write_abort(xz_writer *out, const char *session_id, bool is_wake_word);
+void earshot_write_hello(earshot_writer *out, const earshot_hello *hello);
+void earshot_write_listen_start(earshot_writer *out, const char *session_id, earshot_mode mode);
+void earshot_write_listen_stop(earshot_writer *out, const char *session_id);
+void earshot_write_listen_detect(earshot_writer *out, const char *session_id, const char *wake_word,
+                                 size_t wake_word_len);
+void earshot_write_abort(earshot_writer *out, const char *session_id, bool is_wake_word);
 /* Around a JSON-RPC payload that the caller writes between the two. */
-void xz_write_mcp_begin(xz_writer *out, const char *session_id);
-void xz_write_mcp_end(xz_writer *out);
+void earshot_write_mcp_begin(earshot_writer *out, const char *session_id);
+void earshot_write_mcp_end(earshot_writer *out);
 
 typedef enum {
-  XZ_MESSAGE_IGNORED, /* fine, and nothing to do: an unknown type, `sentence_end`, `goodbye` (MQTT's) */
-  XZ_MESSAGE_HELLO,
-  XZ_MESSAGE_STT,
-  XZ_MESSAGE_LLM,
-  XZ_MESSAGE_TTS_START,
-  XZ_MESSAGE_TTS_SENTENCE,
-  XZ_MESSAGE_TTS_STOP,
-  XZ_MESSAGE_MCP,
-  XZ_MESSAGE_REBOOT,
-  XZ_MESSAGE_ALERT,
-  XZ_MESSAGE_CUSTOM
-} xz_message_kind;
+  EARSHOT_MESSAGE_IGNORED, /* an unknown type, `sentence_end`, `goodbye` (MQTT's) */
+  EARSHOT_MESSAGE_HELLO,
+  EARSHOT_MESSAGE_STT,
+  EARSHOT_MESSAGE_LLM,
+  EARSHOT_MESSAGE_TTS_START,
+  EARSHOT_MESSAGE_TTS_SENTENCE,
+  EARSHOT_MESSAGE_TTS_STOP,
+  EARSHOT_MESSAGE_MCP,
+  EARSHOT_MESSAGE_REBOOT,
+  EARSHOT_MESSAGE_ALERT,
+  EARSHOT_MESSAGE_CUSTOM
+} earshot_message_kind;
 
 /* UTF-8, ended with NUL. `data` is NULL where the message has none. */
 typedef struct {
   const char *data;
   size_t len;
-} xz_text;
+} earshot_text;
 
-/* Ours, on `tts stop`: milliseconds from the end of speech, XZ_UNKNOWN_MS where not told. */
+/* Ours, on `tts stop`: milliseconds from the end of speech, EARSHOT_UNKNOWN_MS where not told. */
 typedef struct {
   int32_t response_latency_ms; /* to the first sound */
   int32_t transcript_ms;
   int32_t first_text_ms;
   int32_t first_audio_ms;
-} xz_timing;
+} earshot_timing;
 
 typedef struct {
-  xz_message_kind kind;
-  xz_text session_id;
-  xz_text text;    /* stt, llm, tts sentence; alert: its message */
-  xz_text emotion; /* llm, alert */
-  xz_text status;  /* alert */
-  bool is_partial; /* stt, ours: not the last word yet */
-  xz_timing timing;
-  xz_json payload;        /* mcp, custom */
+  earshot_message_kind kind;
+  earshot_text session_id;
+  earshot_text text;    /* stt, llm, tts sentence; alert: its message */
+  earshot_text emotion; /* llm, alert */
+  earshot_text status;  /* alert */
+  bool is_partial;      /* stt, ours: not the last word yet */
+  earshot_timing timing;
+  earshot_json payload;   /* mcp, custom */
   int32_t sample_rate_hz; /* hello: of the downlink */
   int32_t frame_ms;
-} xz_message;
+} earshot_message;
 
 /* Reads a message and decodes its texts where they lie: `text` changes, and `message` points into
- * it. XZ_TOO_LARGE, XZ_BAD_JSON or XZ_BAD_MESSAGE otherwise. */
-xz_status xz_message_read(char *text, size_t len, xz_message *message);
+ * it. EARSHOT_TOO_LARGE, EARSHOT_BAD_JSON or EARSHOT_BAD_MESSAGE otherwise. */
+earshot_status earshot_message_read(char *text, size_t len, earshot_message *message);
 
 #endif

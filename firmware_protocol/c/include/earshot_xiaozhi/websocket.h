@@ -12,12 +12,13 @@
 #include "earshot_xiaozhi/json.h"
 #include "earshot_xiaozhi/status.h"
 
-#define XZ_WS_CONTROL_BYTES_MAX 125
-#define XZ_WS_HEADER_BYTES_MAX 8   /* of what we send: at most 65535 bytes each, masked */
-#define XZ_WS_RESERVED_BYTES 160   /* of `tx`, for pongs and one Close */
-#define XZ_WS_BUFFER_BYTES_MIN 512 /* of `rx` and of `tx` each; an HTTP response must fit `rx` */
+#define EARSHOT_WS_CONTROL_BYTES_MAX 125
+#define EARSHOT_WS_HEADER_BYTES_MAX 8 /* of what we send: at most 65535 bytes each, masked */
+#define EARSHOT_WS_RESERVED_BYTES 160 /* of `tx`, for pongs and one Close */
+#define EARSHOT_WS_BUFFER_BYTES_MIN \
+  512 /* of `rx` and of `tx` each; an HTTP response must fit `rx` */
 
-typedef enum { XZ_WS_TEXT = 1, XZ_WS_BINARY = 2 } xz_ws_opcode;
+typedef enum { EARSHOT_WS_TEXT = 1, EARSHOT_WS_BINARY = 2 } earshot_ws_opcode;
 
 typedef struct {
   const char *host; /* as sent in `Host` */
@@ -26,27 +27,27 @@ typedef struct {
   const char *device_id; /* MAC address, lower case, with colons */
   const char *client_id; /* UUID */
   int version;           /* of the binary frames */
-} xz_handshake;
+} earshot_handshake;
 
 typedef enum {
-  XZ_WS_NONE,
-  XZ_WS_OPENED,
-  XZ_WS_MESSAGE, /* data, len, is_text; valid until the next call */
-  XZ_WS_CLOSED,  /* close_code */
-  XZ_WS_FAILED   /* status; http_status if that is XZ_REFUSED */
-} xz_ws_event_kind;
+  EARSHOT_WS_NONE,
+  EARSHOT_WS_OPENED,
+  EARSHOT_WS_MESSAGE, /* data, len, is_text; valid until the next call */
+  EARSHOT_WS_CLOSED,  /* close_code */
+  EARSHOT_WS_FAILED   /* status; http_status if that is EARSHOT_REFUSED */
+} earshot_ws_event_kind;
 
 typedef struct {
-  xz_ws_event_kind kind;
+  earshot_ws_event_kind kind;
   uint8_t *data;
   size_t len;
   bool is_text;
   uint16_t close_code; /* 1005: the server gave none */
-  xz_status status;
+  earshot_status status;
   int http_status;
-} xz_ws_event;
+} earshot_ws_event;
 
-typedef enum { XZ_WS_SHUT, XZ_WS_SHAKING, XZ_WS_OPEN } xz_ws_state;
+typedef enum { EARSHOT_WS_SHUT, EARSHOT_WS_SHAKING, EARSHOT_WS_OPEN } earshot_ws_state;
 
 typedef struct {
   uint8_t *rx;
@@ -57,32 +58,33 @@ typedef struct {
   size_t tx_len;
   uint32_t (*random)(void *context);
   void *random_context;
-  xz_ws_state state;
+  earshot_ws_state state;
   bool checks_accept;
   char key[25];
   uint8_t header[10]; /* of the frame that is arriving */
   uint8_t header_len;
   uint8_t header_need;
   size_t payload_left;
-  uint8_t control[XZ_WS_CONTROL_BYTES_MAX];
+  uint8_t control[EARSHOT_WS_CONTROL_BYTES_MAX];
   size_t control_len;
   uint8_t message_opcode; /* 0: between messages */
-} xz_ws;
+} earshot_ws;
 
-/* Writes the request; the state becomes XZ_WS_SHAKING. */
-xz_status xz_ws_open(xz_ws *ws, const xz_handshake *handshake);
+/* Writes the request; the state becomes EARSHOT_WS_SHAKING. */
+earshot_status earshot_ws_open(earshot_ws *ws, const earshot_handshake *handshake);
 
 /* Takes bytes up to the first event; returns how many. Call until all are taken. */
-size_t xz_ws_receive(xz_ws *ws, const uint8_t *data, size_t len, xz_ws_event *event);
+size_t earshot_ws_receive(earshot_ws *ws, const uint8_t *data, size_t len, earshot_ws_event *event);
 
 /* A message is written into the writer that `begin` gives and sent by `commit`. */
-xz_writer xz_ws_begin(xz_ws *ws);
-xz_status xz_ws_commit(xz_ws *ws, xz_ws_opcode opcode, const xz_writer *message);
+earshot_writer earshot_ws_begin(earshot_ws *ws);
+earshot_status earshot_ws_commit(earshot_ws *ws, earshot_ws_opcode opcode,
+                                 const earshot_writer *message);
 
 /* Queues a Close; nothing is sent or received afterwards. */
-void xz_ws_close(xz_ws *ws, uint16_t code);
+void earshot_ws_close(earshot_ws *ws, uint16_t code);
 
 /* `len` bytes of `tx` were sent. */
-void xz_ws_sent(xz_ws *ws, size_t len);
+void earshot_ws_sent(earshot_ws *ws, size_t len);
 
 #endif

@@ -1,6 +1,6 @@
 /* All that the library asks of a C library, for compiling it where there is none. */
-#ifndef XZ_TEST_STRING_H
-#define XZ_TEST_STRING_H
+#ifndef EARSHOT_TEST_STRING_H
+#define EARSHOT_TEST_STRING_H
 
 #include <stddef.h>
 
