@@ -102,8 +102,9 @@ def test_its_tool_is_called(program: Path, tmp_path: Path) -> None:
 
 
 @contextmanager
-def _answering(status: int, body: bytes) -> Iterator[str]:
-    """A server that answers every check-in alike; its URL."""
+def _answering(status: int, body: bytes, hosts: list[str] | None = None) -> Iterator[str]:
+    """A server that answers every check-in alike and refuses to converse; its URL. In `body` its
+    own host and port stand for HOST; `hosts` gets what each request says of them."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -111,7 +112,17 @@ def _answering(status: int, body: bytes) -> Iterator[str]:
             assert self.headers["Device-Id"] == DEVICE
             self.send_response(status)
             self.end_headers()
-            self.wfile.write(body)
+            self.wfile.write(body.replace(b"HOST", self._note_host().encode()))
+
+        def do_GET(self) -> None:
+            self._note_host()
+            self.send_response(403)
+            self.end_headers()
+
+        def _note_host(self) -> str:
+            if hosts is not None:
+                hosts.append(self.headers["Host"])
+            return str(self.headers["Host"])
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base's name
             pass
@@ -133,6 +144,7 @@ def _answering(status: int, body: bytes) -> Iterator[str]:
         (403, b"no", 1, "the check-in was answered with: HTTP/1.0 403 Forbidden"),
         (200, b'{"websocket":', 1, "the check-in was answered with: HTTP/1.0 200"),
         (200, b'{"websocket":{"url":"ws://127.0.0.1:1/x","token":"t"}}', 1, "cannot connect"),
+        (200, b'{"websocket":{"url":"wss://[::1]:1/x","token":"t"}}', 1, "has no TLS"),
     ],
 )
 def test_a_check_in_that_leads_nowhere(
@@ -144,3 +156,60 @@ def test_a_check_in_that_leads_nowhere(
         done = _talk(program, url, tmp_path / "answer.wav", tmp_path / "none.wav")
     assert done.returncode == code
     assert told in done.stdout + done.stderr
+
+
+def test_it_names_the_port_in_every_request(program: Path, tmp_path: Path) -> None:
+    """Virtual hosts and guards against DNS rebinding compare `Host` with the port."""
+    hosts: list[str] = []
+    question = tmp_path / "question.wav"
+    question.write_bytes(wav(np.zeros(1600, np.int16)))
+    body = b'{"websocket":{"url":"ws://HOST/xiaozhi/v1/","token":"t"}}'
+    with _answering(200, body, hosts) as url:
+        done = _talk(program, url, tmp_path / "answer.wav", question)
+    assert "failed: protocol" in done.stderr  # it is asked, and says HTTP/1.0
+    assert hosts == [url.split("/")[2]] * 2
+
+
+ADDRESSES = {
+    "http://127.0.0.1:8080/xiaozhi/ota/": "127.0.0.1:8080 127.0.0.1 8080 /xiaozhi/ota/",
+    "http://house.lan": "house.lan house.lan 80 /",
+    "ws://[::1]:8080/v1?a=b:c": "[::1]:8080 ::1 8080 /v1?a=b:c",
+    "http://[fe80::1%eth0]/": "[fe80::1%eth0] fe80::1%eth0 80 /",
+    "https://house.lan/": "this example has no TLS",
+    "wss://[::1]/": "this example has no TLS",
+    **dict.fromkeys(
+        (
+            "house.lan:8080",
+            "ftp://house.lan/",
+            "http://",
+            "http:///path",
+            "http://[::1/",
+            "http://[]/",
+            "http://[::1]8080/",
+            "http://::1/",
+            "http://house.lan:/",
+            "http://house.lan:port/",
+            "http://house.lan:123456789/",
+            "http://user@house.lan/",
+            f"http://{'h' * 600}/",
+        ),
+        "not an address such as",
+    ),
+}
+
+
+def test_addresses(tmp_path: Path) -> None:
+    (tmp_path / "main.c").write_text(
+        '#include "host_net.h"\n#include <stdio.h>\n'
+        "int main(int argc, char **argv) {\n"
+        "  for (net_url at; argc > 1 && argv[1] != NULL; argv++)\n"
+        "    if (net_parse(argv[1], &at))\n"
+        '      fprintf(stderr, "%s %s %s %s\\n", at.authority, at.host, at.port, at.path);\n'
+        "  return 0;\n}\n",
+        encoding="utf-8",
+    )
+    sources = ["-Iexamples", "examples/host_net.c", tmp_path / "main.c"]
+    parse = link_with_library("gcc", tmp_path / "parse", *sources)
+    done = run([parse, *ADDRESSES], capture_output=True, text=True, check=True)
+    for line, expected in zip(done.stderr.splitlines(), ADDRESSES.values(), strict=True):
+        assert expected in line

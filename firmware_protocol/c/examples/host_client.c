@@ -3,6 +3,8 @@
  *
  *   host_client http://HOST:PORT/xiaozhi/ota/ DEVICE_ID ANSWER.wav QUESTION.wav...
  *
+ * It has no TLS: a server that has only https is out of its reach.
+ *
  * DEVICE_ID looks like a MAC address. Questions are 16 kHz mono. Ends with 0 if every question was
  * answered, 2 if the device must be approved first (its code is printed), 1 otherwise. */
 #define _POSIX_C_SOURCE 200809L
@@ -168,7 +170,7 @@ static bool take_turn(talk *t, const int16_t *question, size_t len) {
     uint64_t moment_ms = now_ms();
     if (moment_ms >= next_ms) {
       next_ms += UP_MS;
-      if (t->client.state == EARSHOT_STATE_LISTENING) speak(t);
+      if (earshot_client_state(&t->client) == EARSHOT_STATE_LISTENING) speak(t);
       earshot_client_tick(&t->client, (uint32_t)moment_ms, &event);
       handle(t, &event);
       continue;
@@ -216,12 +218,11 @@ static bool start(talk *t, const net_url *where, const char *token, const char *
   tools[0] = volume;
   earshot_config config;
   memset(&config, 0, sizeof config);
-  earshot_handshake handshake = {where->host, where->path, token, device_id, CLIENT_ID, 3};
+  earshot_handshake handshake = {where->authority, where->path, token, device_id, CLIENT_ID, 3};
   earshot_mcp mcp = {"host_client", "0.1.0", tools, 1};
   config.handshake = handshake;
   config.hello.wants_partial = config.hello.wants_timing = true;
   config.mcp = mcp;
-  config.checks_accept = true;
   config.rx = rx;
   config.rx_cap = sizeof rx;
   config.tx = tx;

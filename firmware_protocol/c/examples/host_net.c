@@ -10,24 +10,50 @@
 
 #include "earshot_xiaozhi.h"
 
+static bool copy(char *out, size_t cap, const char *text, size_t len) {
+  if (len >= cap) return false;
+  memcpy(out, text, len);
+  out[len] = '\0';
+  return true;
+}
+
+/* host, host:port, [IPv6 address] or [IPv6 address]:port */
+static bool parse_authority(net_url *parts) {
+  const char *host = parts->authority, *end;
+  if (*host == '[') {
+    end = strchr(++host, ']');
+    if (end == NULL) return false;
+  } else {
+    end = host + strcspn(host, ":");
+  }
+  const char *port = *end == ']' ? end + 1 : end;
+  if (end == host || strchr(host, '@') != NULL ||
+      !copy(parts->host, NET_TEXT_BYTES, host, (size_t)(end - host)))
+    return false;
+  if (*port == '\0') port = ":80";
+  size_t digits = strspn(port + 1, "0123456789");
+  return *port == ':' && digits > 0 && port[1 + digits] == '\0' &&
+         copy(parts->port, sizeof parts->port, port + 1, digits);
+}
+
 int net_parse(const char *url, net_url *parts) {
   const char *at = strstr(url, "://");
-  if (at == NULL || (strncmp(url, "http://", 7) != 0 && strncmp(url, "ws://", 5) != 0)) return 0;
-  at += 3;
-  size_t authority = strcspn(at, "/"), host = strcspn(at, ":/");
-  size_t port = authority > host ? authority - host - 1 : 0;
-  if (host == 0 || host >= sizeof parts->host || port >= sizeof parts->port) return 0;
-  memcpy(parts->host, at, host);
-  parts->host[host] = '\0';
-  strcpy(parts->port, "80");
-  if (port > 0) {
-    memcpy(parts->port, at + host + 1, port);
-    parts->port[port] = '\0';
+  if (strncmp(url, "https://", 8) == 0 || strncmp(url, "wss://", 6) == 0) {
+    fprintf(stderr, "%s: this example has no TLS: it needs an address with http:// or ws://\n",
+            url);
+    return 0;
   }
-  at += authority;
-  if (strlen(at) >= sizeof parts->path) return 0;
-  strcpy(parts->path, *at != '\0' ? at : "/");
-  return 1;
+  if (at != NULL && (strncmp(url, "http://", 7) == 0 || strncmp(url, "ws://", 5) == 0)) {
+    at += 3;
+    size_t authority = strcspn(at, "/");
+    const char *path = at[authority] != '\0' ? at + authority : "/";
+    if (copy(parts->authority, sizeof parts->authority, at, authority) && parse_authority(parts) &&
+        copy(parts->path, sizeof parts->path, path, strlen(path)))
+      return 1;
+  }
+  fprintf(stderr, "%s: not an address such as http://HOST:PORT/PATH or http://[::1]:PORT/PATH\n",
+          url);
+  return 0;
 }
 
 int net_connect(const net_url *where) {
@@ -73,18 +99,15 @@ int net_check_in(const char *url, const char *device_id, const char *client_id,
                  net_checked_in *answer) {
   char request[4 * NET_TEXT_BYTES], text[8192], body[256];
   net_url where;
-  if (!net_parse(url, &where)) {
-    fprintf(stderr, "%s: an address starts with http://\n", url);
-    return 0;
-  }
+  if (!net_parse(url, &where)) return 0;
   snprintf(body, sizeof body,
            "{\"version\":2,\"application\":{\"name\":\"host_client\",\"version\":\"0.1.0\"},"
            "\"board\":{\"type\":\"host\",\"name\":\"host_client\"}}");
   int request_len =
       snprintf(request, sizeof request,
-               "POST %s HTTP/1.1\r\nHost: %s:%s\r\nConnection: close\r\nDevice-Id: %s\r\n"
+               "POST %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\nDevice-Id: %s\r\n"
                "Client-Id: %s\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s",
-               where.path, where.host, where.port, device_id, client_id, strlen(body), body);
+               where.path, where.authority, device_id, client_id, strlen(body), body);
   if (request_len < 0 || (size_t)request_len >= sizeof request) return 0;
   int fd = net_connect(&where);
   if (fd < 0) return 0;

@@ -5,12 +5,15 @@
 #define NET_TEXT_BYTES 512
 
 typedef struct {
-  char host[NET_TEXT_BYTES];
+  char authority[NET_TEXT_BYTES]; /* host and port as in the URL, for the header `Host` */
+  char host[NET_TEXT_BYTES];      /* without the brackets of an IPv6 address */
   char port[8];
   char path[NET_TEXT_BYTES];
 } net_url;
 
-/* Takes http://host[:port]/path or ws://host[:port]/path apart. False if it is neither. */
+/* Takes http://host[:port]/path or ws://host[:port]/path apart; the host may be an IPv6 address
+ * in brackets. False with a line on stderr if it is neither: there is no TLS here, so neither https
+ * nor wss. */
 int net_parse(const char *url, net_url *parts);
 
 /* A connected socket, or -1 with a line on stderr. */

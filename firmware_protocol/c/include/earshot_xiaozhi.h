@@ -7,9 +7,12 @@
  *     for (used = 0; used < len; handle(&event))
  *       used += earshot_client_receive(&client, data + used, len - used, &event);
  *
- * Not for several threads at once: put a lock around it, or one task.
+ * Not for several threads at once: put a lock around it, or one task. Nor from inside a tool
+ * (mcp.h): while one works, all functions but earshot_client_state and
+ * earshot_client_replies_dropped do nothing and say EARSHOT_BAD_STATE, where they can say
+ * something. earshot_client_init cannot know it, and must not be called there at all.
  *
- * The states are the firmware's. IDLE is either not connected or connected without a turn. */
+ * Read the state with earshot_client_state; the fields of earshot_client are not for you. */
 #ifndef EARSHOT_XIAOZHI_H
 #define EARSHOT_XIAOZHI_H
 
@@ -20,6 +23,10 @@
 #include "earshot_xiaozhi/status.h"
 #include "earshot_xiaozhi/websocket.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #define EARSHOT_SESSION_ID_BYTES_MAX 64
 #define EARSHOT_CONNECT_TIMEOUT_MS 10000
 #define EARSHOT_SILENCE_TIMEOUT_MS 120000 /* without a byte from the server */
@@ -28,8 +35,8 @@ typedef struct {
   earshot_handshake handshake; /* its `version` 0 becomes 3 */
   earshot_hello hello;         /* version and has_mcp are filled in; frame_ms 0 becomes 60 */
   earshot_mcp mcp;
-  bool checks_accept; /* Sec-WebSocket-Accept, which the firmware does not check */
-  uint8_t *rx;        /* the longest message from the server; 16 kB are ample */
+  bool skips_accept; /* takes any Sec-WebSocket-Accept, as the firmware does (RFC 6455, 4.1) */
+  uint8_t *rx;       /* the longest message from the server; 16 kB are ample */
   size_t rx_cap;
   uint8_t *tx; /* what waits to be sent; 8 kB hold a second of speech and a page of tools */
   size_t tx_cap;
@@ -38,27 +45,50 @@ typedef struct {
 } earshot_config;
 
 typedef enum {
-  EARSHOT_STATE_IDLE,
-  EARSHOT_STATE_CONNECTING,
+  EARSHOT_STATE_CLOSED,     /* no conversation: not begun, or over */
+  EARSHOT_STATE_CONNECTING, /* until the server's hello */
+  EARSHOT_STATE_IDLE,       /* connected, and nobody's turn */
   EARSHOT_STATE_LISTENING,
   EARSHOT_STATE_SPEAKING
 } earshot_state;
 
+/* What happened, and which fields of the event tell more. All others are zero or mean nothing.
+ *
+ *   kind            fields            meaning
+ *   NONE            -                 all bytes are taken, nothing happened
+ *   OPEN            sample_rate_hz,   the server's hello came; of the sound that will be heard
+ *                   frame_ms
+ *   TRANSCRIPT      text, is_partial  what the user said; if partial, more words may follow
+ *   EMOTION         emotion*, text*   of the face on the display
+ *   SPEAKING        -                 an answer begins: forget what still waits to be played
+ *   SENTENCE        text              spoken from here on
+ *   AUDIO           audio             one Opus packet; comes only while speaking
+ *   SPEAKING_ENDED  timing            play what waits; in mode auto, listen again
+ *   ALERT           status, text,     to be shown at once
+ *                   emotion
+ *   CUSTOM          payload           an object
+ *   REBOOT          -                 the server asks the device to restart
+ *   SKIPPED         error             one message could not be read; the conversation goes on
+ *   CLOSED          close_code        the conversation is over: send what is left, close the socket
+ *   FAILED          error,            the same; http_status only if error is EARSHOT_REFUSED
+ *                   http_status
+ *
+ * `data` of a text is never NULL, but where there is a star: the server may leave that out. */
 typedef enum {
   EARSHOT_EVENT_NONE,
-  EARSHOT_EVENT_OPEN,           /* hello came: sample_rate_hz and frame_ms of what will be heard */
-  EARSHOT_EVENT_TRANSCRIPT,     /* text; is_partial: more words may follow */
-  EARSHOT_EVENT_EMOTION,        /* emotion */
-  EARSHOT_EVENT_SPEAKING,       /* forget what still waits to be played */
-  EARSHOT_EVENT_SENTENCE,       /* text, spoken from here on */
-  EARSHOT_EVENT_AUDIO,          /* audio, one Opus packet; only while speaking */
-  EARSHOT_EVENT_SPEAKING_ENDED, /* timing; play what waits, then listen again in mode auto */
-  EARSHOT_EVENT_ALERT,          /* status, text, emotion */
-  EARSHOT_EVENT_CUSTOM,         /* payload */
+  EARSHOT_EVENT_OPEN,
+  EARSHOT_EVENT_TRANSCRIPT,
+  EARSHOT_EVENT_EMOTION,
+  EARSHOT_EVENT_SPEAKING,
+  EARSHOT_EVENT_SENTENCE,
+  EARSHOT_EVENT_AUDIO,
+  EARSHOT_EVENT_SPEAKING_ENDED,
+  EARSHOT_EVENT_ALERT,
+  EARSHOT_EVENT_CUSTOM,
   EARSHOT_EVENT_REBOOT,
-  EARSHOT_EVENT_SKIPPED, /* error: one message could not be read; the conversation goes on */
-  EARSHOT_EVENT_CLOSED,  /* close_code: send what is left, then close the socket */
-  EARSHOT_EVENT_FAILED   /* error (and http_status): the same */
+  EARSHOT_EVENT_SKIPPED,
+  EARSHOT_EVENT_CLOSED,
+  EARSHOT_EVENT_FAILED
 } earshot_event_kind;
 
 typedef struct {
@@ -82,7 +112,7 @@ typedef struct {
   earshot_ws ws;
   earshot_state state;
   earshot_mode mode;
-  bool is_open; /* hello came, and no Close */
+  bool is_answering; /* a tool works: what it would write into `tx` would break its own answer */
   bool has_received;
   bool has_clock;
   uint32_t heard_at_ms;
@@ -90,14 +120,16 @@ typedef struct {
   char session_id[EARSHOT_SESSION_ID_BYTES_MAX + 1];
 } earshot_client;
 
-/* Copies the configuration; what it points to must outlive the client. */
+/* Copies the configuration; what it points to must outlive the client. EARSHOT_BAD_CONFIG if a
+ * field is missing or too small, those of each tool too. */
 earshot_status earshot_client_init(earshot_client *client, const earshot_config *config);
 
 /* Starts a conversation on a freshly connected socket. EARSHOT_BAD_STATE if one is running. */
 earshot_status earshot_client_open(earshot_client *client);
 
 /* Takes received bytes up to the first event; returns how many were taken. Call until all are.
- * What the event points to is valid until the next call. */
+ * What the event points to is valid until the next call. From inside a tool it takes none, and
+ * the event is SKIPPED with EARSHOT_BAD_STATE. */
 size_t earshot_client_receive(earshot_client *client, const uint8_t *data, size_t len,
                               earshot_event *event);
 
@@ -126,6 +158,15 @@ earshot_status earshot_client_audio(earshot_client *client, const uint8_t *packe
  * once, so that earshot_client_listen may follow. */
 earshot_status earshot_client_abort(earshot_client *client, bool is_wake_word);
 /* Ends the conversation: send what is left, then close the socket. */
-void earshot_client_close(earshot_client *client);
+earshot_status earshot_client_close(earshot_client *client);
+
+/* Where the conversation stands. */
+earshot_state earshot_client_state(const earshot_client *client);
+/* How many requests for tools got no answer, because the output had no room even for an error. */
+uint32_t earshot_client_replies_dropped(const earshot_client *client);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -4,14 +4,24 @@
 
 enum { CLOSE_NORMAL = 1000 };
 
+static bool are_tools_good(const earshot_mcp *mcp) {
+  if (mcp->tools_len == 0) return true;
+  if (mcp->tools == NULL || mcp->name == NULL || mcp->version == NULL) return false;
+  for (size_t i = 0; i < mcp->tools_len; i++) {
+    const earshot_tool *tool = &mcp->tools[i];
+    /* An empty name would be the cursor of the first page: the list would never end. */
+    if (tool->name == NULL || *tool->name == '\0') return false;
+    if (tool->description == NULL || tool->call == NULL) return false;
+  }
+  return true;
+}
+
 static bool is_config_good(const earshot_config *config) {
   int version = config->handshake.version;
   return config->handshake.host != NULL && config->handshake.path != NULL && version >= 0 &&
          version <= 3 && config->rx != NULL && config->rx_cap >= EARSHOT_WS_BUFFER_BYTES_MIN &&
          config->tx != NULL && config->tx_cap >= EARSHOT_WS_BUFFER_BYTES_MIN &&
-         config->random != NULL && config->hello.frame_ms >= 0 &&
-         (config->mcp.tools != NULL || config->mcp.tools_len == 0) &&
-         (config->mcp.tools_len == 0 || (config->mcp.name != NULL && config->mcp.version != NULL));
+         config->random != NULL && config->hello.frame_ms >= 0 && are_tools_good(&config->mcp);
 }
 
 earshot_status earshot_client_init(earshot_client *client, const earshot_config *config) {
@@ -28,25 +38,40 @@ earshot_status earshot_client_init(earshot_client *client, const earshot_config 
   client->ws.tx_cap = config->tx_cap;
   client->ws.random = config->random;
   client->ws.random_context = config->random_context;
-  client->ws.checks_accept = config->checks_accept;
+  client->ws.skips_accept = config->skips_accept;
   return EARSHOT_OK;
 }
 
 earshot_status earshot_client_open(earshot_client *client) {
-  if (client->ws.state != EARSHOT_WS_SHUT) return EARSHOT_BAD_STATE;
+  if (client->is_answering || client->ws.state != EARSHOT_WS_SHUT) return EARSHOT_BAD_STATE;
   earshot_status status = earshot_ws_open(&client->ws, &client->config.handshake);
   if (status != EARSHOT_OK) return status;
   client->state = EARSHOT_STATE_CONNECTING;
+  client->mode = EARSHOT_MODE_AUTO; /* the last conversation's would listen without being asked */
   client->session_id[0] = '\0';
+  client->has_received = false;
   client->has_clock = false;
   return EARSHOT_OK;
 }
 
 static void end(earshot_client *client, earshot_status why, earshot_event *event) {
-  client->state = EARSHOT_STATE_IDLE;
-  client->is_open = false;
+  client->state = EARSHOT_STATE_CLOSED;
   event->kind = EARSHOT_EVENT_FAILED;
   event->error = why;
+}
+
+/* After the server's hello, and before any Close. */
+static bool is_open(const earshot_client *client) {
+  return client->state > EARSHOT_STATE_CONNECTING;
+}
+
+/* Whether a call may be taken; if not, the event says that it came from inside a tool. */
+static bool may_begin(const earshot_client *client, earshot_event *event) {
+  memset(event, 0, sizeof *event);
+  if (!client->is_answering) return true;
+  event->kind = EARSHOT_EVENT_SKIPPED;
+  event->error = EARSHOT_BAD_STATE;
+  return false;
 }
 
 static earshot_status send_text(earshot_client *client, const earshot_writer *text) {
@@ -54,7 +79,7 @@ static earshot_status send_text(earshot_client *client, const earshot_writer *te
 }
 
 static void on_hello(earshot_client *client, const earshot_message *message, earshot_event *event) {
-  if (client->is_open) return; /* said once is enough */
+  if (is_open(client)) return; /* said once is enough */
   size_t len = message->session_id.len;
   if (len > EARSHOT_SESSION_ID_BYTES_MAX || (len > 0 && memchr(message->session_id.data, 0, len))) {
     earshot_ws_close(&client->ws, 1008);
@@ -63,7 +88,6 @@ static void on_hello(earshot_client *client, const earshot_message *message, ear
   }
   if (len > 0) memcpy(client->session_id, message->session_id.data, len);
   client->session_id[len] = '\0';
-  client->is_open = true;
   client->state = EARSHOT_STATE_IDLE;
   event->kind = EARSHOT_EVENT_OPEN;
   event->sample_rate_hz = message->sample_rate_hz;
@@ -74,7 +98,10 @@ static void on_mcp(earshot_client *client, earshot_json request) {
   if (client->config.mcp.tools_len == 0) return; /* not announced */
   earshot_writer out = earshot_ws_begin(&client->ws);
   earshot_write_mcp_begin(&out, client->session_id);
-  if (!earshot_mcp_answer(&client->config.mcp, request, &out)) return;
+  client->is_answering = true;
+  bool has_answer = earshot_mcp_answer(&client->config.mcp, request, &out);
+  client->is_answering = false;
+  if (!has_answer) return;
   earshot_write_mcp_end(&out);
   if (send_text(client, &out) != EARSHOT_OK) client->replies_dropped++;
 }
@@ -91,7 +118,7 @@ static void on_speaking_ended(earshot_client *client, const earshot_message *mes
 
 static void on_message(earshot_client *client, const earshot_message *message,
                        earshot_event *event) {
-  if (!client->is_open && message->kind != EARSHOT_MESSAGE_HELLO) return;
+  if (!is_open(client) && message->kind != EARSHOT_MESSAGE_HELLO) return;
   event->text = message->text;
   event->emotion = message->emotion;
   event->status = message->status;
@@ -171,7 +198,7 @@ static void on_ws(earshot_client *client, const earshot_ws_event *from, earshot_
 size_t earshot_client_receive(earshot_client *client, const uint8_t *data, size_t len,
                               earshot_event *event) {
   size_t used = 0;
-  memset(event, 0, sizeof *event);
+  if (!may_begin(client, event)) return 0;
   client->has_received = true;
   while (used < len && event->kind == EARSHOT_EVENT_NONE) {
     earshot_ws_event from;
@@ -182,7 +209,7 @@ size_t earshot_client_receive(earshot_client *client, const uint8_t *data, size_
 }
 
 void earshot_client_disconnected(earshot_client *client, earshot_event *event) {
-  memset(event, 0, sizeof *event);
+  if (!may_begin(client, event)) return;
   if (client->ws.state == EARSHOT_WS_SHUT) return; /* it was told already */
   client->ws.state = EARSHOT_WS_SHUT;
   end(client, EARSHOT_OK, event);
@@ -191,8 +218,7 @@ void earshot_client_disconnected(earshot_client *client, earshot_event *event) {
 }
 
 void earshot_client_tick(earshot_client *client, uint32_t now_ms, earshot_event *event) {
-  memset(event, 0, sizeof *event);
-  if (client->ws.state == EARSHOT_WS_SHUT) return;
+  if (!may_begin(client, event) || client->ws.state == EARSHOT_WS_SHUT) return;
   bool is_connecting = client->state == EARSHOT_STATE_CONNECTING;
   if (!client->has_clock || (client->has_received && !is_connecting)) client->heard_at_ms = now_ms;
   client->has_clock = true;
@@ -204,14 +230,21 @@ void earshot_client_tick(earshot_client *client, uint32_t now_ms, earshot_event 
 }
 
 const uint8_t *earshot_client_output(const earshot_client *client, size_t *len) {
-  *len = client->ws.tx_len;
+  *len = client->is_answering ? 0 : client->ws.tx_len;
   return client->ws.tx;
 }
 
-void earshot_client_sent(earshot_client *client, size_t len) { earshot_ws_sent(&client->ws, len); }
+void earshot_client_sent(earshot_client *client, size_t len) {
+  if (!client->is_answering) earshot_ws_sent(&client->ws, len);
+}
+
+/* Whether a message may be sent now. */
+static bool may_send(const earshot_client *client) {
+  return is_open(client) && !client->is_answering;
+}
 
 earshot_status earshot_client_listen(earshot_client *client, earshot_mode mode) {
-  if (!client->is_open || client->state == EARSHOT_STATE_SPEAKING) return EARSHOT_BAD_STATE;
+  if (!may_send(client) || client->state == EARSHOT_STATE_SPEAKING) return EARSHOT_BAD_STATE;
   earshot_writer out = earshot_ws_begin(&client->ws);
   earshot_write_listen_start(&out, client->session_id, mode);
   earshot_status status = send_text(client, &out);
@@ -222,6 +255,7 @@ earshot_status earshot_client_listen(earshot_client *client, earshot_mode mode) 
 }
 
 earshot_status earshot_client_listen_stop(earshot_client *client) {
+  if (!may_send(client)) return EARSHOT_BAD_STATE;
   if (client->state != EARSHOT_STATE_LISTENING || client->mode != EARSHOT_MODE_MANUAL)
     return EARSHOT_BAD_STATE;
   earshot_writer out = earshot_ws_begin(&client->ws);
@@ -232,7 +266,8 @@ earshot_status earshot_client_listen_stop(earshot_client *client) {
 }
 
 earshot_status earshot_client_wake_word(earshot_client *client, const char *wake_word) {
-  if (!client->is_open) return EARSHOT_BAD_STATE;
+  if (!may_send(client)) return EARSHOT_BAD_STATE;
+  if (wake_word == NULL) return EARSHOT_BAD_MESSAGE;
   earshot_writer out = earshot_ws_begin(&client->ws);
   earshot_write_listen_detect(&out, client->session_id, wake_word, strlen(wake_word));
   return send_text(client, &out);
@@ -241,8 +276,9 @@ earshot_status earshot_client_wake_word(earshot_client *client, const char *wake
 earshot_status earshot_client_audio(earshot_client *client, const uint8_t *packet, size_t len,
                                     uint32_t timestamp_ms) {
   bool is_speaking = client->state == EARSHOT_STATE_SPEAKING;
-  if (!client->is_open || (is_speaking && client->mode != EARSHOT_MODE_REALTIME))
+  if (!may_send(client) || (is_speaking && client->mode != EARSHOT_MODE_REALTIME))
     return EARSHOT_BAD_STATE;
+  if (packet == NULL && len > 0) return EARSHOT_BAD_MESSAGE;
   earshot_frame frame = {EARSHOT_FRAME_AUDIO, timestamp_ms, packet, len};
   earshot_writer out = earshot_ws_begin(&client->ws);
   earshot_status status = earshot_frame_encode(client->config.handshake.version, &frame, &out);
@@ -250,17 +286,28 @@ earshot_status earshot_client_audio(earshot_client *client, const uint8_t *packe
 }
 
 earshot_status earshot_client_abort(earshot_client *client, bool is_wake_word) {
-  if (!client->is_open) return EARSHOT_BAD_STATE;
+  if (!may_send(client)) return EARSHOT_BAD_STATE;
   earshot_writer out = earshot_ws_begin(&client->ws);
   earshot_write_abort(&out, client->session_id, is_wake_word);
   earshot_status status = send_text(client, &out);
   bool is_speaking = client->state == EARSHOT_STATE_SPEAKING;
-  if (status == EARSHOT_OK && is_speaking && is_wake_word) client->state = EARSHOT_STATE_IDLE;
+  if (status == EARSHOT_OK && is_speaking && is_wake_word) {
+    client->state = EARSHOT_STATE_IDLE;
+    client->mode =
+        EARSHOT_MODE_AUTO; /* until the next listen: an announcement must not begin one */
+  }
   return status;
 }
 
-void earshot_client_close(earshot_client *client) {
+earshot_status earshot_client_close(earshot_client *client) {
+  if (client->is_answering) return EARSHOT_BAD_STATE;
   earshot_ws_close(&client->ws, CLOSE_NORMAL);
-  client->is_open = false;
-  client->state = EARSHOT_STATE_IDLE;
+  client->state = EARSHOT_STATE_CLOSED;
+  return EARSHOT_OK;
+}
+
+earshot_state earshot_client_state(const earshot_client *client) { return client->state; }
+
+uint32_t earshot_client_replies_dropped(const earshot_client *client) {
+  return client->replies_dropped;
 }

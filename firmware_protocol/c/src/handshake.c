@@ -80,7 +80,7 @@ static bool has_accept(const char *head, size_t len, const char *key) {
 }
 
 earshot_status earshot_handshake_check(const char *head, size_t len, const char *key,
-                                       bool checks_accept, int *http_status) {
+                                       bool skips_accept, int *http_status) {
   static const char start[] = "HTTP/1.1 ";
   size_t at = sizeof start - 1;
   if (len < at + 4 || memcmp(head, start, at) != 0) return EARSHOT_PROTOCOL;
@@ -90,5 +90,5 @@ earshot_status earshot_handshake_check(const char *head, size_t len, const char 
     *http_status = *http_status * 10 + (head[i] - '0');
   }
   if (*http_status != 101) return EARSHOT_REFUSED;
-  return !checks_accept || has_accept(head, len, key) ? EARSHOT_OK : EARSHOT_PROTOCOL;
+  return skips_accept || has_accept(head, len, key) ? EARSHOT_OK : EARSHOT_PROTOCOL;
 }

@@ -11,7 +11,7 @@ void earshot_handshake_write(earshot_writer *out, const earshot_handshake *hands
 
 /* Judges a whole response head, its empty line included. EARSHOT_REFUSED sets `http_status`. */
 earshot_status earshot_handshake_check(const char *head, size_t len, const char *key,
-                                       bool checks_accept, int *http_status);
+                                       bool skips_accept, int *http_status);
 
 /* What a server must put in Sec-WebSocket-Accept: 28 characters and a NUL. */
 void earshot_handshake_accept(const char *key, char accept[29]);

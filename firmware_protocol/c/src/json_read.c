@@ -226,21 +226,52 @@ bool earshot_json_to_bool(earshot_json value, bool *result) {
   return c.at == c.end;
 }
 
-/* The digits before and after the point; no exponents, which no field of this protocol needs. */
+/* A number taken apart: its digits, and how many of them come before the point once the exponent
+ * has moved it. */
+typedef struct {
+  cursor digits; /* with a point between them, perhaps */
+  int64_t whole_digits;
+} decimal;
+
+static decimal take_apart(cursor c) { /* of what take_number accepts, without the sign */
+  decimal parts = {c, 0};
+  while (c.at != c.end && *c.at >= '0' && *c.at <= '9') c.at++;
+  parts.whole_digits = c.at - parts.digits.at;
+  if (take(&c, '.')) take_digits(&c);
+  parts.digits.end = c.at;
+  if (c.at != c.end) { /* at the e */
+    int64_t exponent = 0;
+    c.at++;
+    bool is_negative = take(&c, '-');
+    if (!is_negative) take(&c, '+');
+    for (; c.at != c.end; c.at++) /* no text is so long that a larger one matters */
+      if (exponent < INT32_MAX) exponent = exponent * 10 + (*c.at - '0');
+    parts.whole_digits += is_negative ? -exponent : exponent;
+  }
+  return parts;
+}
+
 bool earshot_json_to_int(earshot_json value, int32_t *result) {
   if (!earshot_json_is_number(value)) return false;
   cursor c = cursor_over(value.data, value.len);
   bool is_negative = take(&c, '-');
-  int64_t number = 0;
-  for (; c.at != c.end && *c.at >= '0' && *c.at <= '9'; c.at++) {
+  decimal parts = take_apart(c);
+  const int64_t most = is_negative ? -(int64_t)INT32_MIN : INT32_MAX;
+  int64_t number = 0, left = parts.whole_digits;
+  c = parts.digits;
+  for (; c.at != c.end && left > 0; c.at++) {
+    if (*c.at == '.') continue;
     number = number * 10 + (*c.at - '0');
-    if (number > INT32_MAX) return false;
+    if (number > most) return false;
+    left--;
   }
-  if (take(&c, '.')) {
-    if (*c.at >= '5') number++;
-    take_digits(&c);
+  for (; left > 0 && number > 0; left--) { /* zeros that the exponent adds */
+    number *= 10;
+    if (number > most) return false;
   }
-  if (c.at != c.end || number > INT32_MAX) return false;
+  if (c.at != c.end && *c.at == '.') c.at++;
+  if (left == 0 && c.at != c.end && *c.at >= '5') number++;
+  if (number > most) return false;
   *result = (int32_t)(is_negative ? -number : number);
   return true;
 }

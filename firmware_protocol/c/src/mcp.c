@@ -5,8 +5,16 @@
 #define MCP_END_BYTES 2    /* the end of the answer, and of the message around it */
 #define PAGE_END_BYTES 160 /* what may follow the tools: a cursor, a few brackets, the envelope */
 
-static void put_error(earshot_writer *out, const char *what, earshot_json about) {
-  earshot_put(out, "\"error\":{\"message\":\"");
+/* JSON-RPC 2.0, 5.1 */
+#define METHOD_NOT_FOUND "-32601"
+#define INVALID_PARAMS "-32602"
+#define INTERNAL_ERROR "-32603"
+#define TOOL_FAILED "-32000" /* of those left to the server's own use */
+
+static void put_error(earshot_writer *out, const char *code, const char *what, earshot_json about) {
+  earshot_put(out, "\"error\":{\"code\":");
+  earshot_put(out, code);
+  earshot_put(out, ",\"message\":\"");
   earshot_put_escaped(out, what);
   if (earshot_json_is_string(about) && about.len <= 130) /* as it is: escaped already */
     earshot_put_bytes(out, about.data + 1, about.len - 2);
@@ -35,7 +43,13 @@ static void put_tool(const earshot_tool *tool, bool is_first, earshot_writer *ou
   earshot_put(out, "}");
 }
 
-/* The tools from the one that the cursor names, as many as fit; at least one, or none ever would. */
+static void rewind_to(earshot_writer *out, size_t mark) {
+  out->len = mark;
+  out->is_full = false;
+}
+
+/* The tools from the one that the cursor names, as many as fit; at least one, or none ever would.
+ * If even that one does not fit, the answer is an error: the server would wait for nothing. */
 static void put_list(const earshot_mcp *mcp, earshot_json params, earshot_writer *out) {
   earshot_json cursor = {NULL, 0}, value;
   bool with_user_only = false, is_first = true;
@@ -54,8 +68,7 @@ static void put_list(const earshot_mcp *mcp, earshot_json params, earshot_writer
     if (!is_begun || (tool->is_user_only && !with_user_only)) continue;
     put_tool(tool, is_first, out);
     if (!is_first && (out->is_full || out->len + PAGE_END_BYTES > most)) {
-      out->len = mark;
-      out->is_full = false;
+      rewind_to(out, mark);
       next = tool->name;
     }
     is_first = false;
@@ -77,23 +90,21 @@ static void put_call(const earshot_mcp *mcp, earshot_json params, earshot_writer
     arguments = none;
   while (i < mcp->tools_len && !earshot_json_equals(name, mcp->tools[i].name)) i++;
   if (i == mcp->tools_len) {
-    put_error(out, "Unknown tool: ", name);
+    put_error(out, INVALID_PARAMS, "Unknown tool: ", name);
     return;
   }
   earshot_put(out, "\"result\":{\"content\":[{\"type\":\"text\",\"text\":\"");
   const char *problem = mcp->tools[i].call(mcp->tools[i].context, arguments, out);
   if (problem == NULL) {
     earshot_put(out, "\"}],\"isError\":false}");
-    if (out->len + MCP_END_BYTES <= out->cap && !out->is_full) return;
-    problem = "The result is too large";
+  } else {
+    rewind_to(out, mark);
+    put_error(out, TOOL_FAILED, problem, nothing);
   }
-  out->len = mark;
-  out->is_full = false;
-  put_error(out, problem, nothing);
 }
 
 bool earshot_mcp_answer(const earshot_mcp *mcp, earshot_json request, earshot_writer *out) {
-  earshot_json id, method, params = {NULL, 0};
+  earshot_json id, method, params = {NULL, 0}, nothing = {NULL, 0};
   if (!earshot_json_get(request, "id", &id) || !earshot_json_is_number(id)) return false;
   if (!earshot_json_get(request, "method", &method) || !earshot_json_is_string(method))
     return false;
@@ -101,10 +112,15 @@ bool earshot_mcp_answer(const earshot_mcp *mcp, earshot_json request, earshot_wr
   earshot_put(out, "{\"jsonrpc\":\"2.0\",\"id\":");
   earshot_put_bytes(out, id.data, id.len);
   earshot_put(out, ",");
+  size_t mark = out->len;
   if (earshot_json_equals(method, "initialize")) put_initialized(mcp, out);
   else if (earshot_json_equals(method, "tools/list")) put_list(mcp, params, out);
   else if (earshot_json_equals(method, "tools/call")) put_call(mcp, params, out);
-  else put_error(out, "Method not implemented: ", method);
+  else put_error(out, METHOD_NOT_FOUND, "Method not implemented: ", method);
+  if (out->is_full || out->cap - out->len < MCP_END_BYTES) {
+    rewind_to(out, mark);
+    put_error(out, INTERNAL_ERROR, "The result is too large", nothing);
+  }
   earshot_put(out, "}");
   return true;
 }

@@ -99,7 +99,7 @@ static size_t receive_head(earshot_ws *ws, const uint8_t *data, size_t len,
     ws->rx[ws->rx_len++] = data[i];
     if (ws->rx_len < 4 || memcmp(ws->rx + ws->rx_len - 4, "\r\n\r\n", 4) != 0) continue;
     earshot_status status = earshot_handshake_check((const char *)ws->rx, ws->rx_len, ws->key,
-                                                    ws->checks_accept, &event->http_status);
+                                                    ws->skips_accept, &event->http_status);
     ws->rx_len = 0;
     if (status == EARSHOT_OK) {
       ws->state = EARSHOT_WS_OPEN;

@@ -23,8 +23,7 @@ static void give(earshot_client *client, const uint8_t *data, size_t len) {
     size_t taken = earshot_client_receive(client, copy + used, len - used, &event);
     CHECK(taken > 0 && taken <= len - used);
     CHECK(client->ws.tx_len <= client->ws.tx_cap && client->ws.rx_len <= client->ws.rx_cap);
-    CHECK(client->is_open ? client->ws.state == EARSHOT_WS_OPEN
-                          : client->state <= EARSHOT_STATE_CONNECTING);
+    CHECK((client->ws.state == EARSHOT_WS_OPEN) >= (client->state > EARSHOT_STATE_CONNECTING));
     check_event(&event);
     used += taken;
   }

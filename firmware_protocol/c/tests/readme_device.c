@@ -1,5 +1,6 @@
 /* The six functions of the README's device, with a server that has learnt its part by heart. */
-#include "check.h"
+#include "../src/handshake.h"
+#include "server.h"
 
 void converse(const char *host, const char *token, const char *mac, const char *uuid);
 int network_read(uint8_t *data, size_t cap);
@@ -10,6 +11,19 @@ void show(const char *what, const char *text);
 uint32_t random_bits(void *context);
 
 static int step, spoken, written;
+static char key[25]; /* of the handshake, from the request */
+
+/* The README's device checks the accept, as every client should. */
+static int answer_handshake(uint8_t *data, size_t cap) {
+  char accept[29];
+  earshot_handshake_accept(key, accept);
+  int len = snprintf((char *)data, cap,
+                     "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n"
+                     "Connection: Upgrade\r\nSec-WebSocket-Accept: %s\r\n\r\n",
+                     accept);
+  CHECK(len > 0 && (size_t)len < cap);
+  return len;
+}
 
 int network_read(uint8_t *data, size_t cap) {
   static const char *const texts[] = {
@@ -18,7 +32,7 @@ int network_read(uint8_t *data, size_t cap) {
       "{\"type\":\"tts\",\"state\":\"sentence_start\",\"text\":\"Done.\"}"};
   CHECK(cap >= 300);
   switch (step++) {
-    case 0: memcpy(data, accepted, sizeof accepted - 1); return sizeof accepted - 1;
+    case 0: return answer_handshake(data, cap);
     case 1:
     case 2:
     case 3:
@@ -32,7 +46,9 @@ int network_read(uint8_t *data, size_t cap) {
 }
 
 int network_write(const uint8_t *data, size_t len) {
-  (void)data;
+  static const char name[] = "Sec-WebSocket-Key: ";
+  for (size_t at = 0; written == 0 && at + sizeof name + 24 < len; at++)
+    if (memcmp(data + at, name, sizeof name - 1) == 0) memcpy(key, data + at + sizeof name - 1, 24);
   written += (int)len;
   return (int)len;
 }

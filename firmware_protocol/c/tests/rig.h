@@ -2,13 +2,17 @@
 #ifndef EARSHOT_TEST_RIG_H
 #define EARSHOT_TEST_RIG_H
 
-#include "check.h"
+#include "server.h"
+
+/* To clients that do not check for whom it was meant. */
+static const char accepted[] =
+    "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n";
 
 #define RX_BYTES 70000
 #define TX_BYTES 80000
 
 /* Predictable on purpose: the same bytes in every run. */
-static uint32_t count_up(void *context) {
+static inline uint32_t count_up(void *context) {
   uint32_t *last = context;
   return *last = *last * 1664525U + 1013904223U;
 }
@@ -20,7 +24,7 @@ typedef struct {
   uint8_t *tx;
 } rig;
 
-static earshot_config rig_config(rig *r, int version, size_t rx_cap, size_t tx_cap) {
+static inline earshot_config rig_config(rig *r, int version, size_t rx_cap, size_t tx_cap) {
   earshot_config config;
   memset(&config, 0, sizeof config);
   config.handshake.host = "127.0.0.1";
@@ -34,12 +38,13 @@ static earshot_config rig_config(rig *r, int version, size_t rx_cap, size_t tx_c
   config.rx_cap = rx_cap;
   config.tx = r->tx;
   config.tx_cap = tx_cap;
+  config.skips_accept = true; /* `accepted` is the same for every key */
   config.random = count_up;
   config.random_context = &r->seed;
   return config;
 }
 
-static void rig_free(rig *r) {
+static inline void rig_free(rig *r) {
   free(r->rx);
   free(r->tx);
 }

@@ -12,6 +12,10 @@
 #include "earshot_xiaozhi/json.h"
 #include "earshot_xiaozhi/status.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #define EARSHOT_FRAME_HEADER_BYTES_MAX 16
 
 typedef enum { EARSHOT_FRAME_AUDIO = 0, EARSHOT_FRAME_JSON = 1 } earshot_frame_kind;
@@ -29,5 +33,9 @@ earshot_status earshot_frame_decode(int version, const uint8_t *data, size_t len
 
 /* Appends one message. EARSHOT_FULL if the writer has no room for it. */
 earshot_status earshot_frame_encode(int version, const earshot_frame *frame, earshot_writer *out);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

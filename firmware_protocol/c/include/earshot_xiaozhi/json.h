@@ -9,6 +9,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 typedef struct {
   const char *data; /* NULL: no such value */
   size_t len;
@@ -30,7 +34,8 @@ bool earshot_json_equals(earshot_json value, const char *text);
 
 bool earshot_json_to_bool(earshot_json value, bool *result);
 
-/* A number rounded to the nearest integer. False if it is none or beyond 32 bits. */
+/* A number, in any way that JSON writes one, rounded to the nearest integer (halves away from 0).
+ * False if it is none, or if the result is beyond int32_t. */
 bool earshot_json_to_int(earshot_json value, int32_t *result);
 
 /* The text of a string in UTF-8, ended with NUL (which it may also hold: trust `len`). `out` may be
@@ -57,5 +62,9 @@ void earshot_put_escaped(earshot_writer *writer, const char *text);
 
 /* A whole JSON string, with its quotes. */
 void earshot_put_string(earshot_writer *writer, const char *text);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

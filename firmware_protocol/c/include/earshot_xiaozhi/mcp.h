@@ -8,10 +8,20 @@
 
 #include "earshot_xiaozhi/json.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #define EARSHOT_MCP_PAGE_BYTES 8000 /* of one `tools/list`; less if the output buffer is smaller */
 
+/* A tool works inside earshot_client_receive, and nothing is sent or received until it returns:
+ * what the microphone hears meanwhile is yours to keep or to drop. So start what takes longer than
+ * some 20 ms, answer that it was started, and return.
+ *
+ * It must not call earshot_client_ functions: its result is being written into their output. They
+ * refuse with EARSHOT_BAD_STATE; keep what you want to do (listen, close) until receive returns. */
 typedef struct {
-  const char *name; /* such as "self.audio_speaker.set_volume"; ASCII without quotes */
+  const char *name; /* such as "self.audio_speaker.set_volume"; ASCII without quotes, not "" */
   const char *description;
   const char *input_schema; /* JSON; NULL: no arguments */
   bool is_user_only;        /* listed only when the server asks for such tools, too */
@@ -29,7 +39,14 @@ typedef struct {
 } earshot_mcp;
 
 /* Answers one request. False if there is nothing to answer: a notification, or an id that is no
- * number (the firmware drops these, too). */
+ * number (the firmware drops these, too). What finds no room becomes an error that says so; if
+ * there is no room even for that, the writer is full.
+ *
+ * Errors have a `code`, as JSON-RPC wants it; the firmware's have only a `message`. */
 bool earshot_mcp_answer(const earshot_mcp *mcp, earshot_json request, earshot_writer *out);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -9,6 +9,10 @@
 #include "earshot_xiaozhi/json.h"
 #include "earshot_xiaozhi/status.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #define EARSHOT_UNKNOWN_MS (-1)
 
 typedef enum { EARSHOT_MODE_AUTO, EARSHOT_MODE_MANUAL, EARSHOT_MODE_REALTIME } earshot_mode;
@@ -76,5 +80,9 @@ typedef struct {
 /* Reads a message and decodes its texts where they lie: `text` changes, and `message` points into
  * it. EARSHOT_TOO_LARGE, EARSHOT_BAD_JSON or EARSHOT_BAD_MESSAGE otherwise. */
 earshot_status earshot_message_read(char *text, size_t len, earshot_message *message);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -2,6 +2,10 @@
 #ifndef EARSHOT_XIAOZHI_STATUS_H
 #define EARSHOT_XIAOZHI_STATUS_H
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #define EARSHOT_PAYLOAD_BYTES_MAX 8192 /* an Opus packet of 120 ms at its highest rate is 7.7 kB */
 #define EARSHOT_TEXT_BYTES_MAX 65535   /* of one JSON message */
 #define EARSHOT_JSON_DEPTH_MAX 32      /* objects and arrays within each other */
@@ -14,9 +18,9 @@ typedef enum {
   EARSHOT_BAD_VERSION, /* a v2 header of another version, or no version of ours */
   EARSHOT_BAD_KIND,    /* a frame that is neither audio nor JSON */
   EARSHOT_BAD_JSON,    /* no JSON, or no UTF-8 */
-  EARSHOT_BAD_MESSAGE, /* JSON, but a field is missing or has a value that is not allowed */
+  EARSHOT_BAD_MESSAGE, /* a field is missing or has a value that is not allowed */
   EARSHOT_FULL,        /* no room in the output: send what waits there first */
-  EARSHOT_BAD_STATE,   /* right call, wrong moment: not connected, or speaking */
+  EARSHOT_BAD_STATE,   /* right call, wrong moment: not connected, speaking, or inside a tool */
   EARSHOT_BAD_CONFIG,  /* a field of earshot_config is missing or too small */
   EARSHOT_REFUSED,     /* the server answered the handshake with something other than 101 */
   EARSHOT_PROTOCOL,    /* the server broke RFC 6455 */
@@ -25,5 +29,9 @@ typedef enum {
 
 /* A short, stable name, such as "too_large". */
 const char *earshot_status_name(earshot_status status);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -12,6 +12,10 @@
 #include "earshot_xiaozhi/json.h"
 #include "earshot_xiaozhi/status.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #define EARSHOT_WS_CONTROL_BYTES_MAX 125
 #define EARSHOT_WS_HEADER_BYTES_MAX 8 /* of what we send: at most 65535 bytes each, masked */
 #define EARSHOT_WS_RESERVED_BYTES 160 /* of `tx`, for pongs and one Close */
@@ -21,7 +25,8 @@
 typedef enum { EARSHOT_WS_TEXT = 1, EARSHOT_WS_BINARY = 2 } earshot_ws_opcode;
 
 typedef struct {
-  const char *host; /* as sent in `Host` */
+  const char *host; /* as sent in `Host`: with the port unless it is the scheme's own (80, 443 with
+                     * TLS), an IPv6 address in brackets */
   const char *path;
   const char *token;     /* "Bearer " is put before it if it has no space; NULL or "": none */
   const char *device_id; /* MAC address, lower case, with colons */
@@ -59,7 +64,7 @@ typedef struct {
   uint32_t (*random)(void *context);
   void *random_context;
   earshot_ws_state state;
-  bool checks_accept;
+  bool skips_accept;
   char key[25];
   uint8_t header[10]; /* of the frame that is arriving */
   uint8_t header_len;
@@ -86,5 +91,9 @@ void earshot_ws_close(earshot_ws *ws, uint16_t code);
 
 /* `len` bytes of `tx` were sent. */
 void earshot_ws_sent(earshot_ws *ws, size_t len);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif
