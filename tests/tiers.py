@@ -91,6 +91,7 @@ NOT_UNIT = (
     "engines/test_whisper_parity.py",
     "engines/test_worker.py",
     "engines/whisper_torch",
+    "firmware_protocol/test_c_builds.py",
     "firmware_protocol/test_c_client.py",
     "firmware_protocol/test_c_host_client.py",
     "fuzz",
