@@ -208,7 +208,7 @@ def test_addresses(tmp_path: Path) -> None:
         "  return 0;\n}\n",
         encoding="utf-8",
     )
-    sources = ["-Iexamples", "examples/host_net.c", tmp_path / "main.c"]
+    sources = ("-Iexamples", "examples/host_net.c", tmp_path / "main.c")
     parse = link_with_library("gcc", tmp_path / "parse", *sources)
     done = run([parse, *ADDRESSES], capture_output=True, text=True, check=True)
     for line, expected in zip(done.stderr.splitlines(), ADDRESSES.values(), strict=True):

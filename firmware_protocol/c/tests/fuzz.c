@@ -2,7 +2,9 @@
 #include "rig.h"
 
 static const char *echo(void *context, earshot_json arguments, earshot_writer *result) {
-  (void)context;
+  earshot_client *client = context;
+  CHECK(earshot_client_listen(client, EARSHOT_MODE_AUTO) == EARSHOT_BAD_STATE);
+  CHECK(earshot_client_close(client) == EARSHOT_BAD_STATE);
   earshot_put_escaped_bytes(result, arguments.data, arguments.len);
   return arguments.len % 2 ? "odd" : NULL;
 }
@@ -50,9 +52,9 @@ static void act(earshot_client *client, unsigned what, const uint8_t *data, size
 
 /* The input is a script: a byte says whether raw bytes, a frame of a server, or a call comes next. */
 static void talk(const uint8_t *data, size_t len, int version) {
-  static const earshot_tool tools[] = {{"echo", "Echo.", NULL, false, echo, NULL}};
   static uint8_t wire[70000];
   rig r;
+  earshot_tool tools[] = {{"self.audio_speaker.set_volume", "Echo.", NULL, false, echo, &r.client}};
   earshot_config config = rig_config(&r, version, 2048, 2048);
   config.mcp.name = config.mcp.version = "x";
   config.mcp.tools = tools;
