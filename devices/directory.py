@@ -125,6 +125,10 @@ class Directory(Protocol):
         with this identity."""
         ...
 
+    async def waits(self, token: str, identity: bytes) -> Device | None:
+        """The device that waits for approval under a code, whose key this is; None: none does."""
+        ...
+
     async def in_area(self, area: str) -> Sequence[Device]:
         """Approved ones."""
         ...

@@ -124,6 +124,18 @@ class Registry:
 
         return await self._database.run(work)
 
+    async def waits(self, token: str, identity: bytes) -> Device | None:
+        now = self._clock.wall()
+
+        def work(connection: Connection) -> Device | None:
+            row = tokens.bearer(connection, token, identity, now)
+            if row is None or not rows.code_of(row) or identities.waiting(row) != identity:
+                return None
+            device = identities.seen_by(row, identity)
+            return device if device.standing == "new" else None
+
+        return await self._database.run(work) if token.startswith(tokens.PREFIX) else None
+
     def changed(self) -> asyncio.Event:
         return self._next_change
 

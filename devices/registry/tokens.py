@@ -52,13 +52,12 @@ def keep(
 
 
 def bearer(connection: Connection, token: str, identity: bytes, now: datetime) -> Row[Any] | None:
-    """The approved device whose key this is. `identity`: of the board that uses it; empty: the
-    door knows none."""
+    """The device whose key this is, approved or not. `identity`: of the board that uses it; empty:
+    the door knows none."""
     where = (tokens.c.digest == digest_of(token)) & (tokens.c.expires > now)
     if identity:
         where &= tokens.c.identity.is_(None) | (tokens.c.identity == identity)
-    asked = select(devices).join(tokens).where(where, devices.c.standing == "approved")
-    return connection.execute(asked).one_or_none()
+    return connection.execute(select(devices).join(tokens).where(where)).one_or_none()
 
 
 def revoke(connection: Connection, device_id: str, *, but: bytes | None = None) -> None:

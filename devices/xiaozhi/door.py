@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from urllib.parse import urlsplit
 
@@ -18,6 +19,7 @@ from devices.directory import Device, Directory
 from devices.networks import address_of, is_among
 from devices.ota import FirmwareFolder
 from devices.presence import Presence
+from devices.xiaozhi.activation import Activation
 from devices.xiaozhi.check_in import CheckedIn, answer_to, contact_of, hardware_id_of, identity_of
 from devices.xiaozhi.connection import Around, Connection
 from devices.xiaozhi.device_tools import DevicesTools
@@ -63,6 +65,7 @@ class XiaozhiDoor:
         self._tools, self._clock, self._metrics = tools, clock, metrics
         self._settings, self._version = settings, version
         self.images = Images(FirmwareFolder(settings.folder), offers=settings.offers_firmware)
+        self._activation = Activation(directory)
         self._open = 0
 
     async def about(self, request: aioweb.Request) -> aioweb.Response:
@@ -114,7 +117,8 @@ class XiaozhiDoor:
 
     async def converse(self, request: aioweb.Request) -> aioweb.StreamResponse:
         """`GET /xiaozhi/v1/`. Raises Unauthorized, RequestError, Overloaded before the upgrade."""
-        device = await self._authenticated(request)
+        waiting = await self._waiting(request)
+        device = waiting or await self._authenticated(request)
         framing = _framing(request)
         ws = aioweb.WebSocketResponse(
             heartbeat=HEARTBEAT_S,
@@ -124,6 +128,9 @@ class XiaozhiDoor:
         )
         if not ws.can_prepare(request).ok:
             raise RequestError("this path speaks WebSocket", code="websocket_expected")
+        if waiting is not None:
+            await self._activation.serve(ws, request, waiting)
+            return ws
         settings = device.profile.applied(self._settings.fresh)
         async with self._sessions.open(
             settings,
@@ -156,12 +163,19 @@ class XiaozhiDoor:
             logger.info("= xiaozhi device %s: %s", device.id, end.why)
         return ws
 
+    async def _waiting(self, request: aioweb.Request) -> Device | None:
+        """The device, if it waits for its approval."""
+        said = _said(request)
+        identity = identity_of(said)
+        device = await self._directory.waits(_token_of(said), identity)
+        if device is None or device.hardware_id != said.get("Device-Id", "").strip().lower():
+            return None
+        return replace(device, identity=identity)
+
     async def _authenticated(self, request: aioweb.Request) -> Device:
         """Raises Unauthorized: the same for every reason, which only the log tells."""
         said = _said(request)
-        header = said.get(hdrs.AUTHORIZATION, "")
-        token = header[len(BEARER) :].strip() if header.startswith(BEARER) else ""
-        identity = identity_of(said)
+        token, identity = _token_of(said), identity_of(said)
         device = await self._directory.bearer(token, identity) if token else None
         if device is None or device.kind != "xiaozhi":
             logger.warning("! xiaozhi: a connection without a key that holds is refused")
@@ -231,6 +245,12 @@ def _framing(request: aioweb.Request) -> Version:
 def _said(request: aioweb.Request) -> Mapping[str, str]:
     """The headers; a browser's WebSocket cannot set them, so its page puts them into the query."""
     return request.headers if SAID.isdisjoint(request.query) else CIMultiDict(request.query)
+
+
+def _token_of(said: Mapping[str, str]) -> str:
+    """The device's key; empty: it brings none."""
+    header = said.get(hdrs.AUTHORIZATION, "")
+    return header[len(BEARER) :].strip() if header.startswith(BEARER) else ""
 
 
 def _readable(request: aioweb.Request, answer: aioweb.Response) -> aioweb.Response:

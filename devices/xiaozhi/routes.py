@@ -65,6 +65,7 @@ def routes(door: XiaozhiDoor) -> tuple[Route, ...]:
                 "invalid_device_token",
                 "server_full",
                 "storage_failed",
+                "too_many_waiting",
                 "unsupported_protocol_version",
                 "websocket_expected",
             ),

@@ -50,6 +50,9 @@ class Known:
     async def bearer(self, token: str, identity: bytes = b"") -> Device | None:
         return None
 
+    async def waits(self, token: str, identity: bytes) -> Device | None:
+        return None
+
     async def in_area(self, area: str) -> Sequence[Device]:
         return [one for one in self.devices.values() if one.area == area]
 

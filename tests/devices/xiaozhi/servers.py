@@ -89,6 +89,7 @@ class MemoryDirectory:
         self.tokens: dict[str, str] = {}
         "Token -> hardware id."
         self.contacts: list[Contact] = []
+        self._next_change = asyncio.Event()
 
     async def check_in(self, contact: Contact) -> Device:
         self.contacts.append(contact)
@@ -120,14 +121,20 @@ class MemoryDirectory:
         device = self.known.get(self.tokens.get(token, ""))
         return device if device and device.standing == "approved" else None
 
+    async def waits(self, token: str, identity: bytes) -> Device | None:
+        device = self.known.get(self.tokens.get(token, ""))
+        return device if device and device.standing == "new" and device.pairing_code else None
+
     async def in_area(self, area: str) -> Sequence[Device]:
         return [one for one in self.known.values() if one.area == area]
 
     def changed(self) -> asyncio.Event:
-        return asyncio.Event()
+        return self._next_change
 
     def change(self, hardware_id: str, **values: Any) -> None:
         self.known[hardware_id] = replace(self.known[hardware_id], **values)
+        self._next_change.set()
+        self._next_change = asyncio.Event()
 
     def approve(self, hardware_id: str) -> None:
         self.change(hardware_id, standing="approved", pairing_code="")

@@ -1,0 +1,97 @@
+"""The connection of a board that waits until a person types its code.
+
+Stock firmware does not connect before that. xiaozhi-sdk does, and takes a refusal for a broken
+server: so it is told hello and the code, and its connection ends when the code was typed, whereupon
+it connects again.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from aiohttp import WSCloseCode, WSMsgType
+from aiohttp import web as aioweb
+
+from core.errors import Overloaded
+from core.ids import new_id
+from devices.directory import Device, Directory
+from firmware_protocol.xiaozhi.errors import BadMessage
+from firmware_protocol.xiaozhi.messages import Alert, AudioParams, DeviceHello, ServerHello
+from firmware_protocol.xiaozhi.texts import decode_device_message, encode_message
+
+WAIT_S = 120.0
+"Clients ask for half a minute whether they are approved; a person finds the page in two."
+
+MAX_WAITING = 16
+"Connections of boards that nobody approved: nobody sets up more at once."
+
+MAX_MESSAGES = 1000
+"A client that sends more than this before its approval is none; sound counts, 17 packets a second."
+
+RETRY_AFTER_S = 10
+
+
+class Activation:
+    """Boards that are connected and wait for their approval."""
+
+    def __init__(self, directory: Directory) -> None:
+        self._directory = directory
+        self._waiting = 0
+
+    async def serve(
+        self, ws: aioweb.WebSocketResponse, request: aioweb.Request, it: Device
+    ) -> None:
+        """Holds the connection until the device is approved, leaves, or WAIT_S have passed.
+
+        Raises Overloaded too_many_waiting before the upgrade.
+        """
+        with self._place():
+            await ws.prepare(request)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(WAIT_S), asyncio.TaskGroup() as tasks:
+                    reading = tasks.create_task(_read(ws, it.pairing_code))
+                    approval = tasks.create_task(self._approved(it))
+                    both = {reading, approval}
+                    await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+                    for task in both:
+                        task.cancel()
+            await ws.close(code=WSCloseCode.OK, message=b"activation")
+
+    @contextmanager
+    def _place(self) -> Iterator[None]:
+        if self._waiting >= MAX_WAITING:
+            raise Overloaded(
+                f"{MAX_WAITING} devices are connected and wait for approval, the limit",
+                retry_after_s=RETRY_AFTER_S,
+                code="too_many_waiting",
+            )
+        self._waiting += 1
+        try:
+            yield
+        finally:
+            self._waiting -= 1
+
+    async def _approved(self, it: Device) -> None:
+        """Returns when the device waits no more: approved, blocked or forgotten."""
+        while True:
+            changed = self._directory.changed()
+            now = await self._directory.find(it.kind, it.hardware_id, it.identity)
+            if now is None or now.standing != "new":
+                return
+            await changed.wait()
+
+
+async def _read(ws: aioweb.WebSocketResponse, code: str) -> None:
+    """Answers hello with the code; nothing else that comes is answered."""
+    left = MAX_MESSAGES
+    async for message in ws:
+        left -= 1
+        if left == 0 or message.type not in (WSMsgType.TEXT, WSMsgType.BINARY):
+            return
+        if message.type is WSMsgType.BINARY:
+            continue
+        with suppress(BadMessage):  # firmware writes some texts without escaping them
+            if isinstance(decode_device_message(message.data), DeviceHello):
+                hello = ServerHello("websocket", new_id("sess"), AudioParams())
+                await ws.send_str(encode_message(hello))
+                await ws.send_str(encode_message(Alert("Activation", code, "neutral")))
