@@ -1,7 +1,8 @@
 """What outlives a connection: a conversation's history and profile, and who listens to it now."""
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -44,6 +45,8 @@ class Conversation:
     'Where its last connection stands: tools may take "the lights" for the room\'s.'
     is_named: bool = True
     "A client gave it its id, so that one may come back to it."
+    holds: int = 0
+    "Sessions and questions that use it now, speakers or not."
     _profile: Profile | None = None
     _on_growth: Callable[[int], None] = _ignore_growth
     _on_left: Callable[[str], None] = _ignore_id
@@ -69,11 +72,30 @@ class Conversation:
         self._on_growth = _ignore_growth
         self.history.detach()
 
+    @property
+    def is_used(self) -> bool:
+        """Whether a connection or a question has it now."""
+        return bool(self.speakers or self.holds)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keeps it from being forgotten while the body runs."""
+        self.holds += 1
+        try:
+            yield
+        finally:
+            self.holds -= 1
+            self._released()
+
     def left_by(self, speaker: Speaker) -> None:
-        """Ends a connection. Images are kept while a connection is there; a conversation that no
-        client can name again ends with its last connection."""
+        """Ends a connection."""
         self.speakers.remove(speaker)
-        if not self.speakers:
+        self._released()
+
+    def _released(self) -> None:
+        """Images are kept while it is used; a conversation that no client can name again ends with
+        its last use."""
+        if not self.is_used:
             self.history.forget_images()
             self._on_left(self.id)
 
@@ -91,23 +113,27 @@ class Conversations:
         """UTF-8 bytes of all histories and profiles."""
         return self._bytes
 
-    def get(self, conversation_id: str | None) -> Conversation:
+    def get(self, conversation_id: str | None, *, is_named: bool = True) -> Conversation:
         """The conversation with this id, or a new one under it. Without an id, a new one that is
-        forgotten when its last connection leaves."""
+        forgotten after its last use. `is_named`: the id comes from a client."""
         found = self._known.get(conversation_id or "")
         if found is None:
             found = Conversation(
                 conversation_id or new_id("conv"),
                 History(self._grow),
-                is_named=bool(conversation_id),
+                is_named=is_named and bool(conversation_id),
                 _on_growth=self._grow,
                 _on_left=self._left,
             )
             self._known[found.id] = found
             self._forget_unused(keep=found.id)
-        found.is_named |= bool(conversation_id)
+        found.is_named |= is_named and bool(conversation_id)
         self._known.move_to_end(found.id)
         return found
+
+    def has(self, conversation_id: str) -> bool:
+        """Whether this conversation is remembered. Does not count as use."""
+        return conversation_id in self._known
 
     def profile_of(self, conversation_id: str | None) -> Profile | None:
         """None for a new conversation. Does not count as use."""
@@ -132,7 +158,7 @@ class Conversations:
             self._forget(conversation)
 
     def _forget_unused(self, *, keep: str) -> None:
-        unused = [c for c in self._known.values() if not c.speakers and c.id != keep]
+        unused = [c for c in self._known.values() if not c.is_used and c.id != keep]
         for conversation in unused[: max(0, len(self._known) - MAX_CONVERSATIONS)]:
             self._forget(conversation)
 
@@ -147,16 +173,19 @@ class Conversations:
             self._make_room()
 
     def _make_room(self) -> None:
-        """Forgets conversations that nobody uses, the longest unused first; then the largest ones
-        that are in use give of theirs, so that one client cannot take the memory of the others."""
-        for conversation in [c for c in self._known.values() if not c.speakers]:
-            if self._bytes <= self._max_bytes:
-                return
-            self._forget(conversation)
+        """The largest conversations give of theirs, so that whoever fills the memory does not take
+        it from the small ones: unused ones are forgotten, those in use shed old items."""
         while self._bytes > self._max_bytes:
             by_size = sorted(self._known.values(), key=lambda one: one.size_bytes, reverse=True)
-            if not any(conversation.history.shed() for conversation in by_size):
+            if not any(self._gave(conversation) for conversation in by_size):
                 return
+
+    def _gave(self, conversation: Conversation) -> bool:
+        """Makes room with one conversation; False when it has nothing to give."""
+        if conversation.is_used:
+            return conversation.history.shed()
+        self._forget(conversation)
+        return True
 
 
 def _profile_bytes(profile: Profile | None) -> int:

@@ -101,7 +101,7 @@ class Exchanges:
         """
         llm = self._engines.language_model(question.model)
         conversation = self._conversation(question)
-        with self._places.take(), self._alone(conversation):
+        with self._places.take(), self._alone(conversation), conversation.held():
             plan = await self._plan(question, conversation, llm)
             conversation.language = plan.language
             conversation.place = question.place or conversation.place
@@ -148,7 +148,9 @@ class Exchanges:
     def _conversation(self, question: Question) -> Conversation:
         if question.conversation_id is None:
             return Conversation(new_id("conv"))
-        return self._conversations.get(question.conversation_id)
+        # A chat connection asks under the id that the server gave its conversation.
+        known = self._conversations.has(question.conversation_id)
+        return self._conversations.get(question.conversation_id, is_named=not known)
 
     @contextmanager
     def _alone(self, conversation: Conversation) -> Iterator[None]:

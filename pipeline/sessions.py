@@ -78,30 +78,31 @@ class Sessions:
         conversation = self._conversations.get(conversation_id)
         if place is not None:
             conversation.place = place
-        session = Session(settings, conversation, paced_by, self._surroundings)
-        self._live[session.id] = session
-        if guest is not None:
-            self._guests[session.id] = guest.key
-        self._is_empty.clear()
-        self._is_used.set()
-        self._report()
-        logger.info("= session %s opened (%s), %d live", session.id, door, self.count)
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(session.run(), name=session.id)
-                try:
-                    await session.running.wait()
-                    yield session
-                finally:
-                    session.close()
-        finally:
-            del self._live[session.id]
-            self._guests.pop(session.id, None)
-            if not self._live:
-                self._is_empty.set()
-                self._is_used.clear()
+        with conversation.held():
+            session = Session(settings, conversation, paced_by, self._surroundings)
+            self._live[session.id] = session
+            if guest is not None:
+                self._guests[session.id] = guest.key
+            self._is_empty.clear()
+            self._is_used.set()
             self._report()
-            logger.info("= session %s closed, %d live", session.id, self.count)
+            logger.info("= session %s opened (%s), %d live", session.id, door, self.count)
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    tasks.create_task(session.run(), name=session.id)
+                    try:
+                        await session.running.wait()
+                        yield session
+                    finally:
+                        session.close()
+            finally:
+                del self._live[session.id]
+                self._guests.pop(session.id, None)
+                if not self._live:
+                    self._is_empty.set()
+                    self._is_used.clear()
+                self._report()
+                logger.info("= session %s closed, %d live", session.id, self.count)
 
     async def left(self, quiet_s: float) -> None:
         """Wait until somebody has been there, and nobody has for so long."""

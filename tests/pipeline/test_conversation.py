@@ -4,12 +4,14 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from core.errors import Overloaded
+from core.errors import Overloaded, RequestError
 from core.items import ImagePart, MessageItem, TextPart
 from pipeline.conversation import Conversation, Conversations
+from pipeline.exchange import Exchanges, Question
 from pipeline.history import MAX_TEXT_BYTES, History
 from pipeline.sessions import Guest, Sessions
 from pipeline.settings import Profile, SessionSettings
+from pipeline.text_language import TextLanguage
 from tests.loop import run_virtual
 from tests.pipeline.fakes import World
 
@@ -72,17 +74,54 @@ def test_a_conversation_that_a_client_names_later_is_kept() -> None:
     assert conversations.get(first.id) is first
 
 
-def test_all_conversations_share_one_limit_and_the_longest_unused_go_first() -> None:
-    conversations = Conversations(max_bytes=3 * len(KIB))
-    for name in ("a", "b", "c", "d"):
-        conversations.get(name).history.add(text(name, KIB))
-    assert conversations.size_bytes == 3 * len(KIB)
-    assert [bool(conversations.get(name).history.items) for name in "abcd"] == [
-        False,
-        True,
-        True,
-        True,
-    ]
+def test_all_conversations_share_one_limit_and_the_largest_goes_first() -> None:
+    conversations = Conversations(max_bytes=4 * len(KIB))
+    for name, words in (("small", "hi"), ("large", 3 * KIB), ("next", 2 * KIB)):
+        conversations.get(name).history.add(text(name, words))
+    assert conversations.size_bytes == len("hi") + 2 * len(KIB)
+    kept = [bool(conversations.get(name).history.items) for name in ("small", "large", "next")]
+    assert kept == [True, False, True]
+
+
+def test_a_conversation_that_is_used_is_not_forgotten_before_it_can_speak() -> None:
+    conversations = Conversations(max_bytes=2 * len(KIB))
+    used(conversations, "busy").history.add(text("busy", 2 * KIB))
+    asked = conversations.get("asked")
+    with asked.held():
+        asked.profile = Profile.of(SessionSettings(instructions=KIB))
+        asked.history.add(text("question", KIB))
+        assert conversations.get("asked") is asked
+    assert conversations.size_bytes == sum(
+        conversations.get(name).size_bytes for name in ("busy", "asked")
+    )
+
+
+def test_a_session_that_could_not_begin_leaves_no_conversation() -> None:
+    world = World()
+
+    async def main() -> None:
+        sessions = Sessions(world.surroundings(), world.conversations, max_sessions=4)
+        with pytest.raises(RequestError):
+            async with sessions.open(SessionSettings(voice="nobody"), paced_by="server"):
+                pass
+
+    before = set(world.conversations._known)
+    run_virtual(main())
+    assert set(world.conversations._known) == before
+
+
+def test_a_question_under_the_servers_own_id_names_no_conversation() -> None:
+    world = World()
+    exchanges = Exchanges(world.surroundings(), world.conversations, TextLanguage())
+
+    async def main() -> None:
+        talk = used(world.conversations, None)
+        async with exchanges.open(Question("hello", conversation_id=talk.id)):
+            pass
+        talk.left_by(talk.speakers[0])
+        assert not world.conversations.has(talk.id)
+
+    run_virtual(main())
 
 
 def test_the_largest_conversation_in_use_gives_room_before_a_small_one() -> None:
