@@ -8,7 +8,6 @@ from core.errors import ConfigError
 from core.fetching import Hosts
 from pipeline.prompts import MAX_CHARS, StoredPrompt
 from pipeline.remote.settings import RemotePolicy
-from signaling.realtime.secrets import MAX_SESSIONS
 
 PromptId = Annotated[str, Meta(pattern="^[A-Za-z0-9_.-]{1,64}$")]
 Version = Annotated[str, Meta(min_length=1, max_length=64)]
@@ -32,7 +31,7 @@ class RealtimeConfig(Struct, frozen=True, forbid_unknown_fields=True):
     ] = 8
     client_secret_sessions: Annotated[
         int, Meta(ge=1, le=100, description="Sessions that one client secret may have at once.")
-    ] = MAX_SESSIONS
+    ] = 2
     mcp_timeout_s: Annotated[
         float, Meta(gt=0, le=300, description="How long one call of such a server's tool may take.")
     ] = 10.0

@@ -21,7 +21,7 @@ Refusal = tuple[int, str, str | None]
 "Status, code, `param`."
 
 MEGABYTE = "x" * 1_000_000
-WRONG_RATE = {"audio": {"input": {"format": {"type": "audio/pcm", "rate": 16_000}}}}
+WRONG_RATE = {"audio": {"input": {"format": {"type": "audio/pcm", "rate": 8_000}}}}
 BAD_LANGUAGE = {"audio": {"input": {"transcription": {"language": "xx"}}}}
 LANGUAGE = "session.audio.input.transcription.language"
 MCP_LABEL = "session.tools[0].server_label"

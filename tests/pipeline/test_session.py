@@ -62,12 +62,14 @@ def run_session(
     settings: SessionSettings | None = None,
     paced_by: PacedBy = "server",
 ) -> list[SessionEvent]:
-    """Run a scenario on one session; return all it told its client."""
+    """Run a scenario on one session, whose client names its conversation; return all it told."""
     events: list[SessionEvent] = []
 
     async def main() -> None:
         sessions = Sessions(world.surroundings(), world.conversations, max_sessions=10)
-        opened = sessions.open(settings or SessionSettings(), paced_by=paced_by)
+        opened = sessions.open(
+            settings or SessionSettings(), paced_by=paced_by, conversation_id=new_id("conv")
+        )
         async with asyncio.TaskGroup() as tasks, opened as session:
             tasks.create_task(collect(session, events))
             await scenario(session)

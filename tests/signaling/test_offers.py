@@ -111,7 +111,7 @@ BAD_OFFERS: list[tuple[str, Offer, int, str, str | None]] = [
     ),
     (
         "wrong rate",
-        wants(audio={"input": {"format": {"type": "audio/pcm", "rate": 16000}}}),
+        wants(audio={"input": {"format": {"type": "audio/pcm", "rate": 8000}}}),
         400,
         "invalid_value",
         "session.audio.input.format.rate",
