@@ -1,6 +1,7 @@
 """Who may come to doors whose clients have no key: machines of the networks that are named."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 
 Network = IPv4Network | IPv6Network
@@ -18,3 +19,17 @@ def address_of(peer: str | None) -> Address | None:
 
 def is_among(address: Address, networks: Iterable[Network]) -> bool:
     return any(address in one for one in networks)
+
+
+@dataclass(frozen=True, slots=True)
+class PageSettings:
+    """Pages of other sites that need no key: WIS's browser client cannot send one."""
+
+    origins: frozenset[str] = frozenset()
+    networks: tuple[Network, ...] = ()
+    "Where their browsers may be."
+
+    def admits(self, origin: str, peer: str | None) -> bool:
+        """Any program can say an origin, so that its address counts, too."""
+        address = address_of(peer)
+        return origin in self.origins and address is not None and is_among(address, self.networks)

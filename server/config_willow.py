@@ -6,8 +6,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from core.errors import ConfigError
-from devices.networks import Network
-from devices.willow.door import PageSettings
+from devices.networks import Network, PageSettings
 from devices.willow.was.settings import WasSettings
 from pipeline.settings import SessionSettings
 from server.config_types import Section

@@ -12,7 +12,7 @@ from aiohttp import web as aioweb
 from core.connected import ClientGone, while_connected
 from core.errors import EngineTimeout, RequestError
 from core.ports import Clock
-from devices.networks import Network, address_of, is_among
+from devices.networks import PageSettings
 from devices.willow.ask import Ask, Asking
 from devices.willow.calls import Guard, WillowCalls, call_settings
 from devices.willow.chat_socket import ChatSocket
@@ -49,20 +49,6 @@ JSON = "application/json"
 
 FORM_BYTES = 64 * 1024
 "What a form has beside its recording."
-
-
-@dataclass(frozen=True, slots=True)
-class PageSettings:
-    """Pages of other sites that need no key: WIS's browser client cannot send one."""
-
-    origins: frozenset[str] = frozenset()
-    networks: tuple[Network, ...] = ()
-    "Where their browsers may be."
-
-    def admits(self, origin: str, peer: str | None) -> bool:
-        """Any program can say an origin, so that its address counts, too."""
-        address = address_of(peer)
-        return origin in self.origins and address is not None and is_among(address, self.networks)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from devices.willow.door import PageSettings, WillowSettings
+from devices.networks import PageSettings
+from devices.willow.door import WillowSettings
 from devices.willow.routes import routes
 from server.auth import Gate
 from server.networks import networks_of
