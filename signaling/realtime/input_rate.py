@@ -10,6 +10,10 @@ WINDOW_MS = 10_000
 MIN_APPENDS = 20
 "Fewer say nothing about how evenly they come."
 
+MAX_APPENDS = 2048
+"""More within the window come from no microphone: the shortest appends of browsers are 128 samples,
+at 16 kHz 8 ms; 1,250 of them fill it. After so many the count begins anew."""
+
 LATENESS = (1.4, 1.6)
 """What the usual append of such a client takes, in its own length: 24 / 16. One of an honest client
 takes its length, however often the client pauses in between."""
@@ -36,7 +40,8 @@ class InputRate:
 
     def __init__(self) -> None:
         self._arrivals: deque[_Arrival] = deque()
-        self._wall_ms = 0.0
+        self._wall_ms = self._audio_ms = 0.0
+        "Sums over the arrivals: a sum anew for each append would take ever longer."
         self._last_ms: float | None = None
         self._is_told = False
 
@@ -53,20 +58,25 @@ class InputRate:
         return self._is_told
 
     def _add(self, arrival: _Arrival) -> None:
-        if arrival.interval_ms >= WINDOW_MS:  # a pause: what was before says nothing any more
+        # After a pause, what was before says nothing any more.
+        is_pause = arrival.interval_ms >= WINDOW_MS
+        if is_pause or len(self._arrivals) == MAX_APPENDS:
             self._arrivals.clear()
-            self._wall_ms = 0.0
+            self._wall_ms = self._audio_ms = 0.0
+        if is_pause:
             return
         self._arrivals.append(arrival)
         self._wall_ms += arrival.interval_ms
+        self._audio_ms += arrival.audio_ms
 
     def _drop_oldest(self) -> None:
         while self._wall_ms >= WINDOW_MS:
-            self._wall_ms -= self._arrivals.popleft().interval_ms
+            oldest = self._arrivals.popleft()
+            self._wall_ms -= oldest.interval_ms
+            self._audio_ms -= oldest.audio_ms
 
     def _is_slow(self) -> bool:
-        audio_ms = sum(one.audio_ms for one in self._arrivals)
-        if not SHARE[0] <= audio_ms / self._wall_ms <= SHARE[1]:
+        if not SHARE[0] <= self._audio_ms / self._wall_ms <= SHARE[1]:
             return False
         lateness = median(one.interval_ms / one.audio_ms for one in self._arrivals)
         return LATENESS[0] <= lateness <= LATENESS[1]

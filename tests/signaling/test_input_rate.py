@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from signaling.realtime.connection import Connection
-from signaling.realtime.input_rate import InputRate
+from signaling.realtime.input_rate import MAX_APPENDS, InputRate
 from signaling.realtime.sound import WIDE_PCM, Spoken
 from tests.signaling.fakes import Client, Scene, play
 
 Event = dict[str, Any]
 
-APPENDS = 2000
+APPENDS = 4000
 
 
 def warnings(arrivals: Iterator[tuple[float, float]]) -> int:
@@ -71,6 +71,20 @@ def test_pauses_are_no_sign_of_it(spoken: int, pause_ms: float) -> None:
 )
 def test_what_does_not_come_live_says_nothing(pattern: list[tuple[float, float]]) -> None:
     assert warnings(cycle(pattern)) == 0
+
+
+def test_a_flood_of_appends_is_not_kept_and_says_nothing() -> None:
+    """Single samples, 20,000 a second: no microphone sends them so."""
+    rate, held = InputRate(), 0
+    for number in range(10 * MAX_APPENDS):
+        assert not rate.is_suspect(number / 20, 1 / 24)
+        held = max(held, len(rate._arrivals))
+    assert held <= MAX_APPENDS
+
+
+def test_after_a_flood_16_khz_is_named_still() -> None:
+    flood = [(0.05, 1 / 24)] * (MAX_APPENDS + 100)
+    assert warnings(iter(flood + list(islice(jittered(20, 20 * 16 / 24), 1500)))) == 1
 
 
 def streams(format_: Event | None, chunk: bytes, every_s: float, count: int) -> Scene:
