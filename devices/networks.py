@@ -28,8 +28,12 @@ class PageSettings:
     origins: frozenset[str] = frozenset()
     networks: tuple[Network, ...] = ()
     "Where their browsers may be."
+    trusts_this_machine: bool = True
+    "False: what comes from this machine may be a forwarder of bytes, behind which anybody is."
 
     def admits(self, origin: str, peer: str | None) -> bool:
         """Any program can say an origin, so that its address counts, too."""
         address = address_of(peer)
-        return origin in self.origins and address is not None and is_among(address, self.networks)
+        if address is None or (address.is_loopback and not self.trusts_this_machine):
+            return False
+        return origin in self.origins and is_among(address, self.networks)

@@ -84,7 +84,8 @@ class WillowConfig(Section, frozen=True):
             title="list of origins like https://kiosk.lan:8443",
             description=(
                 "Sites whose pages may recognise and speak without the key, as WIS's browser client"
-                " does, in browsers of this machine and of willow.networks."
+                " does, in browsers of willow.networks, and of this machine unless it needs the"
+                " key (server.require_key, api_key, allowed_hosts)."
             ),
         ),
     ] = ()
@@ -111,14 +112,17 @@ class WillowConfig(Section, frozen=True):
         """The address of was_port: all of this machine's where others may connect."""
         return listening_host(self.networks, self._networks())
 
-    def as_page_settings(self) -> PageSettings:
-        """Whose pages need no key."""
-        return PageSettings(frozenset(self.page_origins), self._networks())
+    def as_page_settings(self, *, trusts_this_machine: bool) -> PageSettings:
+        """Whose pages need no key. `trusts_this_machine`: False where it needs the key, too."""
+        return PageSettings(frozenset(self.page_origins), self._networks(), trusts_this_machine)
 
-    def as_settings(self, state_dir: str, usual: SessionSettings, version: str) -> WasSettings:
+    def as_settings(
+        self, state_dir: str, usual: SessionSettings, version: str, *, trusts_this_machine: bool
+    ) -> WasSettings:
         """The application server's. `usual`: what a conversation begins with."""
         return WasSettings(
             networks=self._networks(),
+            trusts_this_machine=trusts_this_machine,
             groups=tuple(group for group in self.wake_groups if group),
             audio_hosts=self.audio_hosts,
             sends_secrets=self.secrets,

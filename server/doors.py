@@ -180,7 +180,12 @@ def _was(core: Core) -> WasDoor:
         around.clock,
         around.metrics,
         Contained(around.metrics),
-        config.willow.as_settings(config.paths.state_dir, core.fresh, product_version()),
+        config.willow.as_settings(
+            config.paths.state_dir,
+            core.fresh,
+            product_version(),
+            trusts_this_machine=not config.server.needs_key_here,
+        ),
     )
 
 
@@ -197,7 +202,9 @@ def _willow(core: Core, spools: Spools, peer: PeerSettings, was: WasDoor) -> Wil
         WillowSettings(
             max_calls=core.config.server.max_sessions,
             peer=peer,
-            pages=core.config.willow.as_page_settings(),
+            pages=core.config.willow.as_page_settings(
+                trusts_this_machine=not core.config.server.needs_key_here
+            ),
         ),
         WasEars(was),
     )

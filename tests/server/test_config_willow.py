@@ -1,10 +1,13 @@
 """`[willow]`: who is let in to the application server, and where."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
 from core.errors import ConfigError
 from pipeline.settings import SessionSettings
+from server.config import ServerConfig
 from server.config_willow import WillowConfig
 
 
@@ -15,10 +18,27 @@ def test_this_machine_only_unless_more_is_named() -> None:
 
 def test_what_the_door_is_given() -> None:
     config = WillowConfig(wake_groups=(("Kitchen", "Hall"), ()), audio_hosts=("nas.lan",))
-    settings = config.as_settings("/state", SessionSettings(), "1")
+    settings = config.as_settings("/state", SessionSettings(), "1", trusts_this_machine=True)
     assert str(settings.folder) == "/state/willow"
     assert (settings.groups, settings.audio_hosts) == ((("Kitchen", "Hall"),), ("nas.lan",))
     assert [str(one) for one in settings.networks] == ["127.0.0.0/8", "::1/128"]
+
+
+@pytest.mark.parametrize("server", [{"require_key": True}, {"api_key": "k" * 16}, {}])
+@pytest.mark.parametrize("networks", [(), ("127.0.0.0/8", "::/0")])
+def test_where_this_machine_needs_the_key_its_pages_and_devices_do(
+    server: dict[str, Any], networks: tuple[str, ...]
+) -> None:
+    """A forwarder of bytes comes from here, too, and any program can say an origin."""
+    page = "https://kiosk.lan"
+    willow = WillowConfig(page_origins=(page,), networks=(*networks, "192.168.1.0/24"))
+    trusts = not ServerConfig(**server).needs_key_here
+    pages = willow.as_page_settings(trusts_this_machine=trusts)
+    was = willow.as_settings("/state", SessionSettings(), "1", trusts_this_machine=trusts)
+    for peer in ("127.0.0.1", "::1", "::ffff:127.0.0.1"):
+        assert pages.admits(page, peer) is trusts
+    assert pages.admits(page, "192.168.1.7")
+    assert was.trusts_this_machine is trusts
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ class WasDoor:
     ) -> None:
         self.settings, self.names = chosen, names
         self.store = WillowStore(settings)
-        self.roster = Roster(clock)
+        self.roster = Roster(clock, trusts_this_machine=chosen.trusts_this_machine)
         self.firmware = FirmwareFolder(chosen.folder / "firmware")
         self.assets = chosen.folder / "assets"
         self.audio_urls = AudioUrls(chosen.audio_hosts)

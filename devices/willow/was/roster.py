@@ -23,8 +23,8 @@ class _Left:
 
 
 class Roster:
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
+    def __init__(self, clock: Clock, *, trusts_this_machine: bool = True) -> None:
+        self._clock, self._trusts_this_machine = clock, trusts_this_machine
         self._here: dict[str, Connection] = {}
         "By the directory's id."
         self._left: dict[str, _Left] = {}
@@ -55,9 +55,10 @@ class Roster:
 
     def admits(self, peer: str | None) -> bool:
         """Whether requests from this address need no key: an approved device is connected from
-        there, or was a moment ago."""
+        there, or was a moment ago. Behind an address of this machine there may be a forwarder of
+        bytes, and so anybody: it counts only where this machine is trusted."""
         address = address_of(peer)
-        if address is None:
+        if address is None or (address.is_loopback and not self._trusts_this_machine):
             return False
         name = str(address)
         if any(one.address == name for one in self._here.values()):

@@ -11,6 +11,8 @@ from pipeline.settings import SessionSettings
 class WasSettings:
     networks: tuple[Network, ...]
     "Whose devices may come without the key."
+    trusts_this_machine: bool = True
+    "Whether a device that comes from an address of this machine opens that for others, too."
     groups: tuple[tuple[str, ...], ...] = ()
     "Areas that hear each other."
     audio_hosts: tuple[str, ...] = ()

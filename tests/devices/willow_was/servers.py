@@ -39,6 +39,7 @@ class Scene:
     groups: tuple[tuple[str, ...], ...] = ()
     audio_hosts: tuple[str, ...] = ()
     sends_secrets: bool = False
+    trusts_this_machine: bool = True
     folder: Path = Path("/nonexistent")
     is_local: bool = False
     usual: SessionSettings = field(default_factory=SessionSettings)
@@ -92,6 +93,7 @@ async def running(scene: Scene) -> AsyncIterator[Server]:
     presence, counts = Presence(), Counts()
     chosen = WasSettings(
         networks=scene.networks,
+        trusts_this_machine=scene.trusts_this_machine,
         groups=scene.groups,
         audio_hosts=scene.audio_hosts,
         sends_secrets=scene.sends_secrets,

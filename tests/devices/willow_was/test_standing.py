@@ -78,6 +78,20 @@ def test_a_blocked_device_is_sent_away_and_then_left_alone() -> None:
     against(act)
 
 
+def test_a_device_of_this_machine_opens_nothing_where_this_machine_needs_the_key() -> None:
+    """Its address is that of a forwarder of bytes, behind which anybody is."""
+
+    async def act(server: Server) -> None:
+        device = await server.device()
+        for path in ("/api/tts?text=one", "/api/ota?version=1&platform=BOX"):
+            assert (await fetch(f"{server.url}{path}", device.address))[0] == 401
+        await device.off()
+        await server.until(lambda: not server.door.roster.all())
+        assert (await fetch(f"{server.url}/api/tts?text=one", device.address))[0] == 401
+
+    against(act, Scene(trusts_this_machine=False))
+
+
 @pytest.mark.parametrize("how", ["blocked", "forgotten"])
 def test_an_address_is_nobodys_when_its_device_was_turned_away_while_it_was_off(how: str) -> None:
     async def act(server: Server) -> None:
