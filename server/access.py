@@ -8,7 +8,7 @@ from aiohttp import hdrs
 from aiohttp import web as aioweb
 from aiohttp.typedefs import Handler, Middleware
 
-from core.errors import Forbidden, Overloaded, Unauthorized
+from core.errors import Forbidden, Unauthorized
 from core.http import is_forwarded
 from devices.registry.tokens import PREFIX as DEVICE_KEY
 from server.auth import Access, Caller, Gate, password_of, token_of
@@ -64,7 +64,7 @@ def guard(gate: Gate) -> Middleware:
         # A public path tells less without the key. Devices bring their own keys there, each of 256
         # random bits, which the door checks: those are no guesses at the server's.
         if is_wrong and not (access.token or "").startswith(DEVICE_KEY):
-            with suppress(Overloaded):
+            with suppress(Unauthorized):
                 await wrong_keys.slow_down(request.remote)
         request[ACCESS] = access
         request[TOKEN] = access.token
@@ -169,7 +169,7 @@ async def allow_reading(request: aioweb.Request, response: aioweb.StreamResponse
     origin = request.headers.get(hdrs.ORIGIN)
     access: Access | None = request.get(ACCESS)
     cors_origin = access.cors_origin if access else None
-    if response.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.TOO_MANY_REQUESTS):
+    if response.status == HTTPStatus.UNAUTHORIZED:
         cors_origin = origin
     if cors_origin:
         response.headers["Access-Control-Allow-Origin"] = cors_origin

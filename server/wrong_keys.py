@@ -9,7 +9,7 @@ import logging
 from collections import OrderedDict
 from ipaddress import IPv6Address, ip_network
 
-from core.errors import Overloaded
+from core.errors import Unauthorized
 from server.net import address_of
 
 logger = logging.getLogger(__name__)
@@ -44,7 +44,8 @@ class WrongKeys:
     async def slow_down(self, remote: str | None) -> None:
         """A wrong key came from there: hold its answer back.
 
-        Raises Overloaded too_many_guesses, unless this one was free.
+        Raises Unauthorized too_many_wrong_keys, unless this one was free. The status stays 401:
+        who mistyped the key is asked for it again, and no client library tries the same one again.
         """
         wait_s = self.came(remote, asyncio.get_running_loop().time())
         if not wait_s:
@@ -55,10 +56,10 @@ class WrongKeys:
                 await asyncio.sleep(wait_s)
             finally:
                 self._waiting -= 1
-        raise Overloaded(
-            "too many wrong keys came from this address; the right one is taken at once",
-            retry_after_s=round(wait_s),
-            code="too_many_guesses",
+        raise Unauthorized(
+            "the key is wrong, and too many wrong ones came from this address, so that answers are"
+            " held back; the right one is taken at once",
+            code="too_many_wrong_keys",
         )
 
     def came(self, remote: str | None, now: float) -> float:
