@@ -166,11 +166,12 @@ async def spool_form(request: aioweb.Request, spool: Spool, max_bytes: int) -> N
 
 async def _parts(request: aioweb.Request) -> AsyncIterator[BodyPartReader]:
     form = await request.multipart()
-    for _ in range(MAX_PARTS):
+    for count in range(MAX_PARTS + 1):
         part = await form.next()
         if part is None:
             return
+        if count == MAX_PARTS:
+            raise TooLarge(f"the form has more than {MAX_PARTS} parts, the limit")
         if not isinstance(part, BodyPartReader):
             raise RequestError("a part of the form is a form of its own", code="invalid_form")
         yield part
-    raise TooLarge(f"the form has more than {MAX_PARTS} parts, the limit")

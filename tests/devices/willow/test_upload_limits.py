@@ -9,9 +9,10 @@ import pytest
 from aiohttp import ClientConnectionError
 
 from devices.willow.door import WillowSettings
+from devices.willow.upload import MAX_PARTS
 from media.spool import SpoolLimits, Spools
 from tests.devices.willow.servers import MAX_UPLOAD_BYTES, Scene, Server, against
-from tests.devices.willow.uploads import ONE_TWO, audio, flac, pieces
+from tests.devices.willow.uploads import ONE_TWO, audio, flac, form, pieces, wav
 from tests.server.http import error_of
 
 
@@ -93,6 +94,21 @@ def test_a_form_that_does_not_end_is_bounded() -> None:
 
     against(act)
     assert sent < 10 * MAX_UPLOAD_BYTES
+
+
+@pytest.mark.parametrize(("parts", "status"), [(MAX_PARTS, 200), (MAX_PARTS + 1, 413)])
+def test_a_form_has_so_many_parts_and_no_more(parts: int, status: int) -> None:
+    sent = form(wav())  # has two
+    for _ in range(parts - 2):
+        sent.add_field("other", "x")
+
+    async def act(server: Server) -> None:
+        response = await server.client.post("/api/asr", data=sent)
+        assert response.status == status, await response.text()
+        if status == 413:
+            assert str(MAX_PARTS) in (await response.json())["error"]["message"]
+
+    against(act)
 
 
 def test_a_compressed_body_is_no_lost_client() -> None:
