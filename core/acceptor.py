@@ -33,6 +33,10 @@ GREETING_TIMEOUT_S = 10.0
 TLS_CLOSE_TIMEOUT_S = 2.0
 "For the client's part of closing an encrypted connection; without it the file is held for 30 s."
 
+IPV6_PREFIX = 64
+"""Bits that the addresses of one IPv6 network share: a provider gives a house at least one network,
+and nobody can count its addresses."""
+
 TLS_HANDSHAKE = b"\x16"
 "The first byte of every TLS connection; no HTTP request begins with it."
 
@@ -59,12 +63,13 @@ class _Warning:
 
 
 class AddressLimit:
-    """The number of connections that each address may hold, over all listeners that share this."""
+    """The number of connections that each address may hold, over all listeners that share this; of
+    IPv6 each network of the internet."""
 
     def __init__(self, max_connections: int, is_exempt: Callable[[Address], bool]) -> None:
         """`is_exempt`: for this machine and for proxies, behind which many clients are one."""
         self._max, self._is_exempt = max_connections, is_exempt
-        self._open: Counter[Address] = Counter()
+        self._open: Counter[Address | Network] = Counter()
         self._warning = _Warning()
 
     def take(self, host: str) -> Left | None:
@@ -72,20 +77,21 @@ class AddressLimit:
         address = _address_of(host)
         if address is None or self._is_exempt(address):
             return lambda: None
-        if self._open[address] >= self._max:
+        source = _source_of(address)
+        if self._open[source] >= self._max:
             self._warning.say(
-                f"{address} holds {self._max} connections, the limit; more of it are closed at once"
+                f"{source} holds {self._max} connections, the limit; more of it are closed at once"
                 " (server.max_connections_per_address, server.trusted_proxies)"
             )
             return None
-        self._open[address] += 1
-        places = [address]
+        self._open[source] += 1
+        places = [source]
 
         def left() -> None:
             if places:  # also called twice: by the protocol, and by a handshake that failed
                 self._open[places.pop()] -= 1
-                if not self._open[address]:
-                    del self._open[address]
+                if not self._open[source]:
+                    del self._open[source]
 
         return left
 
@@ -220,6 +226,17 @@ def exempting(networks: Iterable[Network]) -> Callable[[Address], bool]:
     """This machine's own addresses, and those of the networks."""
     listed = tuple(networks)
     return lambda address: address.is_loopback or any(address in one for one in listed)
+
+
+_SHARED = (IPv6Network("fe80::/10"), IPv6Network("fc00::/7"))
+"Link-local and private networks of IPv6: all machines of a house are in one."
+
+
+def _source_of(address: Address) -> Address | Network:
+    """What counts as one: who has an address of a /64 of the internet has all of it."""
+    if isinstance(address, IPv4Address) or any(address in one for one in _SHARED):
+        return address
+    return IPv6Network((address, IPV6_PREFIX), strict=False)
 
 
 def _address_of(host: str) -> Address | None:

@@ -93,7 +93,8 @@ class ServerConfig(Section, frozen=True):
             ge=8,
             le=1_000_000,
             description=(
-                "Connections that one address may hold, over all ports; more are closed at once."
+                "Connections that one address (of IPv6 one /64 network of the internet) may hold,"
+                " over all ports; more are closed at once."
                 " This machine and trusted_proxies may hold any number."
             ),
         ),

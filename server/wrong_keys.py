@@ -9,6 +9,7 @@ import logging
 from collections import OrderedDict
 from ipaddress import IPv6Address, ip_network
 
+from core.acceptor import IPV6_PREFIX
 from core.errors import Unauthorized
 from server.net import address_of
 
@@ -27,22 +28,16 @@ hold that is 32 keys a second; a random key of 16 characters takes longer than t
 MAX_ADDRESSES = 4096
 "The ones longest quiet are forgotten: some 0.5 MB."
 
-MAX_WAITING = 1024
-"Answers that are held back at once, of all addresses; further ones are given at once."
-
-_IPV6_PREFIX = 64
-"One network of IPv6 has more addresses than anybody can count; a provider gives a house that much."
-
 
 class WrongKeys:
     """Those of one listener. Times are in seconds of any clock."""
 
     def __init__(self) -> None:
         self._wrong: OrderedDict[str, tuple[int, float]] = OrderedDict()
-        self._waiting = 0
 
     async def slow_down(self, remote: str | None) -> None:
-        """A wrong key came from there: hold its answer back.
+        """A wrong key came from there: hold its answer back, however many others wait. Each holds a
+        connection, whose number is limited.
 
         Raises Unauthorized too_many_wrong_keys, unless this one was free. The status stays 401:
         who mistyped the key is asked for it again, and no client library tries the same one again.
@@ -50,12 +45,7 @@ class WrongKeys:
         wait_s = self.came(remote, asyncio.get_running_loop().time())
         if not wait_s:
             return
-        if self._waiting < MAX_WAITING:
-            self._waiting += 1
-            try:
-                await asyncio.sleep(wait_s)
-            finally:
-                self._waiting -= 1
+        await asyncio.sleep(wait_s)
         raise Unauthorized(
             "the key is wrong, and too many wrong ones came from this address, so that answers are"
             " held back; the right one is taken at once",
@@ -85,4 +75,4 @@ def _source_of(remote: str | None) -> str:
         return str(address)
     if address.ipv4_mapped is not None:
         return str(address.ipv4_mapped)
-    return str(ip_network((address, _IPV6_PREFIX), strict=False))
+    return str(ip_network((address, IPV6_PREFIX), strict=False))

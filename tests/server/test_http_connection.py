@@ -471,6 +471,33 @@ def test_this_machine_and_trusted_proxies_are_not_counted(host: str, is_counted:
     asyncio.run(main())
 
 
+@pytest.mark.parametrize(
+    ("one", "other", "is_same"),
+    [
+        ("192.0.2.7", "::ffff:192.0.2.7", True),
+        ("192.0.2.7", "192.0.2.8", False),
+        ("2001:db8:1:2::1", "2001:db8:1:2:ffff::9", True),
+        ("2001:db8:1:2::1", "2001:db8:1:3::1", False),
+        ("fe80::1%eth0", "fe80::2%eth0", False),
+        ("fd00:1:2:3::1", "fd00:1:2:3::2", False),
+    ],
+)
+def test_a_network_of_the_internet_holds_what_one_address_may(
+    one: str, other: str, is_same: bool
+) -> None:
+    """Of IPv6 a stranger has a whole /64; the machines of a house share one that is theirs."""
+    limit = _of_one_address(1)
+
+    async def main() -> None:
+        left = limit.take(one)
+        assert left is not None
+        assert (limit.take(other) is None) is is_same
+        left()
+        assert limit.take(one) is not None
+
+    asyncio.run(main())
+
+
 def test_files_that_run_out_are_logged_and_the_connections_wait(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
