@@ -134,6 +134,12 @@ class Sessions:
             )
         # The last place is the owner's: no guest can lock the owner out.
         places = self._max_sessions if guest is None else self._max_sessions - 1
+        if not places:
+            raise Overloaded(
+                "the only session of this server is the owner's (server.max_sessions); a client"
+                " secret needs at least 2",
+                retry_after_s=RETRY_AFTER_S,
+            )
         if self.count >= places:
             raise Overloaded(f"all {places} sessions are in use", retry_after_s=RETRY_AFTER_S)
         if guest is None:

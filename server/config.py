@@ -85,7 +85,15 @@ class ServerConfig(Section, frozen=True):
         ),
     ] = ("*",)
     max_sessions: Annotated[
-        int, Meta(ge=1, le=10_000, description="Sessions at once; the next one is told to wait.")
+        int,
+        Meta(
+            ge=1,
+            le=10_000,
+            description=(
+                "Sessions at once; the next one is told to wait. The last place is the owner's:"
+                " with 1, client secrets open none."
+            ),
+        ),
     ] = 32
     max_connections_per_address: Annotated[
         int,

@@ -168,6 +168,20 @@ def test_a_forgotten_conversation_that_is_still_held_is_not_counted() -> None:
     assert conversations.size_bytes == len(KIB)
 
 
+def test_where_one_session_is_all_a_client_secret_is_told_whose_it_is() -> None:
+    world = World()
+
+    async def main() -> None:
+        sessions = Sessions(world.surroundings(), world.conversations, max_sessions=1)
+        opened = sessions.open(SessionSettings(), paced_by="server", guest=Guest(b"key", 2))
+        with pytest.raises(Overloaded, match=r"the owner's \(server\.max_sessions\)"):
+            await opened.__aenter__()
+        async with sessions.open(SessionSettings(), paced_by="server"):
+            pass
+
+    run_virtual(main())
+
+
 @pytest.mark.parametrize(
     ("owners", "guests", "owner_code", "guest_code"),
     [
