@@ -117,7 +117,7 @@ class Transcriber:
         judge = self._engines.judge(model, options.no_speech_threshold)
         options = self._engines.recognition(options)
         window = ms_to_samples(recogniser.info.window_ms or ANY_LENGTH_MS, ASR_RATE_HZ)
-        cutter = Cutter(self._engines.vad.open(), window)
+        cutter = Cutter(self._engines.vad.open(), window, judge)
         with unwrapped(), self._counted(), self._engines.hold(model):
             async with asyncio.TaskGroup() as tasks:
                 head_start = HeadStart(recogniser, options, tasks, self._engines.wasted)

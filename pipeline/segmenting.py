@@ -8,10 +8,17 @@ import numpy as np
 
 from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples
 from engines.base import Vad
-from pipeline.speech_evidence import SpeechEvidence
+from pipeline.speech_evidence import Judge, SpeechEvidence
 
-THRESHOLD, HYSTERESIS = 0.5, 0.15
-"Speech begins at the one and goes on down to the other below it, as in the endpointer."
+SPEECH = {Judge.BOTH: 0.5, Judge.RECOGNISER: 0.15, Judge.NOBODY: 0.15}
+"""VAD probability from which speech begins. Where the VAD counts, as in the endpointer; elsewhere a
+whisper is speech, too."""
+KEPT = {Judge.BOTH: 0.5, Judge.RECOGNISER: 1e-6, Judge.NOBODY: 0.0}
+"""VAD probability below which a long recording is left out. A recogniser that judges for itself
+hears all but the silence at which the default VAD's gate stays closed: of a whisper over the
+telephone the VAD makes 0.001 to 0.02, as of noise, and the recogniser understands it."""
+GOES_ON = 0.7
+"Of the threshold: speech that has begun goes on down to there, as in the endpointer."
 PAD_MS = 300
 "Kept on both sides of the speech: onsets and last consonants are quieter than a VAD hears."
 LONG_PAUSE_MS = 3000
@@ -47,21 +54,24 @@ class Piece:
 class Cutter:
     """A recording as it comes, given back in pieces. Blocking (VAD): push from a thread.
 
-    One that fits the window stays whole and untouched. Of a longer one, silence between pieces is
-    left out; a piece ends at a long pause, or where it would exceed the window: at the longest
-    pause of its last third, else at its last pause, else where it is quietest.
+    One that fits the window stays whole and untouched. Of a longer one, what is below `KEPT` is
+    left out between pieces; a piece ends at a long pause, or where it would exceed the window: at
+    the longest pause of its last third, else at its last pause, else where it is quietest.
     """
 
-    def __init__(self, vad: Vad, window_samples: int) -> None:
+    def __init__(self, vad: Vad, window_samples: int, judge: Judge = Judge.BOTH) -> None:
         self._vad, self._window = vad, window_samples
+        self._threshold, self._kept = SPEECH[judge], KEPT[judge]
         self._buffer: Pcm = np.zeros(0, np.int16)
         self._base = 0
         "Sample of the recording at which the buffer begins."
         self._heard = 0
         "Samples that the VAD has judged."
         self._runs: list[tuple[int, int]] = []
-        "Speech that is in no piece yet; pauses below MIN_PAUSE_MS are part of it."
+        "What is kept and in no piece yet; pauses below MIN_PAUSE_MS are part of it."
         self._in_speech = False
+        self._speech_end = 0
+        "One past the last sample that the VAD took for speech; 0: none yet."
         self._given = 0
         "Where the last piece ended."
         self._judged: deque[tuple[int, int, float]] = deque()
@@ -90,22 +100,22 @@ class Cutter:
 
     def tail(self) -> Piece | None:
         """What `end` would give last if only silence came from here on; None during speech."""
-        if not self._runs or self._heard - self._runs[-1][1] < _MIN_PAUSE:
+        if not self._speech_end or self._heard - self._speech_end < _MIN_PAUSE:
             return None
         if whole := self.whole():
             return whole
-        end = min(self._speech_end() + _PAD, self.total)
+        if not self._runs or self._heard - self._runs[-1][1] < _MIN_PAUSE:
+            return None
+        kept_end = self._runs[-1][1]
+        end = min(kept_end + _PAD, self.total)
         pcm = self._slice(self._begin(), end)
-        return Piece(self._begin(), pcm, self._speech_end(), self._evidence(end))
+        return Piece(self._begin(), pcm, kept_end, self._evidence(end))
 
     def whole(self) -> Piece | None:
         """All of it so far, while it fits the window."""
         if self.total > self._window:
             return None
-        return Piece(0, self._buffer, self._speech_end(), self._evidence(self.total))
-
-    def _speech_end(self) -> int:
-        return self._runs[-1][1] if self._runs else 0
+        return Piece(0, self._buffer, self._speech_end, self._evidence(self.total))
 
     def _listen(self) -> None:
         size = self._vad.frame_samples
@@ -115,11 +125,13 @@ class Cutter:
 
     def _judge(self, frame: Pcm, samples: int) -> None:
         start, self._heard = self._heard, self._heard + samples
-        needed = THRESHOLD - HYSTERESIS if self._in_speech else THRESHOLD
+        needed = self._threshold * (GOES_ON if self._in_speech else 1)
         probability = self._vad.push(frame)
         self._judged.append((start, self._heard, probability))
         self._in_speech = probability >= needed
-        if not self._in_speech:
+        if self._in_speech:
+            self._speech_end = self._heard
+        elif probability < self._kept:
             return
         if self._runs and start - self._runs[-1][1] < _MIN_PAUSE:
             self._runs[-1] = self._runs[-1][0], self._heard

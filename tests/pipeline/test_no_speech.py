@@ -6,15 +6,15 @@ from typing import Literal
 import pytest
 
 from core.events import Transcribed
-from engines.base import AsrItem, AsrOptions, AsrResult
+from engines.base import AsrItem, AsrOptions, AsrResult, Vad, VadEngine
 from pipeline.recording import Transcriber
 from pipeline.session import Session
 from pipeline.settings import SessionSettings
 from pipeline.speech_evidence import NoSpeech
 from serving.scheduler import Priority
 from tests.loop import run_virtual
-from tests.pipeline.fakes import LevelAsr, World, speak
-from tests.pipeline.test_segmenting import audio
+from tests.pipeline.fakes import LevelAsr, LoudVads, World, speak
+from tests.pipeline.test_segmenting import FaintVad, audio
 from tests.pipeline.test_session import of, run_session
 
 SHORT_MS = 120
@@ -111,15 +111,47 @@ def test_what_is_off_is_off_in_the_recogniser_too_unless_a_request_says_otherwis
     assert {item.options.no_speech_threshold for _, _, item in asr.asked[3:]} == {1.0}
 
 
+@pytest.mark.parametrize(
+    ("mode", "kind", "text"),
+    [
+        ("normal", "tells", "one"),
+        ("normal", "toy", ""),
+        ("strict", "tells", ""),
+        ("off", "toy", "one"),
+    ],
+)
+def test_a_whisper_in_a_recording_beyond_the_window_is_for_the_recogniser_too(
+    mode: NoSpeech, kind: Kind, text: str
+) -> None:
+    asr, vads = Short(kind), FaintVads()
+    asks = AsrOptions("en")
+    assert heard_in_a_recording(mode, asr, asks, 1000, 6000, vad=vads, after_ms=5000) == text
+
+
+class FaintVads(LoudVads):
+    """Of loud audio it believes too little to begin an utterance."""
+
+    def open(self) -> Vad:
+        return FaintVad()
+
+
 def heard_in_a_recording(
-    mode: NoSpeech, asr: LevelAsr, options: AsrOptions, level: int, ms: int
+    mode: NoSpeech,
+    asr: LevelAsr,
+    options: AsrOptions,
+    level: int,
+    ms: int,
+    *,
+    vad: VadEngine | None = None,
+    after_ms: int = 1200,
 ) -> str:
     texts: list[str] = []
 
     async def main() -> None:
-        transcriber = Transcriber(World(asr=asr, no_speech=mode).surroundings().engines)
+        world = World(asr=asr, no_speech=mode, vad=vad or LoudVads())
+        transcriber = Transcriber(world.surroundings().engines)
         async with transcriber.open("default", options) as recording:
-            await recording.push(audio((0, 400), (level, ms), (0, 1200)))
+            await recording.push(audio((0, 400), (level, ms), (0, after_ms)))
             recording.end()
             texts.append((await recording.transcript()).text)
 

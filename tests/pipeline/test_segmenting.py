@@ -8,6 +8,7 @@ import pytest
 
 from core.audio import Pcm
 from pipeline.segmenting import LONG_PAUSE_MS, PAD_MS, Cutter, Piece, quietest
+from pipeline.speech_evidence import Judge
 from tests.pipeline.fakes import LoudVad
 
 WINDOW_MS = 10_000
@@ -136,3 +137,42 @@ def test_quietest_takes_the_last_of_equals() -> None:
 def test_a_gap_between_two_words_is_cut_in_its_middle(gap_ms: int) -> None:
     at = quietest(audio((1000, 700), (0, gap_ms), (1000, 700)))
     assert 700 * MS <= at <= (700 + gap_ms) * MS
+
+
+class FaintVad(LoudVad):
+    """Takes what is loud for a voice to this degree."""
+
+    def __init__(self, most: float = 0.45) -> None:
+        self.most = most
+
+    def push(self, pcm: Pcm) -> float:
+        return self.most * super().push(pcm)
+
+
+@pytest.mark.parametrize("most", [0.45, 0.003])
+@pytest.mark.parametrize(
+    ("judge", "spans"),
+    [
+        (Judge.BOTH, []),
+        (Judge.RECOGNISER, [(4700, 9300), (12_700, 18_300)]),
+        (Judge.NOBODY, [(0, 9900), (9900, 19_800), (19_800, 22_000)]),
+    ],
+)
+def test_what_is_left_out_depends_on_who_judges(
+    judge: Judge, spans: list[tuple[float, float]], most: float
+) -> None:
+    """A whisper in a recording beyond the window is for the recogniser, where that can judge."""
+    cutter = Cutter(FaintVad(most), WINDOW_MS * MS, judge)
+    script = (0, 5000), (1000, 4000), (0, 4000), (1000, 5000), (0, 4000)
+    assert spans_ms(cutter.push(audio(*script)) + cutter.end()) == spans
+
+
+@pytest.mark.parametrize("judge", Judge)
+def test_a_tail_of_a_recording_that_fits_is_known_in_a_pause_whoever_judges(judge: Judge) -> None:
+    cutter = Cutter(LoudVad(), WINDOW_MS * MS, judge)
+    cutter.push(audio((1000, 500), (0, 200)))
+    tail = cutter.tail()
+    assert tail is not None
+    cutter.push(audio((0, 900)))
+    (last,) = cutter.end()
+    assert (tail.start, tail.speech_end) == (last.start, last.speech_end) == (0, 500 * MS)
