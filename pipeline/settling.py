@@ -12,6 +12,7 @@ from engines.base import AsrResult
 from pipeline.joining import Join
 from pipeline.open_utterance import OpenUtterance
 from pipeline.reactions import Reactions
+from pipeline.speech_evidence import Judge
 
 Alone = Callable[[], Awaitable[AsrResult]]
 "Decodes the new audio by itself. Raises EngineError, Overloaded."
@@ -38,6 +39,11 @@ async def _heard(open_: OpenUtterance, join: Join, reactions: Reactions, alone: 
     whole = open_.together(whole, join)
     if not whole.text:
         return whole  # what was said before was all
+    if open_.judge is Judge.RECOGNISER and join.evidence.is_silence:
+        # The former words make the decode of all sure, whatever was invented after them.
+        own = open_.judged(await alone())
+        if not own.text:
+            return own
     goes_on = reactions.goes_on(open_.turn, join.new)
     words = whole.text if goes_on else join.new
     other = await _better(words, whole, join, reactions, alone)

@@ -225,6 +225,28 @@ def test_noise_after_the_end_leaves_the_answer_be(noise: tuple[int, int]) -> Non
     assert texts(world) == [("user", "one"), ("assistant", "you said one. "), ("user", "")]
 
 
+class Telling(LevelAsr):
+    """Its scores tell noise; a "two" all by itself is noise for one of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.info = replace(self.info, tells_noise=True)
+
+    async def decode(self, item: AsrItem, priority: Priority) -> AsrResult:
+        result = await super().decode(item, priority)
+        return replace(result, is_unsure=result.text == "two")
+
+
+@pytest.mark.parametrize(("noise_ms", "last"), [(60, ""), (600, "one two")])
+def test_noise_does_not_become_words_by_the_sentence_before_it(noise_ms: int, last: str) -> None:
+    """The VAD heard next to nothing, and the recogniser is unsure of it alone."""
+    world = World(asr=Telling())
+    world.llm.word_s = 2.0  # nothing is heard of the answer: a short sound is a start
+    events, _ = talk((ONE, 600), (SILENCE, 600), (TWO, noise_ms), world=world)
+    assert transcripts(events) == ["one", last]
+    assert bool(of(ItemDeleted, events)) == bool(last)
+
+
 def test_a_backchannel_is_no_part_of_the_sentence() -> None:
     events, world = talk((ONE, 600), PAUSE, (UH_HUH, 600))
     assert transcripts(events) == ["one", "uh-huh"]
