@@ -14,9 +14,10 @@ browser's encoder and in our jitter buffer."""
 
 TAIL_TIMEOUT_S = 0.25
 "The tail is not waited for longer than this, however slowly it comes."
-TAIL_GAP_S = 0.04
-"""Two packets' time. WIS's browser client takes its microphone away with `stop`: when no packet has
-come for so long, nothing more will come, and the words are recognised at once."""
+TAIL_GAP_S = 0.08
+"""Four packets' time: Wi-Fi holds packets back for up to three, or loses them. WIS's browser client
+takes its microphone away with `stop`: when no packet has come for so long, nothing more will come,
+and the words are recognised at once."""
 
 
 class Take:

@@ -50,3 +50,24 @@ def test_a_tail_ends(
         assert take.is_full == (max_audio_s < 1)
 
     run_virtual(main())
+
+
+def test_packets_that_wi_fi_holds_back_are_waited_for() -> None:
+    """A client that goes on sending: the tail comes in two bursts, 70 ms apart."""
+
+    async def main() -> None:
+        take = Take(60.0)
+
+        async def speak() -> None:
+            for _ in range(2):
+                await asyncio.sleep(0.07)
+                for _ in range(3):
+                    take.add(frame())
+
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(speak())
+            assert await take.tail()
+        take.close()
+        assert sum([len(pcm) async for pcm in take.pieces()]) == 16 * 120
+
+    run_virtual(main())
