@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -13,7 +13,10 @@ from bench.random_whisper import build
 from core.audio import ASR_RATE_HZ, Pcm
 from core.errors import RequestError
 from engines.asr.faster_whisper import FasterWhisper, Settings, create
+from engines.asr.whisper.listening import Listening
 from engines.asr.whisper.prefix import check_prefix
+from engines.asr.whisper.rules import Rules
+from engines.asr.whisper.search import Answer, compression_ratio
 from engines.base import AsrItem, AsrOptions, AsrResult
 from tests.engines.test_faster_whisper import NANO
 from tests.speech import say
@@ -299,6 +302,29 @@ def test_at_a_threshold_of_one_nothing_at_all_is_rejected(threshold: float | Non
     model.close()
     assert (result.text, result.is_rejected) == ("what time is it", False)
     assert (strict.text, strict.is_rejected) == ("", True)
+
+
+@pytest.mark.parametrize(
+    ("tells_noise", "confidence", "is_rejected"),
+    [(True, 0.7, False), (True, 0.0, True), (False, 0.7, True)],
+    ids=["repeated words", "stopped", "a model that cannot tell noise"],
+)
+def test_repeated_words_are_no_noise_for_a_model_that_tells(
+    nano: FasterWhisper, tells_noise: bool, confidence: float, is_rejected: bool
+) -> None:
+    """As tiny.en hears somebody who says "one" eight times."""
+    words = " one" * 11
+    info = replace(nano.info, tells_noise=tells_noise)
+    tokenizer, unused = nano._listening._tokenizer, cast(Any, None)
+    listening = Listening(tokenizer, unused, info, Rules())
+    part = listening.part(AsrItem("u", CLOCK, True, AsrOptions("en")), unused)
+    question = listening.question(0, part)
+    tokens = tuple(tokenizer.encode(words))
+    answer = Answer(tokens, words, -0.3, compression_ratio(words), 0.1, 0.0, confidence)
+    assert answer.compression_ratio > question.thresholds.compression_ratio
+    listening.take(part, question, answer, None)
+    result = part.result(listening.unknown)
+    assert (result.is_rejected, result.text) == (is_rejected, "" if is_rejected else words.strip())
 
 
 @pytest.mark.parametrize(

@@ -107,11 +107,13 @@ class Listening:
 
     def _is_rejected(self, answer: Answer, limits: Thresholds) -> bool:
         """Noise and music: a loop, a guess, or what the model itself takes for no speech. The last
-        is Whisper's own rule: both scores must say so."""
+        is Whisper's own rule: both scores must say so. For a model that tells noise, a loop that
+        ended by itself is a word that somebody repeats; one that was stopped is a guess."""
         if not answer.text.strip() or limits.no_speech >= TAKES_ALL:
             return False
+        is_loop = answer.compression_ratio > limits.compression_ratio
         return (
-            answer.compression_ratio > limits.compression_ratio
+            (is_loop and not self._info.tells_noise)
             or answer.confidence < self._rules.min_confidence
             or (answer.no_speech_prob > limits.no_speech and answer.avg_logprob < limits.log_prob)
         )
