@@ -40,11 +40,12 @@ class HomeTool:
 def home_tool(tools: Sequence[ToolSpec]) -> HomeTool | None:
     """None: there is none of the home among them."""
     others = tuple(tool for tool in tools if not _is_of_home(tool))
-    if len(others) == len(tools):
+    ours = [tool for tool in tools if _is_of_home(tool)]
+    if not ours:
         return None
     is_taken = any(tool.name == NAME for tool in others)
     name = OTHER_NAME if is_taken else NAME
-    return HomeTool(name, (_spec(name, names_of(tools).areas), *others))
+    return HomeTool(name, (_spec(name, names_of(ours).areas), *others))
 
 
 def sentence_of(call: ToolCall) -> str:
@@ -87,7 +88,10 @@ def as_shown(
 
 
 def _is_of_home(tool: ToolSpec) -> bool:
-    """Those of an MCP server have a second name to fall back on; they are the model's own."""
+    """Those of an MCP server have a second name to fall back on, those of a client are marked:
+    they are the model's own, whatever they are called."""
+    if tool.is_clients:
+        return False
     is_ours = tool.name.startswith(INTENT) and not tool.fallback_name
     return is_ours or tool.house is not None
 

@@ -201,7 +201,7 @@ class Hybrid:
             failed: list[ToolCall] = []
             for call in wanted.of_home:
                 sentence = sentence_of(call)
-                steps = await self._commands.steps(sentence, tools, language=language)
+                steps = await self._commands.steps(sentence, _servers(tools), language=language)
                 if steps is None:
                     failed.append(call)
                 for step in steps or ():
@@ -225,7 +225,7 @@ class Hybrid:
         self, unknown: Message, tools: Sequence[ToolSpec], language: str
     ) -> AsyncGenerator[TextDelta | ToolCall, None]:
         """What the templates say to a sentence that they do not understand."""
-        return self._commands.reply([unknown], tools, language=language)
+        return self._commands.reply([unknown], _servers(tools), language=language)
 
     async def _done(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec], language: str
@@ -242,7 +242,7 @@ class Hybrid:
         exchanges: list[Sequence[Message]] = [*by_sentence.values()] or [messages]
         needs_space = any(of.has_text for of in by_sentence)
         for exchange in exchanges:
-            reply = self._commands.reply(exchange, tools, language=language)
+            reply = self._commands.reply(exchange, _servers(tools), language=language)
             async with aclosing(reply) as steps:
                 async for step in steps:
                     if needs_space and isinstance(step, TextDelta):
@@ -274,7 +274,7 @@ class Hybrid:
         asked = _asked_since(messages)
         if asked:
             return all(map(_is_of_home, asked))
-        return await self._commands.understands(messages, tools, language=language)
+        return await self._commands.understands(messages, _servers(tools), language=language)
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,6 +310,12 @@ class _Wanted:
             case _:
                 pass
         return True
+
+
+def _servers(tools: Sequence[ToolSpec]) -> list[ToolSpec]:
+    """The tools that the templates may call. One that a client declared may have the name of one of
+    ours, but it has a schema of its own, which only the model reads."""
+    return [tool for tool in tools if not tool.is_clients]
 
 
 def _is_of_home(call: ToolCall) -> bool:

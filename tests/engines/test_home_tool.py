@@ -212,6 +212,26 @@ def test_a_house_is_told_what_the_templates_do_not_understand() -> None:
     assert "Kitchen" in shown[0].description
 
 
+def test_a_tool_that_a_client_declared_is_the_models_whatever_its_name() -> None:
+    schema = {"type": "object", "properties": {"where": {"type": "string"}}}
+    theirs = ToolSpec("HassTurnOn", "Opens the valve.", schema, is_clients=True)
+    assert home_tool([theirs, WEATHER]) is None
+    model = Script([ToolCall("call_1", "HassTurnOn", {"where": "garden"})])
+    command = Message("user", "turn on the kitchen lights")
+    others = [tool for tool in TOOLS if tool.name != "HassTurnOn"]
+    done = answered(made(model), command, tools=[*others, theirs])
+    assert done == [ToolCall("call_1", "HassTurnOn", {"where": "garden"})]
+    assert [tool.name for tool in model.asked[0][1]] == ["home", "HassTurnOn"]
+
+
+def test_a_sentence_of_the_model_never_calls_a_tool_that_a_client_declared() -> None:
+    theirs = ToolSpec("HassTurnOn", "Opens the valve.", {"type": "object"}, is_clients=True)
+    others = [tool for tool in TOOLS if tool.name != "HassTurnOn"]
+    model = Script(*([home("turn on the kitchen lights")] for _ in range(3)))
+    done = answered(made(model), QUESTION, tools=[*others, theirs])
+    assert [delta for delta in done if isinstance(delta, ToolCall)] == []
+
+
 def test_a_conversation_without_calls_stays_as_it_is() -> None:
     messages = [Message("system", "Be brief."), QUESTION, Message("assistant", "Do.")]
     assert as_shown(messages, "home", lambda _: True, lambda _: None) == messages
