@@ -20,7 +20,8 @@ from engines.base import Message
 FEW = 8
 "Tools up to this number are offered as they are: a choice would save little and may be wrong."
 MAX_OF_HOME = 16
-"Two large topics, such as timers and music."
+"""Topics of older sentences are left out beyond this. What the newest sentence asks for is always
+there: two large topics, timers and music, are more than this already."""
 MAX_OF_OTHERS = 12
 "Of MCP servers and functions together; they are described in words of their own."
 MIN_WORD_CHARS = 4
@@ -79,7 +80,8 @@ def relevant_tools(
 
 
 def most_tools(tools: Sequence[ToolSpec]) -> Sequence[ToolSpec]:
-    """As many and as large ones as a conversation may come to be offered."""
+    """As many and as large ones as a conversation may come to be offered: one sentence may ask for
+    everything that the home can do."""
     known = {name for topic in bundled().values() for name in topic.tools}
     of_home = [tool for tool in tools if tool.name in known and not _is_foreign(tool)]
     others = [tool for tool in tools if tool not in of_home]
@@ -87,7 +89,7 @@ def most_tools(tools: Sequence[ToolSpec]) -> Sequence[ToolSpec]:
     def largest(some: Sequence[ToolSpec], most: int) -> list[ToolSpec]:
         return sorted(some, key=lambda tool: len(str(tool.parameters)), reverse=True)[:most]
 
-    return [*largest(of_home, MAX_OF_HOME), *largest(others, max(FEW, MAX_OF_OTHERS))]
+    return [*of_home, *largest(others, max(FEW, MAX_OF_OTHERS))]
 
 
 def _is_foreign(tool: ToolSpec) -> bool:
@@ -98,21 +100,16 @@ def _is_foreign(tool: ToolSpec) -> bool:
 def _of_home(
     tools: Sequence[ToolSpec], messages: Sequence[Message], language: str, there: set[str]
 ) -> set[str]:
-    """Topics of what was said last come first; older ones stay while there is room."""
+    """All topics of what was said last; older ones stay while there is room."""
     always = [topic for topic in bundled().values() if topic.is_asked_for("", language)]
     found = {name for topic in always for name in topic.tools} & there
-    for said in _said(messages):
-        for topic in bundled().values():
-            if topic.is_asked_for(said, language):
-                _add(found, there.intersection(topic.tools))
+    for age, said in enumerate(_said(messages)):
+        topics = [topic for topic in bundled().values() if topic.is_asked_for(said, language)]
         by_name = {tool.name for tool in tools if tool.name in there and _names(tool, said)}
-        _add(found, by_name)
+        for more in (*(there.intersection(topic.tools) for topic in topics), by_name):
+            if age == 0 or len(found | more) <= MAX_OF_HOME:
+                found |= more
     return found
-
-
-def _add(found: set[str], more: set[str]) -> None:
-    if len(found | more) <= MAX_OF_HOME:
-        found |= more
 
 
 def _of_others(others: Sequence[ToolSpec], messages: Sequence[Message]) -> set[str]:

@@ -105,6 +105,24 @@ def test_too_many_topics_leave_out_the_oldest() -> None:
     assert "HassMediaNext" not in names
 
 
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [
+        ("en", "Pause the music and start a timer for five minutes."),
+        ("en", "Play some music and set a timer for ten minutes"),
+        ("en", "Set the volume to 20 and remind me in 5 minutes"),
+        ("de", "Mach die Musik leiser und stell einen Timer auf fünf Minuten"),
+        ("fr", "Coupe la musique et mets un minuteur de cinq minutes"),
+        ("es", "Para la música y pon un temporizador de cinco minutos"),
+    ],
+)
+def test_one_sentence_gets_all_topics_that_it_asks_for(language: str, text: str) -> None:
+    names = chosen(said(text), language)
+    assert {"HassStartTimer", "HassMediaPause", "HassSetVolume", *CLOCK} <= set(names)
+    later = chosen(said("dim the lights", "buy milk", text), language)
+    assert set(later) == set(names), "for older topics there is no room"
+
+
 def test_a_tool_that_was_called_stays() -> None:
     call = ToolCall("call_1", "HassMediaPause", {})
     messages = [*said("be quiet please"), Message("assistant", tool_calls=(call,))]
@@ -157,11 +175,12 @@ def test_every_tool_of_the_table_exists_and_every_tool_is_in_it() -> None:
 
 def test_the_largest_choice_bounds_every_other() -> None:
     most = most_tools(HOME["en"])
-    assert len(most) == MAX_OF_HOME
     largest = len(json.dumps(chat_tools(most)))
-    for text in ("dim the lights", "play music and heat the room", "set a timer"):
+    everything = "dim the lights, heat the room, play music, set a timer, buy milk, start the fan"
+    for text in ("dim the lights", "play music and heat the room", "set a timer", everything):
         names = chosen(said(text))
         offered = [tool for tool in HOME["en"] if tool.name in names]
+        assert len(offered) <= len(most)
         assert len(json.dumps(chat_tools(offered))) <= largest
 
 
