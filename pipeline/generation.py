@@ -113,7 +113,13 @@ def _narrowed(tools: Offer, plan: AnswerPlan, hands: Hands, messages: Sequence[M
     if tools.options.must_call:
         return tools
     needs_home = isinstance(plan.llm, Declares)
-    specs = hands.toolbox.offered(tools.specs, messages, plan.language, needs_home=needs_home)
+    specs = hands.toolbox.offered(
+        tools.specs,
+        messages,
+        plan.language,
+        needs_home=needs_home,
+        context_tokens=plan.llm.context_tokens,
+    )
     return replace(tools, specs=tuple(specs))
 
 

@@ -16,6 +16,7 @@ import msgspec
 
 from core.ports import ToolSpec
 from engines.base import Message
+from pipeline.context import tools_tokens
 
 FEW = 8
 "Tools up to this number are offered as they are: a choice would save little and may be wrong."
@@ -23,7 +24,13 @@ MAX_OF_HOME = 16
 """Topics of older sentences are left out beyond this. What the newest sentence asks for is always
 there: two large topics, timers and music, are more than this already."""
 MAX_OF_OTHERS = 12
-"Of MCP servers and functions together; they are described in words of their own."
+"""Of MCP servers and functions together, where they take more of the model's context than they
+should. They are described in words of their own, which a user need not know, perhaps in another
+language: which of them he means is a guess."""
+OTHERS_SHARE = 1 / 4
+"Of the context: others are all offered while they take no more. Beside them comes the home."
+UNKNOWN_SHARE = 1 / 2
+"The same while none of them shares a word with what was said: then there is nothing to choose by."
 MIN_WORD_CHARS = 4
 "Shorter words are in every description. A word counts by this many of its first letters: plurals."
 
@@ -60,9 +67,10 @@ def relevant_tools(
     language: str,
     *,
     needs_home: bool = False,
+    context_tokens: int | None = None,
 ) -> Sequence[ToolSpec]:
     """The tools to offer, in their order. `needs_home`: all of the home's are among them. What a
-    client declared is never left out."""
+    client declared is never left out. `context_tokens`: the model's; None: nobody knows a limit."""
     kept = {tool.name for tool in tools if tool.is_clients}
     if len(tools) - len(kept) <= FEW:
         return tools
@@ -75,21 +83,20 @@ def relevant_tools(
         wanted |= _of_home(tools, messages, language, set(of_home))
     else:
         wanted.update(of_home)
-    wanted |= _of_others(others, messages)
+    wanted |= _of_others(others, messages, context_tokens)
     return [tool for tool in tools if tool.name in wanted]
 
 
-def most_tools(tools: Sequence[ToolSpec]) -> Sequence[ToolSpec]:
+def most_tools(tools: Sequence[ToolSpec], context_tokens: int | None = None) -> Sequence[ToolSpec]:
     """As many and as large ones as a conversation may come to be offered: one sentence may ask for
     everything that the home can do."""
     known = {name for topic in bundled().values() for name in topic.tools}
     of_home = [tool for tool in tools if tool.name in known and not _is_foreign(tool)]
     others = [tool for tool in tools if tool not in of_home]
-
-    def largest(some: Sequence[ToolSpec], most: int) -> list[ToolSpec]:
-        return sorted(some, key=lambda tool: len(str(tool.parameters)), reverse=True)[:most]
-
-    return [*of_home, *largest(others, max(FEW, MAX_OF_OTHERS))]
+    if _takes_at_most(UNKNOWN_SHARE, context_tokens, others):
+        return [*of_home, *others]
+    largest = sorted(others, key=lambda tool: len(str(tool.parameters)), reverse=True)
+    return [*of_home, *largest[:MAX_OF_OTHERS]]
 
 
 def _is_foreign(tool: ToolSpec) -> bool:
@@ -112,13 +119,21 @@ def _of_home(
     return found
 
 
-def _of_others(others: Sequence[ToolSpec], messages: Sequence[Message]) -> set[str]:
-    """Those that share most words with what was said; of equals the first."""
-    if len(others) <= MAX_OF_OTHERS:
-        return {tool.name for tool in others}
+def _of_others(
+    others: Sequence[ToolSpec], messages: Sequence[Message], context_tokens: int | None
+) -> set[str]:
+    """All where there is room; else those that share most words with what was said, of equals the
+    first."""
     said = {word for text in _said(messages) for word in _words(text)}
-    ranked = sorted(others, key=lambda tool: -len(said & _described(tool)))
-    return {tool.name for tool in ranked[:MAX_OF_OTHERS]}
+    shared = {tool.name: len(said & _described(tool)) for tool in others}
+    share = OTHERS_SHARE if any(shared.values()) else UNKNOWN_SHARE
+    if len(others) <= MAX_OF_OTHERS or _takes_at_most(share, context_tokens, others):
+        return set(shared)
+    return set(sorted(shared, key=lambda name: -shared[name])[:MAX_OF_OTHERS])
+
+
+def _takes_at_most(share: float, context_tokens: int | None, tools: Sequence[ToolSpec]) -> bool:
+    return context_tokens is None or tools_tokens(tools) <= context_tokens * share
 
 
 def _said(messages: Sequence[Message]) -> Iterator[str]:

@@ -59,11 +59,14 @@ class Toolbox:
         language: str,
         *,
         needs_home: bool,
+        context_tokens: int | None,
     ) -> Sequence[ToolSpec]:
-        """What of `specs` is offered in a conversation."""
+        """What of `specs` is offered in a conversation with a model of this context."""
         if self._offers_all:
             return specs
-        return relevant_tools(specs, messages, language, needs_home=needs_home)
+        return relevant_tools(
+            specs, messages, language, needs_home=needs_home, context_tokens=context_tokens
+        )
 
     def names(self, context: ToolContext) -> tuple[str, ...]:
         """Everything there is now; an MCP server's tools come and go."""

@@ -72,7 +72,8 @@ def prompt_size(config: Config, llm: Llm, tools: Sequence[ToolSpec]) -> PromptSi
     of. None: the model has no limit that is known."""
     if llm.context_tokens is None:
         return None
-    shown = tools if config.tools.offered == "all" else most_tools(tools)
+    offers_all = config.tools.offered == "all"
+    shown = tools if offers_all else most_tools(tools, llm.context_tokens)
     size_bytes = len(json.dumps(chat_tools(shown), ensure_ascii=False).encode()) if shown else 0
     text = instructions_of(config).prompt(
         config.assistant.instructions, config.language, ANY_DAY, NOWHERE

@@ -33,10 +33,14 @@ def said(*texts: str) -> list[Message]:
 
 
 def chosen(
-    messages: Sequence[Message], language: str = "en", more: Sequence[ToolSpec] = ()
+    messages: Sequence[Message],
+    language: str = "en",
+    more: Sequence[ToolSpec] = (),
+    context_tokens: int | None = None,
 ) -> list[str]:
     tools = [*HOME.get(language, HOME["en"]), *more]
-    return [tool.name for tool in relevant_tools(tools, messages, language)]
+    offered = relevant_tools(tools, messages, language, context_tokens=context_tokens)
+    return [tool.name for tool in offered]
 
 
 def foreign(name: str, description: str = "") -> ToolSpec:
@@ -144,10 +148,46 @@ def test_a_language_without_words_is_offered_all_of_the_home() -> None:
     assert len(chosen(said("dobrý den"), "cs")) == len(HOME["en"])
 
 
+SERVERS = [foreign(f"archive{n}", f"Archives item {n}.") for n in range(40)]
+SERVERS.append(foreign("getWeatherForecast", "Tells rain and sun for some days."))
+SMALL = 2048
+"A context in which they are too large a part."
+LARGE = 32_768
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "context_tokens"),
+    [
+        ("en", "shall I take an umbrella", LARGE),
+        ("en", "which item is the sun on", LARGE),
+        ("de", "Wie wird das Wetter morgen in Berlin?", LARGE),
+        ("de", "Wie wird das Wetter morgen in Berlin?", None),
+        ("de", "Wie wird das Wetter morgen in Berlin?", 2 * SMALL),
+    ],
+)
+def test_tools_of_others_that_fit_the_context_are_offered_whatever_was_said(
+    language: str, text: str, context_tokens: int | None
+) -> None:
+    names = chosen(said(text), language, SERVERS, context_tokens)
+    assert set(names) >= {tool.name for tool in SERVERS}
+
+
+def test_without_a_shared_word_no_more_of_others_are_offered_than_half_the_context_holds() -> None:
+    names = chosen(said("Wie wird das Wetter?"), "de", SERVERS, SMALL)
+    assert len(set(names) - CLOCK) == MAX_OF_OTHERS
+
+
+@pytest.mark.parametrize("context_tokens", [SMALL, 2 * SMALL, LARGE, None])
+@pytest.mark.parametrize("text", ["what will the weather be", "shall I take an umbrella"])
+def test_no_choice_has_more_tools_of_others_than_the_largest(
+    text: str, context_tokens: int | None
+) -> None:
+    most = most_tools([*HOME["en"], *SERVERS], context_tokens)
+    assert len(chosen(said(text), "en", SERVERS, context_tokens)) <= len(most)
+
+
 def test_many_tools_of_others_are_chosen_by_the_words_of_their_descriptions() -> None:
-    servers = [foreign(f"archive{n}", f"Archives item {n}.") for n in range(40)]
-    servers.append(foreign("getWeatherForecast", "Tells rain and sun for some days."))
-    names = chosen(said("what will the weather be"), more=servers)
+    names = chosen(said("what will the weather be"), more=SERVERS, context_tokens=SMALL)
     others = [name for name in names if not name.startswith("Hass")]
     assert len(others) == MAX_OF_OTHERS
     assert "getWeatherForecast" in others
@@ -163,7 +203,8 @@ def test_a_few_tools_of_others_are_all_offered() -> None:
 def test_who_needs_the_whole_home_gets_it() -> None:
     servers = [foreign(f"archive{n}") for n in range(40)]
     tools = [*HOME["en"], *servers]
-    names = [t.name for t in relevant_tools(tools, said("hello"), "en", needs_home=True)]
+    offered = relevant_tools(tools, said("hello"), "en", needs_home=True, context_tokens=512)
+    names = [tool.name for tool in offered]
     assert names[: len(HOME["en"])] == [tool.name for tool in HOME["en"]]
     assert len(names) == len(HOME["en"]) + MAX_OF_OTHERS
 
