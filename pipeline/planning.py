@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Protocol, TypeVar, runtime_checkable
 
 from core.errors import EarshotError, EngineError, Overloaded, RequestError
-from core.events import ResponseTerms
+from core.events import Modality, ResponseTerms
 from core.items import Item, ItemReference, MessageItem
 from core.ports import ToolContext, ToolSpec
 from engines.base import LlmOptions, Message
@@ -13,6 +13,7 @@ from pipeline.conversation import Conversation
 from pipeline.draft import Draft
 from pipeline.fillers import Fillers
 from pipeline.history import messages_of
+from pipeline.instructions import with_room
 from pipeline.plan import AnswerPlan
 from pipeline.plugin_errors import plugin_errors
 from pipeline.remote.offer import RemoteOffer
@@ -65,12 +66,7 @@ class Planning:
             turn=turn,
             modality=modality,
             language=language,
-            instructions=self._surroundings.instructions.prompt(
-                _chosen(request.instructions, settings.instructions),
-                language,
-                self._surroundings.clock.wall().date(),
-                self._conversation.place,
-            ),
+            instructions=self._instructions(request, modality, language),
             voice=voice,
             speed=settings.speed,
             llm=engines.language_model(settings.llm),
@@ -99,6 +95,22 @@ class Planning:
             ),
             refusal=refusal,
         )
+
+    def _instructions(self, request: ResponseRequest, modality: Modality, language: str) -> str:
+        """Ours say that every word is heard, so a written answer goes without them; and who writes
+        a prompt as a system item, or wants none, is not contradicted."""
+        settings, place = self._settings(), self._conversation.place
+        is_given = request.instructions is not None or settings.is_uninstructed
+        written = _chosen(request.instructions, settings.instructions)
+        if is_given or modality == "text" or self._has_system_item(request):
+            return with_room(written, place)
+        today = self._surroundings.clock.wall().date()
+        return self._surroundings.instructions.prompt(written, language, today, place)
+
+    def _has_system_item(self, request: ResponseRequest) -> bool:
+        sent = _items(request.input)
+        items = self._conversation.history.items if sent is None else sent
+        return any(isinstance(item, MessageItem) and item.role == "system" for item in items)
 
     def final_plan(
         self, turn: Turn, request: ResponseRequest, text: str | None, refusal: EarshotError | None

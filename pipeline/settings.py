@@ -75,6 +75,8 @@ class SessionSettings:
     modality: Modality = "audio"
     "Whether answers are spoken or only written."
     instructions: str = ""
+    is_uninstructed: bool = False
+    "The client sent empty instructions: ours do not stand in for them."
     llm: str = DEFAULT
     asr: str = DEFAULT
     transcribes: bool = True
@@ -161,6 +163,7 @@ class Profile:
 
     language: str | None
     instructions: str
+    is_uninstructed: bool
     voice: str
     speed: float
     answer_temperature: float | None

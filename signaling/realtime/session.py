@@ -53,6 +53,9 @@ HOSTED_VOICES = frozenset(
 "Stock clients send one of these by default; they mean our default voice."
 
 _FRESH = SessionSettings()
+_WHOLE = ("output_modalities", "audio", "tools", "tool_choice", "max_output_tokens")
+"""Who sends all of these sends a whole session, as it was shown to him or as his library fills it:
+there an empty text is only the place of one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +198,14 @@ def _instructions(terms: Terms, sent: RealtimeSession, stored: str) -> str:
     return kept(sent.instructions, now, stored or _FRESH.instructions)
 
 
+def _is_uninstructed(settings: SessionSettings, sent: RealtimeSession) -> bool:
+    """An empty text is a wish, too; null and another prompt take it back."""
+    is_whole = all(not isinstance(getattr(sent, name), UnsetType) for name in _WHOLE)
+    if isinstance(sent.instructions, UnsetType) or (sent.instructions == "" and is_whole):
+        return settings.is_uninstructed and isinstance(sent.prompt, UnsetType)
+    return sent.instructions == ""
+
+
 def _with_answering(
     settings: SessionSettings, sent: RealtimeSession, instructions: str
 ) -> SessionSettings:
@@ -204,6 +215,7 @@ def _with_answering(
         settings,
         llm=own_model(kept(sent.model, settings.llm, _FRESH.llm)),
         instructions=instructions,
+        is_uninstructed=_is_uninstructed(settings, sent),
         modality=modalities[0],
         max_output_tokens=output_limit(settings, sent),
         parallel_tool_calls=kept(

@@ -6,6 +6,7 @@ from datetime import date
 
 import pytest
 
+from core.items import MessageItem, TextPart
 from core.ports import NOWHERE, Place
 from pipeline.exchange import Exchanges, Question
 from pipeline.instructions import NO_DEFAULT, bundled, with_room
@@ -126,3 +127,60 @@ def test_sessions_and_questions_are_told_the_date_and_the_language() -> None:
     assert "Heute ist Freitag, der 2. Januar 2026." in german
     assert "Today is Friday, 2 January 2026." in ours
     assert own == "Be brief."
+
+
+SYSTEM = MessageItem("item_1", "system", (TextPart("You are a pirate."),))
+ASKED = MessageItem("item_2", "user", (TextPart("hello"),))
+
+
+@pytest.mark.parametrize(
+    ("settings", "request_", "expected"),
+    [
+        (SessionSettings(modality="text"), ResponseRequest(), []),
+        (SessionSettings(), ResponseRequest(modality="text"), []),
+        (
+            SessionSettings(),
+            ResponseRequest(modality="text", in_conversation=False, input=(ASKED,)),
+            [],
+        ),
+        (SessionSettings(is_uninstructed=True), ResponseRequest(), []),
+        (SessionSettings(), ResponseRequest(instructions=""), []),
+        (SessionSettings(instructions="Be brief."), ResponseRequest(instructions=""), []),
+        (SessionSettings(), ResponseRequest(input=(SYSTEM, ASKED)), [SYSTEM.text]),
+        (
+            SessionSettings(instructions="Be brief.", modality="text"),
+            ResponseRequest(),
+            ["Be brief."],
+        ),
+    ],
+)
+def test_ours_never_stand_before_what_a_client_wants(
+    settings: SessionSettings, request_: ResponseRequest, expected: list[str]
+) -> None:
+    world = World()
+    around = replace(world.surroundings(), instructions=bundled())
+
+    async def main() -> None:
+        sessions = Sessions(around, world.conversations, max_sessions=1)
+        async with sessions.open(settings, paced_by="server") as session:
+            session.create_response(request_)
+            await speak(session, (0, 500))
+
+    run_virtual(main())
+    assert len(world.llm.asked) == 1
+    assert system_prompts(world) == expected
+
+
+def test_a_system_item_in_the_conversation_is_the_only_prompt() -> None:
+    world = World()
+    around = replace(world.surroundings(), instructions=bundled())
+
+    async def main() -> None:
+        sessions = Sessions(around, world.conversations, max_sessions=1)
+        async with sessions.open(SessionSettings(), paced_by="server") as session:
+            session.add_item(SYSTEM)
+            session.create_response(ResponseRequest())
+            await speak(session, (0, 500))
+
+    run_virtual(main())
+    assert system_prompts(world) == [SYSTEM.text]

@@ -68,6 +68,18 @@ MERGES: list[tuple[str, tuple[dict[str, Any], ...], SessionSettings]] = [
         (realtime(instructions="Be brief."),),
         replace(FRESH, instructions="Be brief."),
     ),
+    ("none wanted", (realtime(instructions=""),), replace(FRESH, is_uninstructed=True)),
+    (
+        "none wanted stays",
+        (realtime(instructions=""), spoken(speed=1.5)),
+        replace(FRESH, is_uninstructed=True, speed=1.5),
+    ),
+    ("null wants ours", (realtime(instructions=""), realtime(instructions=None)), FRESH),
+    (
+        "none wanted, then some",
+        (realtime(instructions=""), realtime(instructions="x")),
+        replace(FRESH, instructions="x"),
+    ),
     ("null clears", (realtime(instructions="x"), realtime(instructions=None)), FRESH),
     (
         "not sent stays",
@@ -478,6 +490,15 @@ def test_the_shown_session_is_the_one_in_effect(terms: Terms) -> None:
     again = after(sendable, terms=replace(terms, settings=FRESH))
     assert again.settings == terms.settings
     assert (again.heard_as, again.spoken_as) == (terms.heard_as, terms.spoken_as)
+
+
+@pytest.mark.parametrize("is_wanted", [False, True])
+def test_an_empty_text_in_a_whole_session_is_no_wish_for_no_instructions(is_wanted: bool) -> None:
+    terms = after(realtime(instructions="")) if is_wanted else after(realtime())
+    shown = session_json(terms, "sess_1")
+    sendable = {key: value for key, value in shown.items() if key not in ("id", "object")}
+    assert sendable["instructions"] == ""
+    assert after(sendable, terms=terms).settings.is_uninstructed is is_wanted
 
 
 def test_conversations_are_shown_to_those_who_know_them() -> None:
