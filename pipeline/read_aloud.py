@@ -115,14 +115,14 @@ class Reading:
     async def run(self) -> None:
         """Speak until the text ends. Raises what the voice raises."""
         plan, source = self._plan, self._speakable()
-        frames = plan.tts.speak(
-            source,
-            language=plan.language,
-            voice=None if plan.voice == DEFAULT else plan.voice,
-            speed=plan.speed,
-            on_word=self._words.append,
-        )
         with plugin_errors("tts", plan.tts.info.name, self._metrics):
+            frames = plan.tts.speak(
+                source,
+                language=plan.language,
+                voice=None if plan.voice == DEFAULT else plan.voice,
+                speed=plan.speed,
+                on_word=self._words.append,
+            )
             async with aclosing(source), aclosing(frames):
                 async for frame in frames:
                     self._mark(Mark.TTS_FIRST_AUDIO)

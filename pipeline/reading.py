@@ -119,10 +119,10 @@ class SoundFile:
         with self._places.take():
             coder = _Coder(open_encoder(self._kind, self._rate_hz), self._tts, self._rate_hz)
             async with aclosing(clauses(self._texts, manner.language)) as source:
-                frames = self._tts.speak(
-                    source, language=manner.language, voice=self._voice, speed=manner.speed
-                )
                 with plugin_errors("tts", self._tts.info.name):
+                    frames = self._tts.speak(
+                        source, language=manner.language, voice=self._voice, speed=manner.speed
+                    )
                     async with aclosing(frames):
                         async for frame in frames:
                             self._samples += len(frame.pcm)

@@ -32,10 +32,17 @@ def seated(plan: AnswerPlan, seat: Seat, metrics: Metrics) -> AnswerPlan:
 class _SeatedLlm:
     def __init__(self, llm: Llm, seat: Seat, metrics: Metrics) -> None:
         self.name, self.languages = llm.name, llm.languages
-        self.context_tokens = llm.context_tokens
         self._llm, self._seat, self._metrics = llm, seat, metrics
+        with plugin_errors("llm", self.name, metrics):
+            self.context_tokens = llm.context_tokens
         if isinstance(llm, Declares):
-            self.declared = llm.declared
+            declared = llm.declared
+
+            def told(tools: Sequence[ToolSpec], *, language: str) -> Sequence[ToolSpec]:
+                with plugin_errors("llm", self.name, metrics):
+                    return declared(tools, language=language)
+
+            self.declared = told
 
     async def reply(
         self,
@@ -52,4 +59,4 @@ class _SeatedLlm:
                 async with aclosing(reply) as deltas:
                     async for delta in deltas:
                         yield delta
-        self.context_tokens = self._llm.context_tokens  # some know it only now
+                self.context_tokens = self._llm.context_tokens  # some know it only now

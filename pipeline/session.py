@@ -24,6 +24,7 @@ from pipeline.items import NO_RECORDINGS, Ears, Items, Recordings
 from pipeline.joining import Join
 from pipeline.listening import Listening
 from pipeline.playout import PacedBy, Playout
+from pipeline.plugin_errors import SteadyVad
 from pipeline.reporting import Reporting
 from pipeline.responding import Responding
 from pipeline.settings import Profile, ResponseRequest, SessionSettings
@@ -58,7 +59,7 @@ class Session:
         self._reporting = Reporting(self.id, surroundings, self._changed.set)
         self.events, self._emit = self._reporting.events, self._reporting.emit
         late_ms = LEAST_DELAY_MS if paced_by == "server" else 0  # whom we pace, we hear by Opus
-        self._hearing = Hearing(self._engines.vad.open(), late_ms)
+        self._hearing = Hearing(SteadyVad(self._engines.vad, self._metrics), late_ms)
         self._listening = Listening(
             self._hearing,
             self._engines,
@@ -90,7 +91,9 @@ class Session:
         self._activity = Activity(
             self._listening, self._items, self._responding.answering, self._playout, client
         )
-        self._wake = WakeGate(self._engines.wake, self._clock, self._activity, self._emit)
+        self._wake = WakeGate(
+            self._engines.wake, self._clock, self._metrics, self._activity, self._emit
+        )
         self._items.on_known = self._words_known
         self._items.on_decision = self._responding.decide_call
         self._idle = Idle(self._clock, client, lambda: self.settings, self._go_on)

@@ -17,8 +17,9 @@ from core.events import (
     Transcribed,
     WakeChanged,
 )
-from core.ports import Clock
-from engines.wake_words import Wake, WakeEngine, WakeWord
+from core.ports import Clock, Metrics
+from engines.wake_words import Detection, Wake, WakeEngine, WakeWord
+from pipeline.plugin_errors import StreamErrors, plugin_errors
 from pipeline.settings import SessionSettings
 
 FOLLOW_UP_S = 8.0
@@ -105,10 +106,13 @@ class WakeGate:
         self,
         engine: WakeEngine | None,
         clock: Clock,
+        metrics: Metrics,
         doing: Doing,
         emit: Callable[[SessionEvent], None],
     ) -> None:
         self._engine, self._clock, self._doing, self._emit = engine, clock, doing, emit
+        self._metrics = metrics
+        self._errors = StreamErrors("wake", engine.name if engine else "", metrics)
         self._attention = Attention()
         self._word: WakeWord | None = None
         self._stream: Wake | None = None
@@ -125,17 +129,19 @@ class WakeGate:
         return self._stream is not None and self._attention.until is None
 
     def configure(self, settings: SessionSettings) -> None:
-        """A word that was not the session's before puts it to sleep. Checked by `find_word`."""
+        """A word that was not the session's before puts it to sleep. Checked by `find_word`. Raises
+        EngineError where the engine opens no stream for it."""
         name = settings.wake_word if settings.turn_detection is not None else ""
         self._answers = settings.answers
         if name == (self._word.name if self._word else ""):
             if self._word is not None:  # whoever asks for the event now knows how things are
                 self._tell(is_awake=self._attention.until is not None)
             return
-        self._word = find_word(self._engine, name)
-        self._stream = None
-        if self._word is not None and self._engine is not None:
-            self._stream, self._heard = self._engine.open([name]), 0
+        word, stream = find_word(self._engine, name), None
+        if word is not None and self._engine is not None:
+            with plugin_errors("wake", self._engine.name, self._metrics):
+                stream = self._engine.open([name])
+        self._word, self._stream, self._heard = word, stream, 0
         self._attention = Attention()
         self._tell(is_awake=self._word is None)
 
@@ -150,11 +156,10 @@ class WakeGate:
         if not self._attention.sleeps(now, is_busy=is_busy, answered_until=until):
             return self._all(frame)
         if was_awake:
-            self._stream.reset()
             self._heard = 0
+            self._errors.attempt(self._stream.reset, self._renew)
             self._tell(is_awake=False)
-        self._heard += len(frame.pcm)
-        found = self._stream.push(frame.pcm)
+        found = self._found(self._stream, frame.pcm)
         over = np.zeros(self._held.push(frame.pcm), np.int16)
         if not found:
             start = frame.end - len(self._held) - len(over)
@@ -164,6 +169,19 @@ class WakeGate:
         self._tell(is_awake=True)
         pcm = np.concatenate([over, self._held.release(self._heard - found[-1].ended)])
         return frame._replace(pcm=pcm, start=frame.end - len(pcm))
+
+    def _found(self, stream: Wake, pcm: Pcm) -> tuple[Detection, ...]:
+        """An engine that raises has heard nothing, and goes on with a new stream."""
+        self._heard += len(pcm)
+        return self._errors.attempt(lambda: stream.push(pcm), self._renew)
+
+    def _renew(self) -> tuple[Detection, ...]:
+        """No word is in what a new stream has heard."""
+        if self._engine is not None and self._word is not None:
+            names, open_ = [self._word.name], self._engine.open
+            self._stream = self._errors.attempt(lambda: open_(names), lambda: self._stream)
+            self._heard = 0
+        return ()
 
     def _all(self, frame: AudioFrame) -> AudioFrame:
         """The frame; before it silence for what is held, if it was put to sleep and let be."""

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,14 +23,21 @@ from engines.base import (
     TextDelta,
     ToolCall,
     TtsInfo,
+    Vad,
     WordMark,
 )
+from engines.wake_words import Detection, Wake
 from pipeline.plugin_errors import plugin_errors
+from pipeline.reading import Manner, Reader
 from pipeline.session import Session
 from pipeline.settings import SessionSettings, TurnDetection
+from pipeline.surroundings import Surroundings
 from serving.scheduler import Priority
-from tests.pipeline.fakes import Counts, EchoLlm, LevelAsr, ToneTts, World, speak
+from tests.loop import run_virtual
+from tests.pipeline.fakes import Counts, EchoLlm, LevelAsr, LoudVad, ToneTts, World, speak
 from tests.pipeline.test_session import of, run_session
+from tests.pipeline.test_wake import NAME as WAKE_NAME
+from tests.pipeline.test_wake import WORD_LEVEL, LevelWake, LevelWakes
 
 SECRET = "the words that were said"
 BUGS = [ValueError, KeyError, RuntimeError]
@@ -255,6 +263,179 @@ def test_an_end_of_turn_engine_that_raises_only_loses_its_say() -> None:
 
     events = run_session(world, scenario, settings)
     assert statuses(events) == ["completed"]
+
+
+class RefusingTts(ToneTts):
+    """Raises on the call: `speak` is a plain function that returns an iterator."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_odd = True
+
+    def speak(self, *args: Any, **options: Any) -> AsyncGenerator[AudioFrame, None]:
+        if self.is_odd:
+            raise ValueError(SECRET)
+        return super().speak(*args, **options)
+
+
+def test_a_voice_that_raises_on_the_call_fails_one_answer_only() -> None:
+    odd = RefusingTts()
+
+    async def scenario(session: Session) -> None:
+        await two_turns(session, lambda: setattr(odd, "is_odd", False))
+
+    events = run_session(World(tts=odd), scenario)
+    assert statuses(events) == ["failed", "completed"]
+
+
+def test_a_voice_that_raises_on_the_call_is_an_error_of_a_file() -> None:
+    async def text() -> AsyncGenerator[str, None]:
+        yield "Hello."
+
+    async def main() -> None:
+        engines = World(tts=RefusingTts()).surroundings().engines
+        sound = Reader(engines).file(text(), Manner("en"), "pcm", 16_000)
+        with pytest.raises(EngineError):
+            await anext(sound.chunks())
+
+    run_virtual(main())
+
+
+class OddVad(LoudVad):
+    def __init__(self, engine: "OddVads") -> None:
+        self.engine = engine
+
+    def push(self, pcm: Pcm) -> float:
+        if self.engine.bugs > 0:
+            self.engine.bugs -= 1
+            raise ValueError(SECRET)
+        return super().push(pcm)
+
+
+class OddVads:
+    """Whose streams raise for so many frames."""
+
+    name = "odd"
+
+    def __init__(self, bugs: int) -> None:
+        self.bugs, self.opened = bugs, 0
+
+    def open(self) -> Vad:
+        self.opened += 1
+        return OddVad(self)
+
+
+@pytest.mark.parametrize("bugs", [1, 5])
+def test_a_vad_that_raises_hears_nothing_and_begins_anew(
+    bugs: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    vad = OddVads(bugs)
+    world = World(vad=vad)
+
+    async def scenario(session: Session) -> None:
+        await speak(session, (0, 200), (1000, 600), (0, 4000))
+
+    with caplog.at_level(logging.ERROR):
+        events = run_session(world, scenario)
+    assert statuses(events) == ["completed"]
+    assert vad.opened == 1 + bugs
+    assert caplog.text.count("vad engine 'odd' failed") == 1
+    assert SECRET not in caplog.text
+    assert world.metrics.counts["earshot_errors:engine_failed"] == 1
+
+
+class OddWake(LevelWake):
+    """Raises at its third frame, or when it is reset."""
+
+    def __init__(self, name: str, wakes: "OddWakes") -> None:
+        super().__init__(name, 0)
+        self._wakes, self._frames = wakes, 0
+
+    def push(self, pcm: Pcm) -> tuple[Detection, ...]:
+        self._frames += 1
+        if self._wakes.opened == 1 and self._frames == 3:
+            raise ValueError(SECRET)
+        return super().push(pcm)
+
+    def reset(self) -> None:
+        raise ValueError(SECRET)
+
+
+class OddWakes(LevelWakes):
+    opened = 0
+
+    def open(self, names: Sequence[str]) -> Wake:
+        self.opened += 1
+        return OddWake(names[0], self)
+
+
+def test_a_wake_engine_that_raises_begins_anew(caplog: pytest.LogCaptureFixture) -> None:
+    wakes = OddWakes()
+
+    class Waking(World):
+        def surroundings(self) -> Surroundings:
+            usual = super().surroundings()
+            return replace(usual, engines=replace(usual.engines, wake=wakes))
+
+    world = Waking()
+    turn = ((0, 500), (WORD_LEVEL, 200), (0, 300), (1000, 600), (0, 4000))
+
+    async def scenario(session: Session) -> None:
+        await speak(session, *turn, (0, 20_000), *turn)
+
+    with caplog.at_level(logging.ERROR):
+        events = run_session(world, scenario, SessionSettings(wake_word=WAKE_NAME))
+    assert statuses(events) == ["completed", "completed"]
+    assert wakes.opened == 3, "after the third frame, and to sleep again"
+    assert caplog.text.count("wake engine 'level' failed") == 1
+    assert SECRET not in caplog.text
+    assert world.metrics.counts["earshot_errors:engine_failed"] == 1
+
+
+class ContextLlm(EchoLlm):
+    """Raises when it is asked for its context."""
+
+    is_odd = True
+
+    @property
+    def context_tokens(self) -> int | None:
+        if self.is_odd:
+            raise ValueError(SECRET)
+        return None
+
+    @context_tokens.setter
+    def context_tokens(self, tokens: int | None) -> None:
+        pass
+
+
+class DeclaringLlm(EchoLlm):
+    """Raises when it is asked what it declares."""
+
+    is_odd = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.context_tokens = 4096
+
+    def declared(self, tools: Sequence[ToolSpec], *, language: str) -> Sequence[ToolSpec]:
+        if self.is_odd:
+            raise ValueError(SECRET)
+        return tools
+
+
+@pytest.mark.parametrize("engine", [ContextLlm, DeclaringLlm])
+def test_a_language_model_that_raises_before_it_is_asked_fails_one_answer_only(
+    engine: type[ContextLlm | DeclaringLlm],
+) -> None:
+    llm = engine()
+    world = World(llm=llm)
+
+    async def scenario(session: Session) -> None:
+        await two_turns(session, lambda: setattr(llm, "is_odd", False))
+
+    events = run_session(world, scenario)
+    assert statuses(events) == ["failed", "completed"]
+    assert world.metrics.counts["earshot_errors:engine_failed"] >= 1
 
 
 class OddTools:
