@@ -269,3 +269,38 @@ def test_ollama_is_asked_again_until_the_model_is_loaded() -> None:
 
     assert asyncio.run(scenario()) == [4096, 32768, 32768]
     assert server.listings == 2
+
+
+def test_a_name_without_a_tag_is_the_latest_of_ollama() -> None:
+    server = Server(models={"data": [{"id": "qwen3:latest", "owned_by": "library"}]})
+    server.models["data"].append({"id": "another:1b", "owned_by": "library"})
+    server.loaded = {"models": [{"name": "qwen3:latest", "context_length": 16384}]}
+
+    async def scenario() -> int | None:
+        async with talking(server, model="qwen3", thinking=False) as llm:
+            for _ in range(3):
+                await collected(llm)
+            assert await llm.probe()
+            return llm.context_tokens
+
+    assert asyncio.run(scenario()) == 16384
+    assert server.listings == 2, "once for the answers, once for the probe"
+    for body in server.bodies:
+        assert body["model"] == "qwen3"
+        assert body["reasoning_effort"] == "none"
+        assert "chat_template_kwargs" not in body
+
+
+def test_of_a_model_with_a_latest_and_its_own_name_its_own_counts() -> None:
+    entries = [
+        {"id": "tiny:latest", "max_model_len": 2048},
+        {"id": "tiny", "max_model_len": 4096},
+    ]
+    server = Server(models={"data": entries})
+
+    async def scenario() -> int | None:
+        async with talking(server, model="tiny") as llm:
+            await collected(llm)
+            return llm.context_tokens
+
+    assert asyncio.run(scenario()) == 4096

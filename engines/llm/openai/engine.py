@@ -16,7 +16,7 @@ from engines.llm.openai.chunks import Chunk
 from engines.llm.openai.client import Client
 from engines.llm.openai.dialect import Dialect
 from engines.llm.openai.refusals import BAD, Refused, is_about_length, quoted
-from engines.llm.openai.served import LLAMA_CPP, Served, listed, look, with_owner
+from engines.llm.openai.served import LLAMA_CPP, Served, listed, look, names_of, with_owner
 from engines.llm.openai.settings import Settings
 from engines.llm.thoughts import Thoughts
 
@@ -58,7 +58,7 @@ class OpenAiLlm:
         lists models and this is none of them."""
         served = await self._look()
         names = await listed(self._client)
-        is_listed = names & {served.model, f"{served.model}:latest"}  # Ollama's short names
+        is_listed = not names.isdisjoint(names_of(served.model))
         takes_any = served.owner == LLAMA_CPP and len(names) == 1
         if names and not is_listed and not takes_any:
             there = ", ".join(sorted(names)[:MAX_LISTED])

@@ -87,7 +87,7 @@ async def look(client: Client, settings: Settings, name: str) -> Served:
         raise EngineError("llm", name, f"{client.url} lists no model; set model")
     context_tokens = settings.context_tokens
     if context_tokens is None:
-        entry = entries.get(model, {})
+        entry = entries.get(_listed_as(entries, model), {})
         context_tokens = await _context(client, doubts, entry, model, _owner(entries, model))
     is_sure = not _may_change(doubts)
     owner = _owner(entries, model)
@@ -147,7 +147,8 @@ async def _context(
         if not isinstance(models, list):
             return OLLAMA_TOKENS
         for one in models:
-            if isinstance(one, dict) and model in (one.get("name"), one.get("model")):
+            told = (one.get("name"), one.get("model")) if isinstance(one, dict) else ()
+            if any(name in told for name in names_of(model)):
                 found = one.get("context_length")
                 return found if _is_count(found) else OLLAMA_TOKENS
         doubts.append(EngineUnreachable("llm", OLLAMA, f"{model} is not loaded yet"))
@@ -170,8 +171,18 @@ async def _asked(client: Client, url: str, doubts: list[EngineError]) -> Any:
 def _owner(entries: Mapping[str, Mapping[str, Any]], model: str) -> str:
     """A server of one model, as llama.cpp is, answers to any name."""
     only = next(iter(entries.values())) if len(entries) == 1 else {}
-    owner = entries.get(model, only).get("owned_by")
+    owner = entries.get(_listed_as(entries, model), only).get("owned_by")
     return owner if isinstance(owner, str) else ""
+
+
+def _listed_as(entries: Mapping[str, Mapping[str, Any]], model: str) -> str:
+    """The name in the list that a configured one means; itself where there is none."""
+    return next((name for name in names_of(model) if name in entries), model)
+
+
+def names_of(model: str) -> Sequence[str]:
+    """What a server may call a model. Ollama takes a name without a tag for `latest`."""
+    return (model,) if ":" in model else (model, f"{model}:latest")
 
 
 def _may_change(doubts: Sequence[EngineError]) -> bool:
