@@ -87,13 +87,15 @@ class Cards:
     """What `/v1/models` lists: every recogniser, then the language model and the voice."""
 
     _engines: Engines
+    _is_strict: bool
+    "See `models.strict`."
 
     def cards(self) -> tuple[ModelCard, ...]:
         others = (self._engines.choices[kind].name for kind in ("llm", "tts"))
         return tuple(ModelCard(id=name) for name in (*self._engines.asr, *others))
 
     def knows(self, name: str) -> bool:
-        return self._engines.asr.get(name) is not None
+        return not self._is_strict or self._engines.asr.get(name) is not None
 
 
 def open_doors(core: Core) -> Doors:
@@ -136,7 +138,12 @@ def open_doors(core: Core) -> Doors:
 
 
 def _audio(core: Core, spools: Spools) -> AudioDoor:
-    return AudioDoor(core.transcriber, Cards(core.engines), spools, core.decoder.share(UPLOADS))
+    return AudioDoor(
+        core.transcriber,
+        Cards(core.engines, core.config.models.strict),
+        spools,
+        core.decoder.share(UPLOADS),
+    )
 
 
 def _realtime(core: Core, peer: PeerSettings, secrets: Secrets) -> RealtimeDoor:

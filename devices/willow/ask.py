@@ -81,13 +81,15 @@ class Asking:
         if here.get(name):
             return name, ""
         size = name.lower()
+        used = self._engines.recogniser(DEFAULT).info.model
         if size not in SIZES:
+            if not self._engines.is_strict:
+                return DEFAULT, f"the model that was asked for is not here; {used} is used"
             allowed = named(dict.fromkeys((*SIZES, *here)))
             raise invalid("model", name, allowed, code="model_not_found")
         kinds = (size, f"{size}.en", f"{size}-v2", f"{size}-v3", f"{size}-v3-turbo")
         if found := next((kind for kind in kinds if here.get(kind)), None):
             return found, ""
-        used = self._engines.recogniser(DEFAULT).info.model
         return DEFAULT, f"no model of the size {size} is here; {used} is used"
 
     def _language(self, wishes: Mapping[str, Any], info: AsrInfo, usual: str) -> str | None:

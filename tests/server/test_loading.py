@@ -2,22 +2,27 @@
 
 import asyncio
 import gc
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, cast
 
 import pytest
 
 from bench.stubs.tts import Settings, create
-from core.errors import ConfigError, EngineCrashed, EngineError
+from core.errors import ConfigError, EngineCrashed, EngineError, NotFound
 from core.ports import ToolSpec
 from engines.llm import intents
 from engines.llm.hybrid import Hybrid
 from pipeline.tools import Toolbox
 from server.config import Config
+from server.doors import Cards
+from server.engines import Engines
 from server.loading import check_voice, load_language_model, start_language_model, warm_others
-from serving.choose import Choice
+from serving.choose import KINDS, Choice
 from tests.pipeline.fakes import Counts
+from web.openai.models import model
 
 
 class Model:
@@ -123,3 +128,27 @@ def test_the_templates_take_any_language_to_be_warm_in() -> None:
         await intents.create(intents.Settings()).warm("xx", ())
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("is_strict", "name", "is_known"),
+    [(True, "tiny", True), (True, "my-model", False), (False, "my-model", True)],
+)
+def test_any_model_can_be_looked_up_where_names_are_not_strict(
+    is_strict: bool, name: str, is_known: bool
+) -> None:
+    @dataclass
+    class Ready:
+        """Of the engines, what is listed of them."""
+
+        asr: Mapping[str, object]
+        choices: Mapping[str, Choice]
+
+    choices: dict[str, Choice] = {kind: Choice(kind, kind, {}, "") for kind in KINDS}
+    cards = Cards(cast("Engines", Ready({"tiny": 1}, choices)), is_strict)
+    assert cards.knows(name) is is_known
+    if is_known:
+        assert json.loads(cast(bytes, model(cards, name).body))["id"] == name
+    else:
+        with pytest.raises(NotFound):
+            model(cards, name)

@@ -58,6 +58,7 @@ class Scene:
     llm: EchoLlm = field(default_factory=lambda: EchoLlm(0.001))
     conversations: Conversations = field(default_factory=Conversations)
     max_questions: int = 4
+    is_strict: bool = True
     settings: WillowSettings = field(default_factory=WillowSettings)
     spools: Spools = field(default_factory=lambda: Spools(SpoolLimits(MAX_UPLOAD_BYTES)))
     bugs: list[BaseExceptionGroup[BaseException]] = field(default_factory=list)
@@ -74,6 +75,7 @@ class Scene:
             asr={"default": self.asr, "level": self.asr, "small.en": self.asr},
             llm={"default": self.llm, "echo": self.llm},
             tts={"default": self.tts},
+            is_strict=self.is_strict,
         )
         metrics, clock = Counts(), LoopClock()
         surroundings = Surroundings(engines, Toolbox([Adder()], metrics), clock, metrics)

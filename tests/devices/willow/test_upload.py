@@ -128,6 +128,18 @@ def test_sizes_of_wis_are_wishes_that_the_nearest_model_fulfils() -> None:
     against(act)
 
 
+@pytest.mark.parametrize(("is_strict", "status"), [(True, 400), (False, 200)])
+def test_any_name_means_the_default_where_names_are_not_strict(
+    is_strict: bool, status: int
+) -> None:
+    async def act(server: Server) -> None:
+        query = {"model": "my-model"}
+        response = await server.client.post("/api/willow", params=query, data=ONE_TWO.tobytes())
+        assert response.status == status
+
+    against(act, Scene(is_strict=is_strict))
+
+
 def test_wishes_reach_the_recogniser() -> None:
     async def act(server: Server) -> None:
         asr = server.scene.asr
