@@ -26,7 +26,7 @@ from bench.talker import Report, Talker, talking
 from bench.words import spoken_words, word_errors
 from core.audio import Pcm
 from media.loopback import lose_packets
-from tests.server.process import LOADS_HERE, Running, serving
+from tests.server.process import LOADS_HERE, Running, serving, workers
 from tests.speech import say
 
 TIMEOUT_S = 20
@@ -182,14 +182,14 @@ def test_a_recogniser_killed_at_its_work_costs_one_turn(server: Running) -> None
 
             await socket.send_json({"type": "session.update", "session": manual})
             await until("session.updated")
-            workers = workers_of(server)
+            found = workers_of(server)
             calls = 'earshot_asr_queue_seconds_count{priority="final"}'
             before = await metric(server, calls)
-            for worker in workers:
+            for worker in found:
                 worker.suspend()
             await commit(short)
             await metric(server, calls, lambda begun: begun > before)
-            for worker in workers:
+            for worker in found:
                 worker.kill()
             words = "conversation.item.input_audio_transcription"
             told = await until("error", f"{words}.failed", f"{words}.completed")
@@ -208,10 +208,9 @@ def workers_of(server: Running) -> list[psutil.Process]:
     """The recogniser's processes, once they are there and ready."""
     with urlopen(f"{server.url}/health") as health:
         assert health.status == 200
-    children = psutil.Process(server.process.pid).children()
-    workers = [one for one in children if "engines.worker" in one.cmdline()]
-    assert workers
-    return workers
+    found = workers(server)
+    assert found
+    return found
 
 
 def test_a_vanished_client_frees_its_session(server: Running) -> None:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event, Thread
 
+import psutil
+
 from tests.shared import ROOT
 
 WHISPER = ROOT / "tests" / "fixtures" / "whisper-nano"
@@ -108,3 +110,9 @@ def serving(
     finally:
         process.kill()
         server.ended()
+
+
+def workers(server: Running) -> list[psutil.Process]:
+    """The processes of the server's models; the decoder of files is none of them."""
+    children = psutil.Process(server.process.pid).children()
+    return [one for one in children if "engines.worker" in one.cmdline()]

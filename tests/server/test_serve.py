@@ -20,7 +20,7 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from server.config_load import load
 from server.serve import open_entrance
-from tests.server.process import LOADS_HERE, Running, run, serving
+from tests.server.process import LOADS_HERE, Running, run, serving, workers
 
 MODEL = "EARSHOT_ASR__OPTIONS__MODEL"
 
@@ -75,12 +75,6 @@ def test_a_server_is_ready_tells_what_is_loaded_and_stops_with_0(tmp_path: Path)
     assert not [line for line in server.said if "Traceback" in line or "key" in line.lower()]
 
 
-def _workers(server: Running) -> list[psutil.Process]:
-    """The recognisers' processes."""
-    children = psutil.Process(server.process.pid).children()
-    return [one for one in children if "engines.worker" in one.cmdline()]
-
-
 def _models(server: Running) -> dict[str, dict[str, Any]]:
     """Recognisers that sessions may ask for."""
     offers = get(server.url, "/earshot/engines")[1]["asr"]["available"]
@@ -108,7 +102,7 @@ def test_sessions_choose_among_all_models_and_a_killed_one_comes_back(tmp_path: 
             "faster-whisper-tiny": False,
             "pocketsphinx": False,
         }
-        assert len(_workers(server)) == 1
+        assert len(workers(server)) == 1
         refused = asyncio.run(_choose_recogniser(server, "pocketspinx"))["error"]
         assert refused["code"] == "model_not_found"
         assert refused["param"] == "session.audio.input.transcription.model"
@@ -117,9 +111,9 @@ def test_sessions_choose_among_all_models_and_a_killed_one_comes_back(tmp_path: 
             assert asyncio.run(_choose_recogniser(server, name))["type"] == "session.updated"
             while not _models(server)[name]["is_loaded"]:
                 assert server.process.poll() is None
-        workers = _workers(server)
-        assert len(workers) == 3
-        for worker in workers:
+        found = workers(server)
+        assert len(found) == 3
+        for worker in found:
             worker.kill()
             psutil.wait_procs([worker], timeout=30)
         restarts = 'earshot_worker_restarts_total{kind="asr"} 3.0'

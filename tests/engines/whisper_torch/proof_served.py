@@ -14,7 +14,7 @@ import pytest
 
 from core.audio import ASR_RATE_HZ, Pcm
 from tests.engines.whisper_torch import checkpoints
-from tests.server.process import Running, serving
+from tests.server.process import Running, serving, workers
 from tests.speech import say
 from tests.web.openai.listening import TRANSCRIPTIONS, wav
 
@@ -98,11 +98,11 @@ def test_it_serves_is_left_and_comes_back_after_a_crash(tmp_path: Path, pcm: Pcm
                 assert words((await asked(http, pcm))["text"]) == WORDS
             assert await calls(http) - before <= SHORT_AFTER + UNDER_WAY
 
-            (worker,) = psutil.Process(server.process.pid).children()
+            (worker,) = workers(server)
             worker.kill()
             psutil.wait_procs([worker], timeout=PATIENCE_S)
             assert words((await asked(http, pcm))["text"]) == WORDS
-            (successor,) = psutil.Process(server.process.pid).children()
+            (successor,) = workers(server)
             assert successor.pid != worker.pid
 
     with serving(tmp_path, recogniser=recogniser) as server:
