@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal, Protocol, cast, runtime_checkable
 
 from core.errors import ConfigError, EarshotError, RequestError
+from core.tasks import unwrapped
 from devices.home_assistant.look import look
 from engines.base import Llm, Message, Tts
 from engines.llm.hybrid import Hybrid
@@ -168,15 +169,16 @@ def _mcp(config: Config) -> Sequence[Awaitable[Finding]]:
 
 async def probe_mcp(server: McpTools) -> Finding:
     """Connect and list its tools."""
-    running = asyncio.create_task(server.run(), name=f"mcp-{server.name}")
-    try:
-        await server.tried()
-        if not server.is_connected:
-            return Finding("note", f"mcp {server.name}: {server.reason}; its tools are missing")
-        return Finding("ok", f"mcp {server.name}: {server.count} tools")
-    finally:
-        running.cancel()
-        await asyncio.wait([running])
+    with unwrapped():
+        async with asyncio.TaskGroup() as tasks:
+            running = tasks.create_task(server.run(), name=f"mcp-{server.name}")
+            await server.tried()
+            found = Finding("ok", f"mcp {server.name}: {server.count} tools")
+            if not server.is_connected:
+                why = f"mcp {server.name}: {server.reason}; its tools are missing"
+                found = Finding("note", why)
+            running.cancel()
+    return found
 
 
 async def probe_house(config: Config) -> Finding:
