@@ -180,6 +180,7 @@ NOT_UNIT = (
 )
 
 MUCH_SOUND = (
+    "bench/test_noisy.py",
     "media/test_echo.py",
     "media/test_echo_parts.py",
     "media/test_encode.py",
@@ -190,6 +191,7 @@ MUCH_SOUND = (
     "media/test_tracks.py",
     "pipeline/test_recording.py",
     "pipeline/test_wake.py",
+    "signaling/test_input_rate.py",
 )
 "Seconds to minutes of sound through codecs: as shut in as unit tests, not as quick."
 
@@ -202,6 +204,8 @@ WHOLE_SESSIONS = (
     "pipeline/test_items.py",
     "pipeline/test_joining.py",
     "pipeline/test_moments.py",
+    "pipeline/test_no_speech.py",
+    "pipeline/test_plugin_errors.py",
     "pipeline/test_reporting.py",
     "pipeline/test_sayings.py",
     "pipeline/test_seats.py",
@@ -210,6 +214,7 @@ WHOLE_SESSIONS = (
     "pipeline/test_speculation.py",
     "pipeline/test_transcription.py",
     "pipeline/test_turn_evidence.py",
+    "server/test_replay_sessions.py",
 )
 "Minutes of conversation in virtual time, with every part of a session: no unit, as shut in."
 

@@ -116,7 +116,7 @@ def test_a_question_under_the_servers_own_id_names_no_conversation() -> None:
 
     async def main() -> None:
         talk = used(world.conversations, None)
-        async with exchanges.open(Question("hello", conversation_id=talk.id)):
+        async with exchanges.open(Question("hello", talk.id, "en")):
             pass
         talk.left_by(talk.speakers[0])
         assert not world.conversations.has(talk.id)
