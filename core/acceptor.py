@@ -127,7 +127,7 @@ async def accepting(
 
 
 class _Acceptor:
-    """Of one listening socket."""
+    """Accepts the connections of one listening socket."""
 
     def __init__(
         self,
@@ -233,7 +233,8 @@ _SHARED = (IPv6Network("fe80::/10"), IPv6Network("fc00::/7"))
 
 
 def _source_of(address: Address) -> Address | Network:
-    """What counts as one: who has an address of a /64 of the internet has all of it."""
+    """The key under which an address is counted. Whoever has one address of a public IPv6 /64 has
+    all of it, so that network counts as one."""
     if isinstance(address, IPv4Address) or any(address in one for one in _SHARED):
         return address
     return IPv6Network((address, IPV6_PREFIX), strict=False)

@@ -1,4 +1,4 @@
-"""What outlives a connection: a conversation's history and profile, and who listens to it now."""
+"""Conversations: history and profile, which outlive connections, and the sessions of the moment."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -33,7 +33,7 @@ def _ignore_id(_: str) -> None: ...
 
 @dataclass(slots=True)
 class Conversation:
-    """What one conversation remembers. `Conversations` makes those that outlive a request."""
+    """The memory of one conversation. `Conversations` makes those that outlive a request."""
 
     id: str
     history: History = field(default_factory=History)
@@ -53,7 +53,8 @@ class Conversation:
 
     @property
     def profile(self) -> Profile | None:
-        """What its next connection begins with; a client takes a value back by sending null."""
+        """The settings with which its next connection begins; a client takes one back by sending
+        null."""
         return self._profile
 
     @profile.setter

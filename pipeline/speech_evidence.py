@@ -36,7 +36,7 @@ made up of noise had up to 22."""
 
 @dataclass(slots=True)
 class SpeechEvidence:
-    """Of one utterance or piece: push every frame."""
+    """The VAD's evidence for one utterance or piece. Every frame is pushed."""
 
     speech_ms: float = 0.0
     "In frames that count as speech."

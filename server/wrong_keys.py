@@ -22,8 +22,9 @@ FORGET_S = 60.0
 "After so long without a wrong key an address begins anew."
 
 MAX_WAIT_S = 8.0
-"""Of one answer, reached with the fourth that costs. With the 256 connections that an address may
-hold that is 32 keys a second; a random key of 16 characters takes longer than there is time."""
+"""The longest time that one answer is held back, reached with the fourth that costs. With the 256
+connections that an address may hold that is 32 keys a second; a random key of 16 characters takes
+longer than there is time."""
 
 MAX_ADDRESSES = 4096
 "The ones longest quiet are forgotten: some 0.5 MB."
@@ -69,7 +70,8 @@ class WrongKeys:
 
 
 def _source_of(remote: str | None) -> str:
-    """Of IPv6 the network: who has one address there has all."""
+    """The key under which an address is counted: for IPv6 its network, as whoever has one address
+    there has all of them."""
     address = address_of(remote or "")
     if not isinstance(address, IPv6Address):
         return str(address)

@@ -18,7 +18,8 @@ OTHER_NAME = "earshot_home"
 "Where somebody else's tool is called `home`."
 
 MAX_AREAS_CHARS = 400
-"Of names of areas in the description; a model that knows none says `the kitchen` all the same."
+"""The most characters of area names in the description. A model that knows none says `the kitchen`
+all the same."""
 
 NOT_UNDERSTOOD = json.dumps(
     {
@@ -49,7 +50,7 @@ def home_tool(tools: Sequence[ToolSpec]) -> HomeTool | None:
 
 
 def sentence_of(call: ToolCall) -> str:
-    """What the model wants done; empty where it did not say."""
+    """The sentence that the model wants carried out; empty where it gave none."""
     sentence = call.arguments.get("sentence")
     return sentence.strip() if isinstance(sentence, str) else ""
 

@@ -49,7 +49,7 @@ class DialogueSettings:
     typed_after_s: float = 0.5
     """Firmware listens right after a wake word. A text after which a device does not was typed."""
     max_text_chars: int = 1000
-    "Of a typed text: as much as a person types at once."
+    "The longest typed text that is answered: as much as a person types at once."
     max_idle_s: float = 300.0
     "With the microphone closed. A device takes a connection for dead after 120 s anyway."
     downlink: AudioParams = field(default_factory=AudioParams)

@@ -40,7 +40,7 @@ class ExpiresAfter(WireStruct, frozen=True):
 
 
 class SecretExtension(WireStruct, frozen=True):
-    """What only this server offers."""
+    """Fields that only this server offers."""
 
     ends_sessions: bool = False
     "Sessions that the key opened end when it expires."
@@ -74,7 +74,7 @@ class Minted:
     "On the server's monotonic clock."
     ends_sessions: bool
     size_bytes: int
-    "Of the session object, as JSON."
+    "The size of the session object as JSON."
 
 
 class Secrets:
@@ -125,7 +125,7 @@ class Secrets:
         return minted is not None and self._clock.now() < minted.ends_at
 
     def minted_for(self, token: str | None) -> Minted | None:
-        """What this token was minted for; None: it is no client secret. Raises Unauthorized for
+        """The key that this token is; None: it is no client secret. Raises Unauthorized for
         one that expired."""
         if token is not None and self.knows(token):
             minted = self._live[_hash(token)]
