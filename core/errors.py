@@ -1,4 +1,5 @@
-"""The one error tree. Each class has a stable `code`; `server/edge.py` alone turns it into HTTP.
+"""The one error tree. Each class has a stable `code`; `server/http/edge.py` alone turns it into
+HTTP.
 
 EarshotError
 ├── ConfigError            the configuration is wrong; the server does not start

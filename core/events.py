@@ -275,7 +275,7 @@ class TurnTraced:
     response_latency_ms: float | None
     "End of speech to first sound (or first text): the number we sell."
     marks: Mapping[str, float] = field(default_factory=dict[str, float])
-    "Moment (`pipeline.turn.Mark`) -> ms from the end of speech."
+    "Moment (`pipeline.shared.turn.Mark`) -> ms from the end of speech."
     cut: AnswerCut | None = None
     "None: the answer was heard to its end, or is not spoken."
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal, Protocol
 
-from media.echo_mode import EchoMode
-from pipeline.settings import SessionSettings
+from media.processing.modes import EchoMode
+from pipeline.shared.settings import SessionSettings
 
 Kind = Literal["xiaozhi", "willow", "wyoming"]
 """The protocol that a device speaks."""

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from core.errors import Conflict, NotFound, Overloaded, RequestError
 from devices.directory import Kind
-from devices.networks import Network, address_of, is_among
+from devices.ip_allowlist import Network, address_of, is_among
 
 CODE_DIGITS = 6
 

@@ -13,7 +13,7 @@ from msgspec.structs import fields
 
 from core.errors import ConfigError, EngineMissing
 from engines.base import AsrInfo, AsrModel, EndOfTurn, Llm, Tts, VadEngine
-from engines.wake_words import WakeEngine
+from engines.base.wake import WakeEngine
 
 Kind = Literal["vad", "wake", "endpoint", "asr", "llm", "tts"]
 

@@ -3,11 +3,11 @@
 from dataclasses import dataclass, field
 
 from core.ports import Clock, Metrics, TraceSink
-from pipeline.budget import Budget
-from pipeline.engines import EngineSet
-from pipeline.instructions import NO_DEFAULT, DefaultInstructions
-from pipeline.remote.settings import RemotePolicy
-from pipeline.tools import Toolbox
+from pipeline.conversation.instructions import NO_DEFAULT, DefaultInstructions
+from pipeline.services import EngineSet
+from pipeline.shared.mcp_servers import RemotePolicy
+from pipeline.tools.toolbox import Toolbox
+from serving.llm_slots import Budget
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ fail() {
 # Says why venv or pip ($1) failed, from what it said ($2): the cause is seldom its last line.
 explain() {
   printf '%s\n' "$2" | tail -n 20 | sed 's/^/  /' >&2
-  fail "$(printf '%s\n' "$2" | "$interpreter" -m server.pip "$1")"
+  fail "$(printf '%s\n' "$2" | "$interpreter" -m server.commands.engines.pip "$1")"
 }
 
 is_new_enough() {
@@ -87,7 +87,7 @@ if [[ ! -x "$interpreter" ]] || ! is_new_enough "$interpreter"; then
   interpreter="$(pick_python)"
 fi
 if [[ "${1:-}" == serve ]]; then
-  "$interpreter" -m server.port_check "${@:2}"
+  "$interpreter" -m server.net.port_check "${@:2}"
 fi
 
 # An environment that was interrupted or ran out of space has no pip; then it is made anew.
@@ -156,8 +156,8 @@ if [[ "$LOCK" == 1 ]]; then
   # which builds Earshot, so that nothing is fetched beside the lock to do it.
   pip_install --upgrade --require-hashes --requirement /dev/stdin \
     <<<"$(awk '/^(pip|setuptools)==/ { on = 1 } on; !/\\$/ { on = 0 }' requirements.lock)"
-  locked="$("$interpreter" -m server.lock_file locked "$extras")"
-  free="$("$interpreter" -m server.lock_file free "$extras")"
+  locked="$("$interpreter" -m server.commands.lock_file locked "$extras")"
+  free="$("$interpreter" -m server.commands.lock_file free "$extras")"
   pip_install --require-hashes --constraint requirements.lock \
     --requirement /dev/stdin <<<"$locked"
   if [[ -n "$free" ]]; then

@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.print_help()
         return 0
     # Only now: numpy, msgspec and asyncio take three times as long as printing the help does.
-    from server.commands import run
+    from server.commands.run import run
 
     return run(options, started)
 
@@ -77,31 +77,31 @@ def _add_tools(
     )
     match given[:1]:
         case ["talk"]:
-            from bench.talk import add_arguments as add_talk
+            from bench.talk.command import add_arguments as add_talk
 
             add_talk(talk)
         case ["bench"]:
-            from bench.menu import add_measurements
+            from bench.cli import add_measurements
 
             add_measurements(bench)
         case ["models"]:
-            from server.models.arguments import add_actions
+            from server.commands.models.arguments import add_actions
 
             add_actions(models)
         case ["engines"]:
-            from server import engines_command
+            from server.commands.engines import command
 
-            engines_command.add_actions(engines)
+            command.add_actions(engines)
         case ["devices"]:
-            from server.devices_arguments import add_actions as add_devices
+            from server.commands.devices_arguments import add_actions as add_devices
 
             add_devices(devices)
         case ["extras"]:
-            from server.extras_command import add_actions as add_extras
+            from server.commands.extras import add_actions as add_extras
 
             add_extras(extras)
         case ["replay"]:
-            from server.replay.command import add_arguments as add_replay
+            from server.commands.replay.command import add_arguments as add_replay
 
             add_replay(replay)
 

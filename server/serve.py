@@ -12,21 +12,21 @@ from functools import partial
 from pathlib import Path
 
 from core.acceptor import AddressLimit, exempting
-from core.http import Route
-from server.announce import announced
-from server.app import build, running
-from server.auth import Gate
-from server.compose import Parts, assemble
+from core.http.routes import Route
+from server.compose.assemble import Parts, assemble
 from server.config import Config
-from server.config_wyoming import USUAL_PORT, WyomingConfig
-from server.health import Health, health_routes
-from server.lifecycle import Lifecycle, State, drain, signals
-from server.listeners import AddressInUse, bind, is_local_only, raise_file_limit, urls
-from server.logs import set_up
-from server.metrics import PrometheusMetrics, metrics_routes
-from server.net import is_unspecified, lan_addresses, own_names, url_host
-from server.state import KEY_FILE, make_key, open_folder, read_key, shut_folder
-from server.tls import Tls, open_tls
+from server.config.sections.wyoming import USUAL_PORT, WyomingConfig
+from server.http.app import build, running
+from server.http.auth import Gate
+from server.http.health import Health, health_routes
+from server.net.addresses import is_unspecified, lan_addresses, own_names, url_host
+from server.net.listeners import AddressInUse, bind, is_local_only, raise_file_limit, urls
+from server.net.mdns import announced
+from server.net.tls import Tls, open_tls
+from server.runtime.lifecycle import Lifecycle, State, drain, signals
+from server.runtime.logs import set_up
+from server.runtime.metrics import PrometheusMetrics, metrics_routes
+from server.runtime.state_dir import KEY_FILE, make_key, open_folder, read_key, shut_folder
 from server.version import product_version
 from web.docs import docs_routes
 from web.page import willow_page_routes, willow_pages

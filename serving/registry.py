@@ -13,12 +13,12 @@ from core.errors import ConfigError, EarshotError, EngineCrashed, EngineError, O
 from core.ports import Clock, Metrics
 from engines.base import AsrInfo
 from serving import warmup
-from serving.budget import Budget
 from serving.catalogue import known
-from serving.offers import Offer
-from serving.placement import Room
-from serving.resident import Life, Served, SharedModel
-from serving.scheduler import Priority
+from serving.memory_budget import Budget
+from serving.model import Life, Served, SharedModel
+from serving.placement.offers import Offer
+from serving.placement.whisper import Room
+from serving.scheduling.scheduler import Priority
 
 logger = logging.getLogger(__name__)
 

@@ -6,10 +6,10 @@ import psutil
 
 from core.ports import Clock, Metrics
 from engines.base import AsrInfo, AsrItem, AsrResult
-from serving.lanes import lanes
-from serving.offers import Offer
-from serving.pools.process import ProcessWorker
-from serving.scheduler import AsrScheduler, AsrWorker, Priority
+from serving.placement.offers import Offer
+from serving.scheduling.lanes import lanes
+from serving.scheduling.scheduler import AsrScheduler, AsrWorker, Priority
+from serving.workers.process import ProcessWorker
 
 
 class ServedModel:

@@ -11,7 +11,7 @@ import numpy as np
 import soxr
 
 from core.audio import ASR_RATE_HZ, Pcm, silence
-from engines.tts.espeak_library import NORMAL_WORDS_PER_MINUTE
+from engines.tts.espeak.library import NORMAL_WORDS_PER_MINUTE
 from tests.shared import ROOT
 
 

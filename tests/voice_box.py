@@ -11,7 +11,7 @@ import struct
 import sys
 
 from core.audio import Pcm
-from engines.tts.espeak_library import espeak_library
+from engines.tts.espeak.library import espeak_library
 
 
 def speak(request: dict[str, str | int]) -> None:

@@ -8,7 +8,7 @@ import msgspec
 from aiohttp import web as aioweb
 
 from core.errors import ConfigError, NotFound
-from core.http import JSON, Handler, Route
+from core.http.routes import JSON, Handler, Route
 from web.openapi import document
 
 TITLE = "Earshot"

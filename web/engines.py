@@ -5,7 +5,7 @@ from collections.abc import Callable
 import msgspec
 from aiohttp import web as aioweb
 
-from core.http import JSON, Route
+from core.http.routes import JSON, Route
 
 
 class ModelOffer(msgspec.Struct, frozen=True):

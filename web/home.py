@@ -7,9 +7,9 @@ from typing import Protocol
 import msgspec
 from aiohttp import web as aioweb
 
-from core.http import JSON, Route
-from core.watching import HEADERS, HEARTBEAT_S, Watchers
-from pipeline.home.state import HomeState
+from core.http.routes import JSON, Route
+from core.http.streaming import HEADERS, HEARTBEAT_S, Watchers
+from pipeline.tools.home.state import HomeState
 
 MAX_WATCHERS = 256  # each holds a socket and gets the whole home at every change
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from core.http import JSON, Route
+from core.http.routes import JSON, Route
 
 OPENAPI_VERSION = "3.1.0"
 SCHEMA_REF = "#/components/schemas/{name}"

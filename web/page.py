@@ -8,7 +8,7 @@ from pathlib import Path
 from aiohttp import web as aioweb
 
 from core.errors import NotFound
-from core.http import Route
+from core.http.routes import Route
 
 STATIC = Path(__file__).parent / "static"
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from core.http import Route
+from core.http.routes import Route
 from web.engines import EnginesSource, engine_routes
 from web.home import HomeSource, home_routes
 from web.page import page_routes

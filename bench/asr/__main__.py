@@ -4,7 +4,7 @@ import argparse
 import sys
 
 from bench.asr.arguments import add_arguments
-from bench.menu import main
+from bench.cli import main
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m bench.asr")

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from bench.talk import add_server
+from bench.talk.command import add_server
 
 EPILOG = """CORPUS is a folder with wav.scp (`id path`) and trans.txt (`id words`), or a table of
 `path<TAB>text` or `path<TAB>language<TAB>text`; paths are relative to it. Without --url a server

@@ -15,11 +15,10 @@ from typing import Any
 from msgspec.json import encode
 from msgspec.json import format as pretty
 
-from bench.address import Address
-from bench.asr import chart, files, server_stats, wis_table
 from bench.asr.corpus import Clip, load_corpus, shares
 from bench.asr.measure import Plan, Run, Way, run
-from bench.asr.summary import (
+from bench.asr.report import chart, server_stats, triton_files, wis_table
+from bench.asr.report.summary import (
     answered,
     heard_characters,
     heard_words,
@@ -27,12 +26,13 @@ from bench.asr.summary import (
     summary,
     table,
 )
-from bench.own_server import own_server
-from bench.realtime import CannotConnect, ConnectionLost
-from bench.stats import machine
-from bench.talk import Exit, address_of
+from bench.client.address import Address
+from bench.client.realtime import CannotConnect, ConnectionLost
+from bench.server.own_server import own_server
+from bench.talk.command import Exit, address_of
+from bench.tools.stats import machine
 from core.errors import EarshotError, RequestError
-from media.files import decode_file
+from media.files.decode import decode_file
 
 DEFAULT_MODEL = "whisper-1"
 "The hosted service's name, which every server takes for its default."
@@ -102,12 +102,12 @@ def _write(
     times_ms = [result.answer.took_ms for result in answered(found)]
     title = f"{name} over {plan.way}, {report['model']}"
     texts = {
-        f"rtf-{name}.txt": files.rtf_text(
+        f"rtf-{name}.txt": triton_files.rtf_text(
             found.audio_s, found.wall_s, [one / 1000 for one in times_ms]
         ),
-        f"recogs-{name}.txt": files.recogs_text(heard_words(found)),
-        f"errs-{name}.txt": files.errs_text(heard_words(found)),
-        f"errs-cer-{name}.txt": files.errs_text(heard_characters(found), "CER"),
+        f"recogs-{name}.txt": triton_files.recogs_text(heard_words(found)),
+        f"errs-{name}.txt": triton_files.errs_text(heard_words(found)),
+        f"errs-cer-{name}.txt": triton_files.errs_text(heard_characters(found), "CER"),
         f"stats_summary-{name}.txt": stats,
         f"asr-{name}.json": pretty(encode({**report, "each": recordings(found)})).decode(),
         f"asr-{name}.svg": chart.chart(title, times_ms, found.rtf, WHAT[plan.way]),

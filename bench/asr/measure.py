@@ -9,13 +9,13 @@ from typing import Literal
 
 from aiohttp import ClientSession
 
-from bench.address import Address
 from bench.asr.corpus import Clip, shares
 from bench.asr.streaming import SILENCE_MS, Answer, Speaker, speaking
 from bench.asr.upload import Uploader
-from bench.mouth import RATE_HZ
-from bench.realtime import TRANSCRIPTION_MODEL, Transport, Wish
-from bench.talk import read_recording
+from bench.client.address import Address
+from bench.client.microphone import RATE_HZ
+from bench.client.realtime import TRANSCRIPTION_MODEL, Transport, Wish
+from bench.talk.command import read_recording
 
 Way = Literal["rest", "ws", "webrtc"]
 "Uploaded, or spoken in real time."

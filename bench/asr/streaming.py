@@ -5,12 +5,12 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
-from bench.address import Address
-from bench.client import RealtimeClient, connect
-from bench.ear import speech_span
-from bench.mouth import RATE_HZ
-from bench.realtime import ConnectionLost, Received, Transport, Wish, background
-from bench.turn import TurnLog
+from bench.client.address import Address
+from bench.client.base import RealtimeClient, connect
+from bench.client.latency_probe import speech_span
+from bench.client.microphone import RATE_HZ
+from bench.client.realtime import ConnectionLost, Received, Transport, Wish, background
+from bench.client.turn import TurnLog
 from core.audio import AudioFrame, Pcm
 
 SILENCE_MS = 500

@@ -7,10 +7,10 @@ from aiohttp import ClientSession, ClientTimeout, FormData
 from msgspec import DecodeError
 from msgspec.json import decode
 
-from bench.address import Address
 from bench.asr.streaming import Answer
-from bench.http import reaching, refusal
-from bench.realtime import CannotConnect
+from bench.client.address import Address
+from bench.client.http import reaching, refusal
+from bench.client.realtime import CannotConnect
 
 HOPELESS = {401, 403, 404, 405}
 "No other recording would fare better."

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 
 from uvloop import new_event_loop
 
-from bench.capacity import ends, measure
-from bench.capacity.cores import cores, on_core
-from bench.stats import machine
+from bench.capacity import rounds, session_limit
+from bench.capacity.cpu_affinity import cores, on_core
+from bench.tools.stats import machine
 from core.errors import EarshotError
 
 PARTS = ("webrtc", "websocket", "limit", "cycles")
@@ -49,19 +49,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 async def _main(options: argparse.Namespace) -> None:
     placed = cores()
-    plan = measure.Plan(placed, options.seconds, options.rounds, options.systems)
+    plan = rounds.Plan(placed, options.seconds, options.rounds, options.systems)
     for part in options.parts or PARTS:
         print(f"\n### {part}; {machine()}\n", flush=True)
         with on_core(placed.load):
             match part:
                 case "webrtc":
-                    found = await measure.webrtc(plan, options.calls)
+                    found = await rounds.webrtc(plan, options.calls)
                 case "websocket":
-                    found = await measure.websocket(plan, options.sockets)
+                    found = await rounds.websocket(plan, options.sockets)
                 case "limit":
-                    found = await ends.limit(placed, options.limit)
+                    found = await session_limit.limit(placed, options.limit)
                 case _:
-                    found = await ends.cycles(placed, options.cycles)
+                    found = await session_limit.cycles(placed, options.cycles)
         print(found, flush=True)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 
-from bench.resources import use_of
+from bench.measurements.resources import use_of
 
 PROBE_S = 0.005
 

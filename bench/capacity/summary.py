@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 
 from bench.capacity.run import Run
-from bench.stats import markdown, percentile
+from bench.tools.stats import markdown, percentile
 
 Found = Mapping[str, Mapping[int, Sequence[Run]]]
 "System -> sessions -> one run per round."

@@ -6,8 +6,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
 
-from bench.capacity.cores import Cores, on_core
-from bench.own_server import OwnServer, own_program, own_server
+from bench.capacity.cpu_affinity import Cores, on_core
+from bench.server.own_server import OwnServer, own_program, own_server
 
 Bare = Literal["stock", "media", "quiet", "echo"]
 
@@ -19,10 +19,10 @@ def configuration(*, answer_ms: int, is_deaf: bool, max_sessions: int = MAX_SESS
     """TOML. `answer_ms`: of sound in each answer. `is_deaf`: no voice activity is looked for."""
     lines = ["[server]", f"max_sessions = {max_sessions}"]
     for kind in ("asr", "llm", "tts"):
-        lines += [f"[{kind}]", f'engine = "bench.stubs.{kind}"']
+        lines += [f"[{kind}]", f'engine = "bench.server.stub_engines.{kind}"']
     lines += ["[tts.options]", f"tone_ms = {answer_ms}"]
     if is_deaf:
-        lines += ["[vad]", 'engine = "bench.stubs.vad"']
+        lines += ["[vad]", 'engine = "bench.server.stub_engines.vad"']
     return "\n".join(lines) + "\n"
 
 
@@ -40,9 +40,9 @@ async def earshot(cores: Cores, config: str) -> AsyncGenerator[OwnServer]:
 
 @asynccontextmanager
 async def bare(cores: Cores, kind: Bare) -> AsyncGenerator[OwnServer]:
-    """One of `bench.capacity.bare` on the same core. Raises NotStarted."""
+    """One of `bench.capacity.bare_servers` on the same core. Raises NotStarted."""
     async with AsyncExitStack() as stack:
         with on_core(cores.server):
-            program = own_program(["-m", "bench.capacity.bare", kind])
+            program = own_program(["-m", "bench.capacity.bare_servers", kind])
             server = await stack.enter_async_context(program)
         yield server

@@ -16,11 +16,11 @@ from pathlib import Path
 
 import torch
 
-from bench.gpu.arrivals import at_random, latencies_ms, percentile, streams
-from bench.gpu.clock import Failed, Times, alternating, beside
-from bench.gpu.ours import answers
-from bench.gpu.session import Bench
-from bench.gpu.theirs import generator
+from bench.gpu.cuda_clock import Failed, Times, alternating, beside
+from bench.gpu.request_load import at_random, latencies_ms, percentile, streams
+from bench.gpu.run import Bench
+from bench.gpu.transformers_baseline import generator
+from bench.gpu.whisper_torch import answers
 
 PARTS = ("check", "single", "batch", "beam", "sizes", "arrivals", "streams")
 SIZES = ("large-v3", "medium", "base")

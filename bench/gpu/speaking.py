@@ -8,18 +8,18 @@ from pathlib import Path
 
 from tokenizers import Tokenizer as Table
 
-from bench.whisper_tokens import whisper_tokens
+from bench.server.whisper_tokens import whisper_tokens
 from engines.asr.whisper.alignment import Aligner
-from engines.asr.whisper.listening import Listening
+from engines.asr.whisper.decode import Listening
 from engines.asr.whisper.rules import Rules
-from engines.asr.whisper.search import Question
+from engines.asr.whisper.temperature_fallback import Question
 from engines.asr.whisper.tokenizer import Tokenizer
-from engines.asr.whisper_torch.aligning import PathFinder
-from engines.asr.whisper_torch.course import Courses
-from engines.asr.whisper_torch.device import Device
+from engines.asr.whisper_torch.batching.engine_thread import Loop
+from engines.asr.whisper_torch.batching.kv_cache import NewRow
+from engines.asr.whisper_torch.batching.request import Courses
+from engines.asr.whisper_torch.batching.word_alignment import PathFinder
 from engines.asr.whisper_torch.engine import WhisperTorch
-from engines.asr.whisper_torch.loop import Loop
-from engines.asr.whisper_torch.state import NewRow
+from engines.asr.whisper_torch.network.device import Device
 from engines.base import AsrInfo
 
 TOKENS_PER_S = 4

@@ -15,16 +15,16 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from bench.clips import COMMANDS, spoken
+from bench.peers.clients import peer
+from bench.peers.earshot_client import ours
 from bench.peers.environments import PEERS, NotInstalled, folder, install
-from bench.peers.others import peer
-from bench.peers.ours import ours
 from bench.peers.results import Rounds, table
 from bench.peers.rounds import measure
-from bench.peers.sound import Utterance, utterance
 from bench.peers.systems import System
-from bench.random_whisper import Shape, build
-from bench.stats import machine
+from bench.peers.utterance_audio import Utterance, utterance
+from bench.server.random_whisper import Shape, build
+from bench.tools.clips import COMMANDS, spoken
+from bench.tools.stats import machine
 from core.errors import EarshotError, RequestError
 
 OURS = "earshot"
@@ -41,7 +41,7 @@ ALIKE: Mapping[str, str] = {
     "min_confidence": "0.0",
     "max_compression_ratio": "1000.0",
 }
-"Ours decodes as `inside.py` makes the peers decode, and like them takes any answer for one."
+"Ours decodes as `run_peer.py` makes the peers decode, and like them takes any answer for one."
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from bench.peers.rounds import Round
-from bench.stats import markdown, median_and_range
+from bench.tools.stats import markdown, median_and_range
 
 HEAD = (
     "system",

@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bench.peers.sound import Utterance, until
+from bench.client.realtime import ConnectionLost
+from bench.measurements.resources import use_of
 from bench.peers.systems import Final, System, Talker
-from bench.realtime import ConnectionLost
-from bench.resources import use_of
-from bench.stats import percentile
+from bench.peers.utterance_audio import Utterance, until
+from bench.tools.stats import percentile
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Protocol
 
 from bench.peers.environments import Kind, NotInstalled, VoiceKind, python_of
-from bench.peers.sound import Utterance
+from bench.peers.utterance_audio import Utterance
 
 START_TIMEOUT_S = 120
 LOOK_AGAIN_S = 0.05
-INSIDE = Path(__file__).with_name("inside.py")
+INSIDE = Path(__file__).with_name("run_peer.py")
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 from xml.sax.saxutils import escape
 
-from bench.asr.chart import nice
-from bench.show import STAGE_NAMES
-from bench.stats import percentile
-from bench.turn import Stage
+from bench.asr.report.chart import nice
+from bench.client.turn import Stage
+from bench.talk.output import STAGE_NAMES
+from bench.tools.stats import percentile
 
 WIDTH, LEFT, RIGHT = 720, 130, 40
 TOP, ROW, BAR = 80, 26, 16

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.clips import COMMANDS, spoken
-from bench.ear import QUIETER_DB, speech_span
-from bench.mouth import RATE_HZ
-from bench.peers.sound import Utterance, utterance
-from bench.talk import read_recording
+from bench.client.latency_probe import QUIETER_DB, speech_span
+from bench.client.microphone import RATE_HZ
+from bench.peers.utterance_audio import Utterance, utterance
+from bench.talk.command import read_recording
+from bench.tools.clips import COMMANDS, spoken
 from core.audio import Pcm
 from core.errors import RequestError
 

@@ -16,15 +16,15 @@ from tempfile import TemporaryDirectory
 from msgspec.json import encode
 from msgspec.json import format as pretty
 
-from bench.address import Address
-from bench.own_server import own_server
-from bench.realtime import CannotConnect, ConnectionLost, Wish
-from bench.stats import machine
-from bench.talk import Exit, add_connection, address_of, wish_of
-from bench.voice import chart, path
+from bench.client.address import Address
+from bench.client.realtime import CannotConnect, ConnectionLost, Wish
+from bench.server.own_server import own_server
+from bench.talk.command import Exit, add_connection, address_of, wish_of
+from bench.tools.stats import machine
+from bench.voice import chart, client_latency
 from bench.voice.clips import clips
 from bench.voice.measure import Plan, Said, run
-from bench.voice.stubs import stubs
+from bench.voice.stub_server import stubs
 from bench.voice.summary import answered, summary, table, typical, voice_to_voice
 from core.errors import EarshotError, RequestError
 
@@ -79,7 +79,7 @@ async def _main(options: argparse.Namespace) -> int:
     _check(options)
     utterances = clips(options.clips)
     measured_on = machine()
-    path_ms = await path.one_way_ms(options.transport)
+    path_ms = await client_latency.one_way_ms(options.transport)
     async with _server(options) as address:
         plan = Plan(
             address,

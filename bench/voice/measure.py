@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from bench.address import Address
-from bench.mouth import RATE_HZ
-from bench.peers.sound import Utterance, until
-from bench.realtime import Transport, Wish
-from bench.talk import GAP_S
-from bench.talker import Report, Talker, talking
+from bench.client.address import Address
+from bench.client.conversation import Report, Talker, talking
+from bench.client.microphone import RATE_HZ
+from bench.client.realtime import Transport, Wish
+from bench.peers.utterance_audio import Utterance, until
+from bench.talk.command import GAP_S
 
 WARM_UP_TURNS = 1
 "The first turn of a connection also pays for what is loaded at first use; it is not counted."

@@ -5,10 +5,10 @@ from dataclasses import asdict
 from statistics import median
 from typing import Any
 
-from bench.show import STAGE_NAMES
-from bench.stats import markdown, percentile, spread
-from bench.talker import Report
-from bench.turn import Stage
+from bench.client.conversation import Report
+from bench.client.turn import Stage
+from bench.talk.output import STAGE_NAMES
+from bench.tools.stats import markdown, percentile, spread
 from bench.voice.measure import Said
 
 HEAD = ("ms", "p50", "p95", "min", "max", "turns")

@@ -9,11 +9,11 @@ from aiohttp import web as aioweb
 from msgspec import UNSET
 
 from core.errors import Conflict, EarshotError, NotFound, RequestError, StorageFailed
-from core.http import JSON
+from core.http.routes import JSON
+from core.http.streaming import HEADERS, HEARTBEAT_S, Watchers
 from core.threads import in_thread
-from core.watching import HEADERS, HEARTBEAT_S, Watchers
-from devices.announcing import Announcements, any_of
-from devices.api.journal import Entry, Journal
+from devices.announcements import Announcements, any_of
+from devices.api.event_log import Entry, Journal
 from devices.api.views import (
     ApproveRequest,
     AreaTold,
@@ -33,8 +33,8 @@ from devices.api.views import (
 from devices.directory import Device, DeviceProfile, Kind
 from devices.ota import FirmwareFolder, image_for
 from devices.presence import Live, Notice, Presence
-from devices.registry.names import MAX_NAME_CHARS, short
 from devices.registry.registry import Registry
+from devices.registry.sanitize import MAX_NAME_CHARS, short
 
 logger = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
 """The routes of devices, for the server to mount and to describe."""
 
-from core.http import Route
+from core.http.routes import Route
 from devices.api.door import DevicesDoor, Log
 from devices.api.views import (
     ApproveRequest,

@@ -12,7 +12,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from core.errors import RequestError
 from devices.directory import Device, DeviceEcho, DeviceProfile, Kind, Standing
 from devices.presence import Doing, Live
-from devices.registry.names import MAX_NAME_CHARS
+from devices.registry.sanitize import MAX_NAME_CHARS
 
 MAX_NOTICE_CHARS = 1000
 "A minute of speech."

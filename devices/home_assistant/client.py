@@ -9,15 +9,15 @@ from aiohttp import ClientError, ClientSession, ClientTimeout, DummyCookieJar
 
 from core.errors import ConfigError, EarshotError
 from core.ports import Clock, Metrics
-from devices.home_assistant.answer import Answer, parse
+from devices.home_assistant.conversation import Answer, parse
+from devices.home_assistant.entities import Mirror
 from devices.home_assistant.errors import Away, HouseError, Refused, Rejected, Slow
 from devices.home_assistant.fetch import CHANGES, fetch, subscribe
-from devices.home_assistant.frames import Event
-from devices.home_assistant.link import Link, connected
-from devices.home_assistant.mirror import Mirror
-from devices.home_assistant.names import House
+from devices.home_assistant.protocol import Event
+from devices.home_assistant.registries import House
 from devices.home_assistant.rest import process
 from devices.home_assistant.settings import HomeAssistantSettings
+from devices.home_assistant.websocket import Link, connected
 
 logger = logging.getLogger(__name__)
 

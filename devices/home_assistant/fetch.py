@@ -5,8 +5,8 @@ import logging
 from typing import Any
 
 from devices.home_assistant.errors import Away, Rejected
-from devices.home_assistant.link import Link
-from devices.home_assistant.names import House, Registries, candidates, house
+from devices.home_assistant.registries import House, Registries, candidates, house
+from devices.home_assistant.websocket import Link
 
 logger = logging.getLogger(__name__)
 

@@ -7,9 +7,9 @@ from aiohttp import ClientError, ClientSession, DummyCookieJar
 from core.tasks import unwrapped
 from devices.home_assistant.errors import Away
 from devices.home_assistant.fetch import fetch
-from devices.home_assistant.link import connected
-from devices.home_assistant.names import House
+from devices.home_assistant.registries import House
 from devices.home_assistant.settings import HomeAssistantSettings
+from devices.home_assistant.websocket import connected
 
 
 async def look(settings: HomeAssistantSettings) -> House:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from devices.home_assistant.names import Entity, House
+from devices.home_assistant.registries import Entity, House
 
 MAX_TARGETS = 50
 "More at once is a misunderstanding."

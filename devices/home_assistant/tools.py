@@ -8,10 +8,10 @@ from typing import Any
 from core.errors import EarshotError, RequestError
 from core.ports import Clock, ToolContext, ToolOutcome, ToolSpec
 from core.ports import House as Spoken
-from devices.home_assistant.answer import NOT_UNDERSTOOD, Answer
 from devices.home_assistant.client import HomeAssistant
+from devices.home_assistant.conversation import NOT_UNDERSTOOD, Answer
 from devices.home_assistant.errors import HouseError
-from devices.home_assistant.names import House
+from devices.home_assistant.registries import House
 from devices.home_assistant.rooms import wants_room, with_room
 from devices.home_assistant.services import plan
 from devices.home_assistant.threads import Threads

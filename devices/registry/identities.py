@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import Connection, Row
 
 from devices.directory import Device
-from devices.registry import rows, tokens
+from devices.registry import queries, tokens
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ def is_late(row: Row[Any], identity: bytes) -> bool:
 def seen_by(row: Row[Any], identity: bytes) -> Device:
     """The device as it is for who comes with this identity. Who is late is not told the code: a
     person who compares would take him for who waits under it."""
-    device = rows.device_of(row)
+    device = queries.device_of(row)
     if is_other(row, identity):
         device = replace(device, standing="new")
     if device.standing == "new" and is_late(row, identity):
@@ -44,7 +44,7 @@ def approved(connection: Connection, row: Row[Any], identity: bytes | None) -> d
     """The columns of a device that is approved with this identity; keys of another are void."""
     if identity != row.identity:
         tokens.revoke(connection, row.id, but=identity)
-    return {"standing": "approved", "identity": identity, **rows.NO_CODE}
+    return {"standing": "approved", "identity": identity, **queries.NO_CODE}
 
 
 def waiting(row: Row[Any]) -> bytes | None:

@@ -21,10 +21,10 @@ from devices.pairing import (
     new_code,
     read_code,
 )
-from devices.registry import identities, rows, tokens
+from devices.registry import identities, queries, tokens
 from devices.registry.database import Database
-from devices.registry.names import cleaned
-from devices.registry.news import News
+from devices.registry.notifications import News
+from devices.registry.sanitize import cleaned
 from devices.registry.tables import devices, settings
 
 NOTED = timedelta(seconds=60)
@@ -52,14 +52,14 @@ class Registry:
         contact, now = cleaned(contact), self._clock.wall()
 
         def work(connection: Connection) -> tuple[Device, bool]:
-            row = before = rows.by_hardware(
+            row = before = queries.by_hardware(
                 connection, contact.kind, contact.hardware_id, is_held=True
             )
             if row is None:
-                rows.make_room(connection, now, self._chosen.new_life)
-                row = rows.added(connection, contact, now)
+                queries.make_room(connection, now, self._chosen.new_life)
+                row = queries.added(connection, contact, now)
             values = self._brought(connection, row, contact, now)
-            after = rows.changed(connection, row.id, **values)
+            after = queries.changed(connection, row.id, **values)
             is_news = before is None or values.keys() - {"last_seen"} != set()
             if is_news:
                 self._news.tell(connection)
@@ -72,18 +72,18 @@ class Registry:
 
     async def find(self, kind: str, hardware_id: str, identity: bytes = b"") -> Device | None:
         def work(connection: Connection) -> Device | None:
-            row = rows.by_hardware(connection, kind, hardware_id)
+            row = queries.by_hardware(connection, kind, hardware_id)
             return row and identities.seen_by(row, identity)
 
         return await self._database.run(work)
 
     async def by_id(self, device_id: str) -> Device:
         """Raises NotFound."""
-        return await self._database.run(lambda one: rows.change(one, device_id))
+        return await self._database.run(lambda one: queries.change(one, device_id))
 
     async def everyone(self) -> Sequence[Device]:
         """The longest known first."""
-        return await self._database.run(rows.everyone)
+        return await self._database.run(queries.everyone)
 
     async def in_area(self, area: str) -> Sequence[Device]:
         wanted = area.strip().casefold()
@@ -94,8 +94,8 @@ class Registry:
         token, now, life = tokens.new_token(), self._clock.wall(), self._chosen.token_life
 
         def work(connection: Connection) -> None:
-            row = rows.by_id(connection, device_id, is_held=True)
-            waits = bool(identity and rows.code_of(row) and identities.waiting(row) == identity)
+            row = queries.by_id(connection, device_id, is_held=True)
+            waits = bool(identity and queries.code_of(row) and identities.waiting(row) == identity)
             if row.standing != "approved" and not waits:
                 raise NotFound(
                     f"device {device_id!r} is neither approved nor waits under a code",
@@ -114,13 +114,13 @@ class Registry:
         def work(connection: Connection) -> Device | None:
             row = tokens.bearer(connection, token, identity, now)
             if row is not None and identity and row.identity is None:
-                row = rows.by_id(connection, row.id, is_held=True)
+                row = queries.by_id(connection, row.id, is_held=True)
                 if row.identity is None and row.standing == "approved":
                     identities.tell_adopted(row)
-                    row = rows.changed(connection, row.id, identity=identity)
+                    row = queries.changed(connection, row.id, identity=identity)
             if row is None or row.standing != "approved" or identities.is_other(row, identity):
                 return None
-            return rows.device_of(row)
+            return queries.device_of(row)
 
         return await self._database.run(work)
 
@@ -129,7 +129,7 @@ class Registry:
 
         def work(connection: Connection) -> Device | None:
             row = tokens.bearer(connection, token, identity, now)
-            if row is None or not rows.code_of(row) or identities.waiting(row) != identity:
+            if row is None or not queries.code_of(row) or identities.waiting(row) != identity:
                 return None
             device = identities.seen_by(row, identity)
             return device if device.standing == "new" else None
@@ -146,12 +146,12 @@ class Registry:
         self._guesses.begin(self._clock.now())
 
         def work(connection: Connection) -> tuple[Device | None, bool]:
-            row = rows.first(connection, devices.c.pairing_code == code, is_held=True)
+            row = queries.first(connection, devices.c.pairing_code == code, is_held=True)
             if row is None or row.pairing_code_expires <= now:
                 return None, row is not None
             self._news.tell(connection)
             values = identities.approved(connection, row, identities.waiting(row))
-            return rows.change(connection, row.id, **values), False
+            return queries.change(connection, row.id, **values), False
 
         device, is_expired = await self._database.run(work)
         if device is None:
@@ -167,10 +167,10 @@ class Registry:
         said, now = read_code(code) if code else "", self._clock.wall()
 
         def work(connection: Connection) -> Device:
-            row = rows.by_id(connection, device_id, is_held=True)
-            check_shown(rows.code_of(row), row.pairing_code_expires, said, now)
+            row = queries.by_id(connection, device_id, is_held=True)
+            check_shown(queries.code_of(row), row.pairing_code_expires, said, now)
             values = identities.approved(connection, row, identities.waiting(row))
-            return rows.change(connection, device_id, **values)
+            return queries.change(connection, device_id, **values)
 
         return await self._change(work)
 
@@ -178,9 +178,9 @@ class Registry:
         """It is not served any more, and its keys are void. Raises NotFound."""
 
         def work(connection: Connection) -> Device:
-            rows.by_id(connection, device_id, is_held=True)
+            queries.by_id(connection, device_id, is_held=True)
             tokens.revoke(connection, device_id)
-            return rows.change(connection, device_id, standing="blocked", **rows.NO_CODE)
+            return queries.change(connection, device_id, standing="blocked", **queries.NO_CODE)
 
         return await self._change(work)
 
@@ -198,9 +198,9 @@ class Registry:
         def work(connection: Connection) -> Device:
             values: dict[str, Any] = {k: value for k, value in given.items() if value is not None}
             if profile is not None:
-                row = rows.by_id(connection, device_id, is_held=True)
-                values["profile"] = msgspec.to_builtins(profile(rows.profile_of(row)))
-            return rows.change(connection, device_id, **values)
+                row = queries.by_id(connection, device_id, is_held=True)
+                values["profile"] = msgspec.to_builtins(profile(queries.profile_of(row)))
+            return queries.change(connection, device_id, **values)
 
         return await self._change(work)
 
@@ -208,7 +208,7 @@ class Registry:
         """As if it had never come: its keys are void, its settings gone. Raises NotFound."""
 
         def work(connection: Connection) -> None:
-            rows.by_id(connection, device_id, is_held=True)
+            queries.by_id(connection, device_id, is_held=True)
             tokens.revoke(connection, device_id)
             connection.execute(delete(settings).where(settings.c.owner == device_id))
             connection.execute(delete(devices).where(devices.c.id == device_id))
@@ -248,7 +248,7 @@ class Registry:
         elif row.standing == "new" and is_free and row.kind in SHOWS_CODE:
             values |= _code(now)
         elif row.claimed_identity is not None and is_free:
-            values |= rows.NO_CODE  # who came in its place did not stay
+            values |= queries.NO_CODE  # who came in its place did not stay
         if values or abs(now - row.last_seen) >= NOTED:
             values["last_seen"] = now
         return values

@@ -4,7 +4,7 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, insert, select
 
-from devices.registry import rows
+from devices.registry import queries
 from devices.registry.database import Database
 from devices.registry.tables import settings
 
@@ -26,7 +26,7 @@ class StoredSettings:
 
         def work(connection: Connection) -> None:
             if device_id:
-                rows.by_id(connection, device_id, is_held=True)
+                queries.by_id(connection, device_id, is_held=True)
             connection.execute(delete(settings).where(where))
             if value is not None:
                 row = {"owner": device_id, "key": key, "value": value}

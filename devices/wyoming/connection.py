@@ -10,16 +10,16 @@ from wyoming.info import Info
 from wyoming.ping import Pong
 
 from devices.presence import Doing
-from devices.wyoming.answer import answer
-from devices.wyoming.asked import read_format, read_text, read_transcribe, read_voicing
-from devices.wyoming.hear import SoundQueue, hear
+from devices.wyoming.asr import SoundQueue, hear
+from devices.wyoming.framing import Wire
+from devices.wyoming.handle import answer
 from devices.wyoming.info import info_of
-from devices.wyoming.speak import Speaking, TextQueue
+from devices.wyoming.requests import read_format, read_text, read_transcribe, read_voicing
+from devices.wyoming.tts import Speaking, TextQueue
 from devices.wyoming.wake import Waking
-from devices.wyoming.wire import Wire
-from pipeline.engines import EngineSet
-from pipeline.exchange import Exchanges
-from pipeline.recording import Transcriber
+from pipeline.services import EngineSet
+from pipeline.session.one_shot import Exchanges
+from pipeline.transcription.recording import Transcriber
 
 IDLE_S = 300.0
 "Without an event, theirs or ours. Home Assistant makes a connection for each request."

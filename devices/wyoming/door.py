@@ -11,12 +11,12 @@ from core.acceptor import NO_LIMIT, AddressLimit, Left, accepting
 from core.errors import EarshotError, Forbidden, Overloaded, first_error
 from core.ports import Metrics
 from devices.directory import Contact, Device, Directory
-from devices.networks import Address, address_of, is_among
+from devices.ip_allowlist import Address, address_of, is_among
 from devices.presence import Presence
 from devices.wyoming.connection import Connection, Services
-from devices.wyoming.guests import Guests
+from devices.wyoming.devices import Guests
+from devices.wyoming.framing import MAX_HEADER_BYTES, Wire
 from devices.wyoming.settings import WyomingSettings
-from devices.wyoming.wire import MAX_HEADER_BYTES, Wire
 
 logger = logging.getLogger(__name__)
 

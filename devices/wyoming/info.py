@@ -16,8 +16,8 @@ from wyoming.info import (
 )
 
 from engines.base import Tts
-from engines.wake_words import WakeEngine
-from pipeline.engines import EngineSet
+from engines.base.wake import WakeEngine
+from pipeline.services import EngineSet
 
 NAME = "earshot"
 "Of every program; Home Assistant shows it."

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from devices.networks import Network
+from devices.ip_allowlist import Network
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,11 +7,11 @@ from wyoming.wake import Detection, NotDetected
 
 from core.audio import ASR_RATE_HZ, Pcm, samples_to_ms
 from core.threads import in_thread
-from devices.wyoming.asked import SoundFormat, read_detect, read_format, read_timestamp
-from devices.wyoming.wire import Wire
-from engines.wake_words import Detection as Found
-from engines.wake_words import Wake, WakeEngine
-from media.raw import RawDecoder
+from devices.wyoming.framing import Wire
+from devices.wyoming.requests import SoundFormat, read_detect, read_format, read_timestamp
+from engines.base.wake import Detection as Found
+from engines.base.wake import Wake, WakeEngine
+from media.files.raw import RawDecoder
 
 
 @dataclass(slots=True)

@@ -16,8 +16,8 @@ from core.errors import Overloaded
 from core.ids import new_id
 from devices.directory import Device, Directory
 from firmware_protocol.xiaozhi.errors import BadMessage
+from firmware_protocol.xiaozhi.json_codec import decode_device_message, encode_message
 from firmware_protocol.xiaozhi.messages import Alert, AudioParams, DeviceHello, ServerHello
-from firmware_protocol.xiaozhi.texts import decode_device_message, encode_message
 
 WAIT_S = 120.0
 "Clients ask for half a minute whether they are approved; a person finds the page in two."

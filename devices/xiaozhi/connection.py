@@ -1,7 +1,7 @@
 """One board's connection: what its WebSocket brings goes to its session, and back. Sheet section 7.
 
 Three tasks: one reads, one tells what happens in the session, one speaks at the pace of the board.
-What is to be done is decided by `firmware_protocol.xiaozhi.dialogue`.
+What is to be done is decided by `firmware_protocol.xiaozhi.state_machine`.
 """
 
 import asyncio
@@ -18,21 +18,15 @@ from core.events import TurnTraced
 from core.ports import Clock, Metrics
 from devices.directory import Device
 from devices.presence import Doing, Notice, Presence
+from devices.xiaozhi.audio import Mouth
 from devices.xiaozhi.device_tools import DeviceTools
 from devices.xiaozhi.ear import Ear
 from devices.xiaozhi.ends import CLOSED, HELLO_EXPECTED, LEFT, OVER, End
-from devices.xiaozhi.mouth import Mouth
 from devices.xiaozhi.ports import Session
-from devices.xiaozhi.turns import Turns, error_in
-from firmware_protocol.xiaozhi.dialogue import (
-    Action,
-    Dialogue,
-    DialogueSettings,
-    HangUp,
-    Send,
-)
+from devices.xiaozhi.session_bridge import Turns, error_in
 from firmware_protocol.xiaozhi.errors import BadMessage
 from firmware_protocol.xiaozhi.framing import AudioPacket, Version, decode_frame, encode_audio
+from firmware_protocol.xiaozhi.json_codec import decode_device_message, encode_message
 from firmware_protocol.xiaozhi.mcp import Json
 from firmware_protocol.xiaozhi.messages import (
     DeviceHello,
@@ -41,8 +35,14 @@ from firmware_protocol.xiaozhi.messages import (
     ServerMessage,
     System,
 )
-from firmware_protocol.xiaozhi.texts import decode_device_message, encode_message
-from pipeline.settings import SessionSettings
+from firmware_protocol.xiaozhi.state_machine import (
+    Action,
+    Dialogue,
+    DialogueSettings,
+    HangUp,
+    Send,
+)
+from pipeline.shared.settings import SessionSettings
 
 logger = logging.getLogger(__name__)
 

@@ -13,21 +13,21 @@ from aiohttp import web as aioweb
 from multidict import CIMultiDict
 
 from core.errors import Forbidden, NotFound, RequestError, Unauthorized
-from core.http import JSON, is_forwarded
+from core.http.routes import JSON, is_forwarded
 from core.ports import Clock, Metrics, Place
 from devices.directory import Device, Directory
-from devices.networks import address_of, is_among
+from devices.ip_allowlist import address_of, is_among
 from devices.ota import FirmwareFolder
 from devices.presence import Presence
 from devices.xiaozhi.activation import Activation
-from devices.xiaozhi.check_in import CheckedIn, answer_to, contact_of, hardware_id_of, identity_of
 from devices.xiaozhi.connection import Around, Connection
 from devices.xiaozhi.device_tools import DevicesTools
-from devices.xiaozhi.images import Images
+from devices.xiaozhi.firmware import Images
+from devices.xiaozhi.ota_check import CheckedIn, answer_to, contact_of, hardware_id_of, identity_of
 from devices.xiaozhi.ports import Sessions
 from devices.xiaozhi.settings import XiaozhiSettings
 from firmware_protocol.xiaozhi.framing import VERSIONS, Version, is_version
-from firmware_protocol.xiaozhi.texts import MAX_TEXT_BYTES
+from firmware_protocol.xiaozhi.json_codec import MAX_TEXT_BYTES
 
 logger = logging.getLogger(__name__)
 

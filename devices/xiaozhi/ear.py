@@ -1,8 +1,8 @@
 """A device's packets to frames of its session: every packet has its time, whatever is in it."""
 
 from core.audio import ASR_RATE_HZ, AudioFrame, Pcm, silence
+from media.codecs.opus import BadAudioPacket, OpusDecoder
 from media.framer import Framer
-from media.opus import BadAudioPacket, OpusDecoder
 
 MAX_DTX_BYTES = 3
 """A packet of so few holds no sound: the encoder's way to say silence (RFC 6716 section 2.1.9).

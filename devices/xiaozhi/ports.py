@@ -9,7 +9,7 @@ from core.audio import AudioFrame
 from core.events import SessionEvent
 from core.items import Item
 from core.ports import Place
-from pipeline.settings import ResponseRequest, SessionSettings
+from pipeline.shared.settings import ResponseRequest, SessionSettings
 
 
 class Events(AsyncIterable[SessionEvent], Protocol):
@@ -19,7 +19,7 @@ class Events(AsyncIterable[SessionEvent], Protocol):
 
 
 class Session(Protocol):
-    """`pipeline.session.Session`, paced by the server. Nothing here blocks."""
+    """`pipeline.session.session.Session`, paced by the server. Nothing here blocks."""
 
     @property
     def id(self) -> str: ...
@@ -45,7 +45,7 @@ class Session(Protocol):
 
 
 class Sessions(Protocol):
-    """`pipeline.sessions.Sessions`. Raises Overloaded, RequestError."""
+    """`pipeline.session.sessions.Sessions`. Raises Overloaded, RequestError."""
 
     def open(
         self,

@@ -1,10 +1,10 @@
 """The xiaozhi door's routes. They need no key of the server: a check-in is answered by network, a
 connection by the device's own key."""
 
-from core.http import Route
-from devices.xiaozhi.check_in import MAX_BODY_BYTES, CheckedIn
+from core.http.routes import Route
 from devices.xiaozhi.door import SOCKET_PATH, XiaozhiDoor
-from devices.xiaozhi.images import PATH as IMAGES_PATH
+from devices.xiaozhi.firmware import PATH as IMAGES_PATH
+from devices.xiaozhi.ota_check import MAX_BODY_BYTES, CheckedIn
 
 _TAG = "xiaozhi"
 _BY_NETWORK = ("device_blocked", "forbidden_network", "invalid_device_id", "storage_failed")

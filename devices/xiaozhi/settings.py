@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from devices.networks import Network
-from firmware_protocol.xiaozhi.dialogue import DialogueSettings
-from pipeline.settings import SessionSettings
+from devices.ip_allowlist import Network
+from firmware_protocol.xiaozhi.state_machine import DialogueSettings
+from pipeline.shared.settings import SessionSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

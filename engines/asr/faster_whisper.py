@@ -12,16 +12,16 @@ from typing import Any
 import numpy as np
 
 from engines.asr.whisper.alignment import Aligner
-from engines.asr.whisper.description import describe
+from engines.asr.whisper.decode import Listening, has_sound
 from engines.asr.whisper.device import load_whisper
 from engines.asr.whisper.encoded import Encoded
 from engines.asr.whisper.features import LogMel, normalised
 from engines.asr.whisper.language import choose
-from engines.asr.whisper.listening import Listening, has_sound
+from engines.asr.whisper.model_info import describe
 from engines.asr.whisper.part import Part
 from engines.asr.whisper.rules import Rules
-from engines.asr.whisper.search import Search
 from engines.asr.whisper.settings import ModelNotes, Settings, read_notes, rules_of
+from engines.asr.whisper.temperature_fallback import Search
 from engines.asr.whisper.tokenizer import Tokenizer
 from engines.asr.whisper.windows import (
     FRAME_SAMPLES,

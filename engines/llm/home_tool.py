@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from core.ports import ToolSpec
 from engines.base import Message, ToolCall
-from engines.llm.intents.names import INTENT, names_of
+from engines.llm.intents.home_names import INTENT, names_of
 
 NAME = "home"
 OTHER_NAME = "earshot_home"

@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from itertools import accumulate
 
-from engines.tts.voicing import SpokenWord
+from engines.tts.threaded import SpokenWord
 
 Phoneme = tuple[str, float]
 "A phoneme and how long it sounds, in ms."

@@ -16,9 +16,9 @@ from core.audio import AudioFrame
 from core.errors import EngineMissing
 from engines.base import TtsInfo, WordMark
 from engines.tts.alignment import Phoneme, spoken_words
-from engines.tts.stoppable import StoppableSession
+from engines.tts.cancellable_onnx import StoppableSession
 from engines.tts.text import checked_speed, chosen_voice
-from engines.tts.voicing import Listener, Part, SpokenWord, Voicing
+from engines.tts.threaded import Listener, Part, SpokenWord, Voicing
 
 if TYPE_CHECKING:
     from kokoro_onnx import Kokoro

@@ -20,7 +20,7 @@ from core.errors import (
 )
 from engines.base import Message
 from engines.llm.openai.chunks import error_text
-from engines.llm.openai.refusals import quoted, retry_after_s
+from engines.runtime.openai_http.errors import quoted, retry_after_s
 
 logger = logging.getLogger(__name__)
 

@@ -14,8 +14,8 @@ from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples
 from engines.base import Vad
 from engines.vad.silero import REQUIRES as SILERO_REQUIRES
 from engines.vad.silero import SileroVad
-from engines.vad.silero_layers import FRAME_SAMPLES as SILERO_SAMPLES
-from engines.vad.silero_network import Network, load_network
+from engines.vad.silero.layers import FRAME_SAMPLES as SILERO_SAMPLES
+from engines.vad.silero.weights import Network, load_network
 from engines.vad.webrtc import FRAME_SAMPLES, WebrtcVad
 from engines.vad.webrtc import REQUIRES as WEBRTC_REQUIRES
 from engines.vad.webrtc import Settings as WebrtcSettings

@@ -16,7 +16,7 @@ from msgspec import Meta, MsgspecError, Struct
 
 from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples
 from core.errors import ConfigError, EngineMissing
-from engines.wake_words import Detection, Wake, WakeWord
+from engines.base.wake import Detection, Wake, WakeWord
 
 EXTRA = "wake"
 REQUIRES = {"pymicro_wakeword": "pymicro-wakeword"}

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from core.errors import ConfigError
-from engines.wake_words import Wake, WakeWord
+from engines.base.wake import Wake, WakeWord
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from engines.registry import Available
 from serving.catalogue import Entry, entries
-from serving.choose import WHISPER, Choice, Wanted, Weights, choose
-from serving.hardware import Hardware
+from serving.placement.choose import WHISPER, Choice, Wanted, Weights, choose
+from serving.placement.hardware import Hardware
 
 
 def automatic(hardware: Hardware) -> Entry:

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import msgspec
 
-from engines import convert_whisper
+from engines.runtime import convert_whisper
 from engines.asr.whisper.settings import NOTES_FILE
 from engines.base import Padding
 from server.models.errors import ModelsError, ToolsMissing
-from server.models.installed import CHECKPOINTS, holds_checkpoint, partial_folder
+from server.models.inventory import CHECKPOINTS, holds_checkpoint, partial_folder
 from server.models.record import Record, read_record, write_record
 from serving.catalogue import known, short_name
-from serving.ct2_file import read_weights_file
+from serving.placement.ct2_header import read_weights_file
 
 SCRIPT = Path(convert_whisper.__file__)
 

@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from server.models.errors import ModelsError, Offline
-from server.models.fetch import fetch
+from server.models.download import fetch
 from server.models.hub import Hub
-from server.models.installed import installed, partial_folder
+from server.models.inventory import installed, partial_folder
 from server.models.progress import Progress
 from server.models.record import Record, read_record, write_record
-from server.models.sources import MAIN, Kind, Plan, Source, plan
-from serving.ct2_file import read_weights_file
+from server.models.source_spec import MAIN, Kind, Plan, Source, plan
+from serving.placement.ct2_header import read_weights_file
 
 HELD: Mapping[str, Kind] = {"model": "ct2", "checkpoint": "checkpoint", "voice": "voice"}
 "What a folder may hold that is whole -> what was pulled."

@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 
 from server.models.errors import ModelsError
-from server.models.fetch import sha256
+from server.models.download import sha256
 
 FILE = "source.json"
 

@@ -8,11 +8,14 @@ from enum import Enum
 from typing import assert_never
 
 from core.audio import AudioFrame
+from core.connection_stats import ConnectionQuality
 from core.errors import EarshotError, RequestError
 from core.events import ItemAdded
 from core.ports import Metrics
-from core.quality import ConnectionQuality
-from signaling.realtime.events import (
+from signaling.realtime.fixed import check_type
+from signaling.realtime.ports import HomeSource, Session
+from signaling.realtime.protocol.audio_input import Upload, heard_in
+from signaling.realtime.protocol.client_events import (
     ClientEvent,
     InputAppend,
     InputClear,
@@ -26,22 +29,24 @@ from signaling.realtime.events import (
     ResponseCreate,
     SessionUpdate,
 )
-from signaling.realtime.fair import LARGE_EVENT_CHARS, SAMPLES_PER_EVENT, SAMPLES_PER_TURN, Turns
-from signaling.realtime.fields import missing_in, params_below
-from signaling.realtime.fitting import Fitting
-from signaling.realtime.fixed import check_type
-from signaling.realtime.incoming import MAX_EVENT_BYTES, BadEvent, too_large
-from signaling.realtime.input_events import of_conversation
-from signaling.realtime.input_rate import WARNING, InputRate
-from signaling.realtime.items import new_item
-from signaling.realtime.ports import HomeSource, Session
-from signaling.realtime.quality import QUALITY_EVENT
-from signaling.realtime.response import response_request
-from signaling.realtime.server_events import Json
-from signaling.realtime.session import Terms, check_unchanged, merged
-from signaling.realtime.told import Told
-from signaling.realtime.translate import Translator, Transport
-from signaling.realtime.upload import Upload, heard_in
+from signaling.realtime.protocol.decode import MAX_EVENT_BYTES, BadEvent, too_large
+from signaling.realtime.protocol.input_events import of_conversation
+from signaling.realtime.protocol.input_rate import WARNING, InputRate
+from signaling.realtime.protocol.quality import QUALITY_EVENT
+from signaling.realtime.protocol.server_events import Json
+from signaling.realtime.protocol.translator import Translator, Transport
+from signaling.realtime.protocol.validation import missing_in, params_below
+from signaling.realtime.session.items import new_item
+from signaling.realtime.session.response import response_request
+from signaling.realtime.session.settings import Terms, check_unchanged, merged
+from signaling.realtime.transports.event_size import Fitting
+from signaling.realtime.transports.fairness import (
+    LARGE_EVENT_CHARS,
+    SAMPLES_PER_EVENT,
+    SAMPLES_PER_TURN,
+    Turns,
+)
+from signaling.realtime.transports.told import Told
 
 logger = logging.getLogger(__name__)
 

@@ -7,21 +7,21 @@ from http import HTTPStatus
 from aiohttp import web as aioweb
 from msgspec.json import encode
 
-from core.connected import while_connected
 from core.errors import Forbidden
+from core.http.connected import while_connected
 from core.ids import new_id
 from core.ports import Metrics
-from media.peer import PeerSettings
-from pipeline.settings import SessionSettings
-from signaling.realtime.aside import serve_aside
-from signaling.realtime.beta import is_beta, secret_request_to_ga, session_to_beta
-from signaling.realtime.calls import Calls
-from signaling.realtime.offer import read_offer, read_sdp, read_secret_request, terms_of
+from media.webrtc.peer import PeerSettings
+from pipeline.shared.settings import SessionSettings
+from signaling.bearer_token import TOKEN
+from signaling.realtime.client_secrets import Minted, SecretAnswer, SecretRequest, Secrets
 from signaling.realtime.ports import Guard, HomeSource, Sessions
-from signaling.realtime.secrets import Minted, SecretAnswer, SecretRequest, Secrets
-from signaling.realtime.session import session_json
-from signaling.realtime.ws import serve
-from signaling.token import TOKEN
+from signaling.realtime.protocol.beta import is_beta, secret_request_to_ga, session_to_beta
+from signaling.realtime.session.offer import read_offer, read_sdp, read_secret_request, terms_of
+from signaling.realtime.session.settings import session_json
+from signaling.realtime.transports.sideband import serve_aside
+from signaling.realtime.transports.webrtc import Calls
+from signaling.realtime.transports.websocket import serve
 
 
 @dataclass(frozen=True, slots=True)

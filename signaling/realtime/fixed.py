@@ -3,7 +3,7 @@
 from dataclasses import dataclass, fields
 
 from core.errors import RequestError
-from signaling.realtime.session import Terms
+from signaling.realtime.session.settings import Terms
 
 
 @dataclass(frozen=True, slots=True)

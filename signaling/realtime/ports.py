@@ -8,9 +8,9 @@ from typing import Any, Literal, Protocol
 from core.audio import AudioFrame
 from core.events import SessionEvent
 from core.items import Item
-from pipeline.items import Recordings
-from pipeline.sessions import Guest
-from pipeline.settings import ResponseRequest, SessionSettings
+from pipeline.conversation.items import Recordings
+from pipeline.session.sessions import Guest
+from pipeline.shared.settings import ResponseRequest, SessionSettings
 
 
 class Events(AsyncIterable[SessionEvent], Protocol):
@@ -24,7 +24,8 @@ class Events(AsyncIterable[SessionEvent], Protocol):
 
 
 class Session(Protocol):
-    """One session as the door drives it: `pipeline.session.Session`. Nothing here blocks."""
+    """One session as the door drives it: `pipeline.session.session.Session`. Nothing here
+    blocks."""
 
     @property
     def id(self) -> str: ...
@@ -50,7 +51,7 @@ class Session(Protocol):
 
 
 class Sessions(Protocol):
-    """`pipeline.sessions.Sessions`. Raises Overloaded, RequestError."""
+    """`pipeline.session.sessions.Sessions`. Raises Overloaded, RequestError."""
 
     def remembered(self, fresh: SessionSettings, conversation_id: str | None) -> SessionSettings:
         """What a connection to this conversation begins with."""
@@ -68,7 +69,7 @@ class Sessions(Protocol):
 
 
 class HomeSource(Protocol):
-    """`pipeline.home.home.Home`."""
+    """`pipeline.tools.home.home.Home`."""
 
     def watch(self, language: str | None = None) -> AsyncGenerator[Any, None]:
         """The home now, then after each change; a slow reader skips to the latest state."""

@@ -7,12 +7,12 @@ from multidict import CIMultiDict
 
 from core.errors import RequestError
 from core.ports import Metrics
-from signaling.ice import links
-from signaling.whip.fragment import check_if_match, read_fragment
+from signaling.ice_servers import links
 from signaling.whip.offer import SDP, read_offer, settings_of
 from signaling.whip.ports import Guard, Sessions
 from signaling.whip.publication import Publication, Publications, WhipSettings
-from signaling.whip.stream import last_event_id, stream
+from signaling.whip.sdp_fragment import check_if_match, read_fragment
+from signaling.whip.sse import last_event_id, stream
 
 SDP_FRAGMENT = "application/trickle-ice-sdpfrag"
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from core.errors import RequestError, TooLarge
-from pipeline.settings import SessionSettings
+from pipeline.shared.settings import SessionSettings
 
 SDP = "application/sdp"
 

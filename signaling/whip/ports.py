@@ -6,7 +6,7 @@ from typing import Literal, Protocol
 
 from core.audio import AudioFrame
 from core.events import SessionEvent
-from pipeline.settings import SessionSettings
+from pipeline.shared.settings import SessionSettings
 
 
 class Events(AsyncIterable[SessionEvent], Protocol):
@@ -16,7 +16,7 @@ class Events(AsyncIterable[SessionEvent], Protocol):
 
 
 class Session(Protocol):
-    """`pipeline.session.Session`. Nothing here blocks."""
+    """`pipeline.session.session.Session`. Nothing here blocks."""
 
     @property
     def events(self) -> Events: ...
@@ -26,7 +26,7 @@ class Session(Protocol):
 
 
 class Sessions(Protocol):
-    """`pipeline.sessions.Sessions`. Raises Overloaded, RequestError."""
+    """`pipeline.session.sessions.Sessions`. Raises Overloaded, RequestError."""
 
     def open(
         self,

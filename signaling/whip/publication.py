@@ -9,20 +9,20 @@ from dataclasses import dataclass, field, replace
 from core.errors import Conflict, EarshotError, NotFound, Overloaded, RequestError, TooLarge
 from core.ids import new_id
 from core.ports import Metrics
-from media.ice_candidates import MAX_CANDIDATES
-from media.ice_restart import IceRestart
-from media.peer import CloseReason, Peer, PeerCallbacks, PeerSettings
-from pipeline.settings import SessionSettings
-from signaling.quality import watch
-from signaling.whip.feed import Feed, event_of
-from signaling.whip.fragment import (
+from media.webrtc.ice.candidates import MAX_CANDIDATES
+from media.webrtc.ice.restart import IceRestart
+from media.webrtc.peer import CloseReason, Peer, PeerCallbacks, PeerSettings
+from pipeline.shared.settings import SessionSettings
+from signaling.call_stats import watch
+from signaling.whip.offer import unacceptable
+from signaling.whip.ports import Guard, Session, Sessions
+from signaling.whip.sdp_fragment import (
     Fragment,
     mid_of,
     ufrag_of,
     write_fragment,
 )
-from signaling.whip.offer import unacceptable
-from signaling.whip.ports import Guard, Session, Sessions
+from signaling.whip.transcript_feed import Feed, event_of
 
 logger = logging.getLogger(__name__)
 

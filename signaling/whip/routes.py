@@ -1,9 +1,9 @@
 """The WHIP door's routes, for the server to mount and to describe."""
 
-from core.http import Route
+from core.http.routes import Route
 from signaling.whip.door import PATH, SDP_FRAGMENT, WhipDoor
-from signaling.whip.fragment import MAX_FRAGMENT_BYTES
 from signaling.whip.offer import MAX_OFFER_BYTES, SDP
+from signaling.whip.sdp_fragment import MAX_FRAGMENT_BYTES
 
 _TAG = "whip"
 _ONE = f"{PATH}/{{publication_id}}"

@@ -16,7 +16,7 @@ from aiohttp import web as aioweb
 from core.audio import AudioFrame, Pcm
 from media.framer import Framer
 from media.pcm import dbfs, from_bytes, to_bytes
-from media.peer import Peer, PeerCallbacks, PeerSettings
+from media.webrtc.peer import Peer, PeerCallbacks, PeerSettings
 from tests.media.signals import tone
 
 RATE_HZ = 24_000

@@ -3,7 +3,7 @@
 import argparse
 import asyncio
 
-from bench import talk
+from bench.talk import command as talk
 from tests.bench.fake_realtime import Behaviour, FakeRealtime
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from bench.utterances import hear_whole
+from bench.tools.utterances import hear_whole
 from core.audio import ASR_RATE_HZ
 from engines.base import AsrInfo, AsrItem, AsrResult
 

@@ -1,7 +1,7 @@
 """The report files, byte for byte as the Triton ASR client writes them for the same results."""
 
-from bench.asr.files import errs_text, recogs_text, rtf_text
-from bench.asr.scoring import Heard, characters, words
+from bench.asr.error_rates import Heard, characters, words
+from bench.asr.report.triton_files import errs_text, recogs_text, rtf_text
 
 RESULTS = [
     Heard("b", words("turn on the light"), words("turn the lights")),

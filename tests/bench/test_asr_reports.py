@@ -5,14 +5,14 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from bench.asr.chart import chart, nice
 from bench.asr.corpus import Clip
 from bench.asr.measure import Result, Run
-from bench.asr.server_stats import Calls, Stats, parsed, stats_text
+from bench.asr.report.chart import chart, nice
+from bench.asr.report.server_stats import Calls, Stats, parsed, stats_text
+from bench.asr.report.summary import summary, table
+from bench.asr.report.wis_table import Measured
+from bench.asr.report.wis_table import table as wis_table
 from bench.asr.streaming import Answer
-from bench.asr.summary import summary, table
-from bench.asr.wis_table import Measured
-from bench.asr.wis_table import table as wis_table
 
 EXPOSITION = """\
 # TYPE earshot_asr_queue_seconds histogram

@@ -2,7 +2,15 @@
 
 import pytest
 
-from bench.asr.scoring import Errors, Heard, characters, errors_of, kept_words, normalised, words
+from bench.asr.error_rates import (
+    Errors,
+    Heard,
+    characters,
+    errors_of,
+    kept_words,
+    normalised,
+    words,
+)
 
 
 @pytest.mark.parametrize(

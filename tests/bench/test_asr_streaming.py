@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bench.asr.streaming import TRANSCRIPTION, Speaker
-from bench.realtime import Received, background
+from bench.client.realtime import Received, background
 from core.audio import Pcm
 from tests.loop import run_virtual
 

@@ -12,10 +12,10 @@ from xml.etree import ElementTree as ET
 import pytest
 from aiohttp.test_utils import unused_port
 
-from bench.address import Address
-from bench.asr.wis_table import Measured, measured
+from bench.asr.report.wis_table import Measured, measured
+from bench.client.address import Address
 from core.audio import ASR_RATE_HZ, AudioFrame
-from media.files import decode_file, write_wav
+from media.files.decode import decode_file, write_wav
 from tests.server.process import Running, environment, serving
 from tests.shared import ROOT
 from tests.speech import say

@@ -1,7 +1,7 @@
 """What the server counted in a turn, and what the client was told in it."""
 
-from bench.barge_in import PAUSE, Watch, line, pauses_ms
-from bench.turn import TurnLog
+from bench.client.turn import TurnLog
+from bench.measurements.barge_in import PAUSE, Watch, line, pauses_ms
 
 
 def shown(total_s: float, count: int) -> dict[str, float]:

@@ -70,9 +70,9 @@ def test_what_is_asked_wrongly_is_said(capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_what_all_send_is_speech_in_frames() -> None:
-    from bench.capacity.sound import appends, packets
-    from signaling.realtime.events import InputAppend
-    from signaling.realtime.incoming import decode
+    from bench.capacity.client_audio import appends, packets
+    from signaling.realtime.protocol.client_events import InputAppend
+    from signaling.realtime.protocol.decode import decode
 
     said, events = packets(), appends()
     assert len(said) == len(events) > 10_000 // PTIME_MS

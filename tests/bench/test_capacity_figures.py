@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from bench.capacity.callers import Arrival, interval_errors_ms
 from bench.capacity.run import Run, Window
-from bench.capacity.streams import COMMITS_BY_ITSELF, ECHO, IS_LISTENED_TO
 from bench.capacity.summary import extrapolated, table
 from bench.capacity.systems import configuration
-from server.config_load import load
+from bench.capacity.webrtc_load import Arrival, interval_errors_ms
+from bench.capacity.websocket_load import COMMITS_BY_ITSELF, ECHO, IS_LISTENED_TO
+from server.config.load import load
 
 STEP = 960
 
@@ -79,7 +79,7 @@ def test_the_server_takes_its_configuration(is_deaf: bool, tmp_path: Path) -> No
     config = load({}, file=file).config
     assert config.server.max_sessions == 7
     assert config.tts.options == {"tone_ms": 4000}
-    assert (config.vad.engine == "bench.stubs.vad") is is_deaf
+    assert (config.vad.engine == "bench.server.stub_engines.vad") is is_deaf
 
 
 def test_only_our_server_is_told_how_turns_end() -> None:

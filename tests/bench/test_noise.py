@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.noise import Noise, live, noise_rows, offered
+from bench.measurements.noise import Noise, live, noise_rows, offered
 from core.audio import ASR_RATE_HZ, silence
 from engines.base import AsrInfo, AsrItem, AsrResult
 from tests.pipeline.fakes import FRAME, LoudVads

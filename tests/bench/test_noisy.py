@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.noisy import RECORDED, surroundings
+from bench.tools.noisy_clips import RECORDED, surroundings
 from core.audio import ASR_RATE_HZ, AudioFrame, Pcm
-from media.files import write_wav
-from media.noise_mode import NoiseMode
+from media.files.decode import write_wav
 from media.pcm import dbfs
+from media.processing.noise_mode import NoiseMode
 
 
 @pytest.fixture

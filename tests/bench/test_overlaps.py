@@ -6,11 +6,11 @@ from itertools import count
 
 import pytest
 
-from bench.overlap_clips import Kind, overlaps
-from bench.overlaps import Ears, Judged, Timed, confusion, judged, right
+from bench.measurements.interruptions import Ears, Judged, Timed, confusion, judged, right
+from bench.tools.overlap_clips import Kind, overlaps
 from engines.registry import load
-from pipeline.endpointer import INTERRUPT_MS
-from pipeline.interruption import DECIDE_MS
+from pipeline.playout.interruption import DECIDE_MS
+from pipeline.user_turn.endpointing import INTERRUPT_MS
 from tests.speech import say
 
 DECODE_S = 0.05

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from bench.mouth import RATE_HZ
-from bench.pauses import PAUSES_MS, with_pause
+from bench.client.microphone import RATE_HZ
+from bench.measurements.pauses import PAUSES_MS, with_pause
 from core.audio import ms_to_samples
 
 QUIET = 40

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from bench.mouth import RATE_HZ
+from bench.client.microphone import RATE_HZ
+from bench.client.realtime import ConnectionLost
 from bench.peers.results import Rounds, table
 from bench.peers.rounds import Round, measure
-from bench.peers.sound import PAUSE_MS, TONE_MS, Utterance, spoken, utterance
 from bench.peers.systems import Final, Talker
-from bench.realtime import ConnectionLost
+from bench.peers.utterance_audio import PAUSE_MS, TONE_MS, Utterance, spoken, utterance
 from core.audio import ASR_RATE_HZ, Pcm, silence
 from media.pcm import from_bytes
 from tests.loop import run_virtual

@@ -10,11 +10,11 @@ import pytest
 from aiohttp import web as aioweb
 from aiohttp.test_utils import TestServer
 
-from bench.mouth import RATE_HZ
-from bench.peers.others import Bare, WhisperLive, Wyoming
-from bench.peers.sound import WAIT_MS, Utterance, utterance
+from bench.client.microphone import RATE_HZ
+from bench.client.realtime import ConnectionLost
+from bench.peers.clients import Bare, WhisperLive, Wyoming
 from bench.peers.systems import Final
-from bench.realtime import ConnectionLost
+from bench.peers.utterance_audio import WAIT_MS, Utterance, utterance
 from core.audio import silence
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]

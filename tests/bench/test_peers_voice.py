@@ -7,11 +7,11 @@ from contextlib import asynccontextmanager, suppress
 import numpy as np
 import pytest
 
-from bench.ear import Ear
-from bench.mouth import RATE_HZ, Mouth
-from bench.peers.sound import Utterance, utterance
-from bench.peers.voice import lines
-from bench.peers.voice.lines import Line
+from bench.client.latency_probe import Ear
+from bench.client.microphone import RATE_HZ, Mouth
+from bench.peers.utterance_audio import Utterance, utterance
+from bench.peers.voice import call
+from bench.peers.voice.call import Line
 from bench.peers.voice.results import Rounds, table
 from core.audio import PTIME_MS, AudioFrame, silence
 from tests.loop import run_virtual
@@ -70,7 +70,7 @@ def test_no_answer_is_none_and_is_not_waited_for_forever() -> None:
         mouth, line = Mouth(clock), Line(Ear(is_paced=True))
         async with pulled(mouth):
             assert await line.say(mouth, said()) is None
-        assert clock() < lines.ANSWER_TIMEOUT_S + 3
+        assert clock() < call.ANSWER_TIMEOUT_S + 3
 
     run_virtual(run())
 

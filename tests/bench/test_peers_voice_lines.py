@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from bench.address import Address
-from bench.mouth import RATE_HZ
-from bench.peers.sound import utterance
+from bench.client.address import Address
+from bench.client.microphone import RATE_HZ
+from bench.client.realtime import CannotConnect, Transport, Wish
 from bench.peers.systems import free_port
-from bench.peers.voice.lines import realtime_line, small_webrtc_line
-from bench.realtime import CannotConnect, Transport, Wish
+from bench.peers.utterance_audio import utterance
+from bench.peers.voice.call import realtime_line, small_webrtc_line
 from tests.bench.fake_realtime import Behaviour, FakeRealtime, speech
 
 

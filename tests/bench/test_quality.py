@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from bench.quality import quality_line, quality_of
-from bench.show import times
-from bench.talker import Report
-from core.quality import ConnectionQuality, Flow
+from bench.client.connection_stats import quality_line, quality_of
+from bench.client.conversation import Report
+from bench.talk.output import times
+from core.connection_stats import ConnectionQuality, Flow
 
 CALL = ConnectionQuality(
     "webrtc",

@@ -5,10 +5,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from bench import spoken
-from bench.ear import speech_span
-from bench.mouth import RATE_HZ
-from bench.spoken import Spoken, spoken_in
+from bench.client.latency_probe import speech_span
+from bench.client.microphone import RATE_HZ
+from bench.tools import speech_bounds
+from bench.tools.speech_bounds import Spoken, spoken_in
 from core.audio import Pcm, silence
 from tests.media.signals import tone
 from tests.speech import say
@@ -61,6 +61,6 @@ def test_without_a_voice_or_a_detector_energy_decides(monkeypatch: pytest.Monkey
     beep = np.concatenate([silence(200, RATE_HZ), tone(440, RATE_HZ, RATE_HZ)])
     assert spoken_in(beep, RATE_HZ) == Spoken(RATE_HZ // 5, len(beep))
     assert spoken_in(silence(500, RATE_HZ), RATE_HZ) == Spoken(0, RATE_HZ // 2)
-    monkeypatch.setattr(spoken, "_detector", lambda: None)
+    monkeypatch.setattr(speech_bounds, "_detector", lambda: None)
     noisy = np.concatenate([say(TEXT, rate_hz=RATE_HZ), white()])
     assert spoken_in(noisy, RATE_HZ).end is not None

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench import talker
+from bench.client import conversation
 from core.audio import AudioFrame
-from media.files import write_wav
+from media.files.decode import write_wav
 from tests.bench.fake_realtime import ANSWER_MS, RATE_HZ, Behaviour, FakeRealtime, speech
 from tests.bench.run_talk import command, talk_to
 from tests.shared import ROOT
@@ -83,7 +83,7 @@ def test_a_stock_server_is_heard_without_stages(
 def test_a_webrtc_server_without_playout_events_is_waited_out(
     question: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(talker, "SOUND_EVENT_S", 0.3)
+    monkeypatch.setattr(conversation, "SOUND_EVENT_S", 0.3)
     code, _ = talk_to(Behaviour(has_playout_events=False), "--json", question)
     report = json.loads(capsys.readouterr().out)
     assert code == 0
@@ -228,7 +228,15 @@ def test_a_wrong_option_is_2(wrong: tuple[str, str]) -> None:
 def test_ctrl_c_is_130_and_says_nothing(transport: str, question: Path) -> None:
     async def run() -> tuple[int, str]:
         async with FakeRealtime(Behaviour()).running() as url:
-            arguments = ("-m", "bench.talk", "--url", url, "--transport", transport, question)
+            arguments = (
+                "-m",
+                "bench.talk.command",
+                "--url",
+                url,
+                "--transport",
+                transport,
+                question,
+            )
             process = await asyncio.create_subprocess_exec(
                 sys.executable, *map(str, arguments), stdout=PIPE, stderr=PIPE, cwd=ROOT
             )

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench.address import Address, parse_address
-from bench.ear import Ear, speech_span
-from bench.mouth import FRAME_SAMPLES, RATE_HZ, Mouth
-from bench.realtime import Received
-from bench.stats import markdown, percentile, spread
-from bench.turn import TRANSCRIPTION, TurnLog
+from bench.client.address import Address, parse_address
+from bench.client.latency_probe import Ear, speech_span
+from bench.client.microphone import FRAME_SAMPLES, RATE_HZ, Mouth
+from bench.client.realtime import Received
+from bench.client.turn import TRANSCRIPTION, TurnLog
+from bench.tools.stats import markdown, percentile, spread
 from core.audio import AudioFrame, Pcm, silence
 from core.errors import RequestError
 from tests.bench.fake_realtime import speech

@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from bench.clips import spoken
-from bench.own_server import OwnServer, own_server
-from bench.realtime import Transport, Wish
-from bench.resources import use_of
-from bench.talker import Report, talking
+from bench.client.conversation import Report, talking
+from bench.client.realtime import Transport, Wish
+from bench.measurements.resources import use_of
+from bench.server.own_server import OwnServer, own_server
+from bench.tools.clips import spoken
 
 Heard = tuple[OwnServer, dict[Transport, list[Report]], int]
 

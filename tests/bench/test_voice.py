@@ -10,7 +10,7 @@ import pytest
 
 from bench.voice import command
 from core.audio import AudioFrame
-from media.files import write_wav
+from media.files.decode import write_wav
 from tests.bench.fake_realtime import RATE_HZ, Behaviour, FakeRealtime, speech
 
 

@@ -9,14 +9,14 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pytest
 
-from bench.mouth import RATE_HZ
-from bench.stubs import asr, llm, tts
-from bench.talker import Report
-from bench.turn import Stage, Status
+from bench.client.conversation import Report
+from bench.client.microphone import RATE_HZ
+from bench.client.turn import Stage, Status
+from bench.server.stub_engines import asr, llm, tts
 from bench.voice.chart import chart
 from bench.voice.clips import said
 from bench.voice.measure import Said
-from bench.voice.stubs import stubs
+from bench.voice.stub_server import stubs
 from bench.voice.summary import summary, table
 from core.audio import ASR_RATE_HZ, Pcm, silence
 from core.errors import RequestError
@@ -47,7 +47,7 @@ def test_a_clip_without_speech_is_refused() -> None:
 def test_stubs_are_engines_that_the_registry_loads(tmp_path: Path) -> None:
     config = loads(stubs("50,150,80").write(tmp_path).read_text())
     for kind in ("asr", "llm", "tts"):
-        assert config[kind]["engine"] == f"bench.stubs.{kind}"
+        assert config[kind]["engine"] == f"bench.server.stub_engines.{kind}"
     recogniser = load("asr", config["asr"]["engine"], config["asr"]["options"])
     assert recogniser.info.name == "stub"
     assert load("llm", config["llm"]["engine"], config["llm"]["options"]).name == "stub"

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bench.measurements.wyoming import OURS, THEIRS, Noted, agreement, main, table
 from bench.peers.rounds import Round
-from bench.peers.sound import WAIT_MS, Utterance
 from bench.peers.systems import Final, Talker
-from bench.wyoming import OURS, THEIRS, Noted, agreement, main, table
+from bench.peers.utterance_audio import WAIT_MS, Utterance
 
 
 def timed(*times_ms: float, lost: tuple[str, ...] = ()) -> Round:

@@ -7,10 +7,10 @@ import sys
 import numpy as np
 import pytest
 
-from bench.board import Answered, clip_of
-from bench.capacity.cores import Cores, cores
-from bench.peers.sound import utterance
-from bench.xiaozhi import Course, Times, table
+from bench.capacity.cpu_affinity import Cores, cores
+from bench.measurements.board import Answered, clip_of
+from bench.measurements.xiaozhi import Course, Times, table
+from bench.peers.utterance_audio import utterance
 from core.audio import ASR_RATE_HZ
 from core.errors import RequestError
 from tests.conftest import require
@@ -62,7 +62,7 @@ def test_it_runs_with_a_server_of_its_own() -> None:
     async def bench() -> tuple[int | None, str]:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
-            *("-m", "bench.xiaozhi", *few, "--stubs", "1,1,1"),
+            *("-m", "bench.measurements.xiaozhi", *few, "--stubs", "1,1,1"),
             cwd=ROOT,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from core.audio import AudioFrame
-from media.files import write_wav
+from media.files.decode import write_wav
 from tests.clients.programs import python_with, told_by
 from tests.clients.scripted import LONG, answering
 from tests.speech import say

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from core.audio import ASR_RATE_HZ, AudioFrame
-from media.files import write_wav
+from media.files.decode import write_wav
 from tests.clients.programs import told_by
 from tests.server.process import serving
 from tests.speech import say

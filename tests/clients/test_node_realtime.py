@@ -10,8 +10,8 @@ import pytest
 from aiohttp import ClientSession, TCPConnector
 
 from core.audio import AudioFrame
-from media.files import write_wav
-from media.peer import CloseReason
+from media.files.decode import write_wav
+from media.webrtc.peer import CloseReason
 from tests.clients.programs import told_by
 from tests.clients.scripted import LONG, answering
 from tests.signaling.callers import CALLS, SDP, Caller

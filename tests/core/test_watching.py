@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from core import sending
 from core.errors import Overloaded, RequestError
-from core.watching import ALIVE, Watchers
+from core.http import sending
+from core.http.streaming import ALIVE, Watchers
 
 
 class Page:

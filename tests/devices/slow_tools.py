@@ -20,4 +20,4 @@ def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
         return ToolOutcome({"sum": arguments["a"] + arguments["b"]})
 
     monkeypatch.setattr(Adder, "call", add)
-    monkeypatch.setattr("pipeline.fillers.WAITING_AFTER_S", 0.05)
+    monkeypatch.setattr("pipeline.tools.fillers.WAITING_AFTER_S", 0.05)

@@ -7,9 +7,9 @@ from ipaddress import ip_address
 import pytest
 
 from core.errors import RequestError
-from core.fetching import is_forbidden
-from devices.networks import Address
-from devices.notify import AudioUrls
+from core.http.fetch_policy import is_forbidden
+from devices.ip_allowlist import Address
+from devices.notification_urls import AudioUrls
 
 OWN = "http://192.168.1.2:8502"
 NAMES = {

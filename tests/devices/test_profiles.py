@@ -8,8 +8,8 @@ import pytest
 
 from devices.directory import DeviceEcho, DeviceProfile
 from devices.xiaozhi.settings import XiaozhiSettings
-from media.echo_mode import EchoMode
-from pipeline.settings import SessionSettings
+from media.processing.modes import EchoMode
+from pipeline.shared.settings import SessionSettings
 from tests.devices.willow_was import servers as was
 from tests.devices.xiaozhi import servers as xiaozhi
 from tests.pipeline.fakes import EchoLlm

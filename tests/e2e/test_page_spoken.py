@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from core.audio import silence
-from media.files import decode_file
+from media.files.decode import decode_file
 from tests.e2e.spoken import RATE_HZ, energy, joined, talking, write_clip
 from tests.server.process import Running, serving
 from tests.shared import ROOT, shared_data

@@ -10,9 +10,9 @@ from core.ports import ToolContext, ToolProvider, ToolSpec
 from engines.base import Message, TextDelta, ToolCall
 from engines.llm import intents
 from engines.llm.intents.engine import IntentsLlm
-from pipeline.home import Home, default_home
-from pipeline.skills import ClockTools, HomeTools, ListTools, Timers, TimerTools
-from pipeline.tools import Toolbox
+from pipeline.tools.home import Home, default_home
+from pipeline.tools.skills import ClockTools, HomeTools, ListTools, Timers, TimerTools
+from pipeline.tools.toolbox import Toolbox
 from tests.pipeline.fakes import Counts
 
 MAX_ROUNDS = 3

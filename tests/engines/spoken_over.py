@@ -6,8 +6,8 @@ from typing import Any
 
 from core.events import PlayoutStarted, ResponseDone, SessionEvent
 from engines.base import Llm
-from pipeline.sessions import Sessions
-from pipeline.settings import ResponseRequest, SessionSettings, TurnDetection
+from pipeline.session.sessions import Sessions
+from pipeline.shared.settings import ResponseRequest, SessionSettings, TurnDetection
 from tests.pipeline.fakes import World, collect, speak
 
 SILENCE, ONE, TWO = 0, 1000, 2000

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from core.items import ImagePart
 from engines.base import Message, ToolCall
-from engines.llm.chat import WORDLESS, chat_messages
+from engines.llm.chat_messages import WORDLESS, chat_messages
 
 
 def call(call_id: str) -> ToolCall:

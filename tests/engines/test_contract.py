@@ -33,8 +33,8 @@ from engines.base import (
     VadEngine,
     WordMark,
 )
+from engines.base.wake import Detection, Wake, WakeEngine
 from engines.registry import Kind, available, load
-from engines.wake_words import Detection, Wake, WakeEngine
 from tests.engines.completions import Server as Completions
 from tests.engines.completions import beside
 from tests.engines.speech_server import serving_in_thread

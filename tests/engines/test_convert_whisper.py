@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from engines import convert_whisper
+from engines.runtime import convert_whisper
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from engines import cuda
+from engines.runtime import cuda
 from tests.conftest import require
 
 

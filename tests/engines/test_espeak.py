@@ -12,7 +12,7 @@ from core.audio import AudioFrame, Pcm
 from core.errors import EngineError, RequestError, TooLarge
 from engines.base import TtsInfo
 from engines.tts.espeak import EspeakTts, Settings, create
-from engines.tts.espeak_library import Sink
+from engines.tts.espeak.library import Sink
 from engines.tts.text import MAX_CHUNK_CHARS, MAX_CLAUSE_CHARS, sanitise, split_clauses
 from tests.speech import say
 

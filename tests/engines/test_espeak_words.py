@@ -11,8 +11,8 @@ import pytest
 from core.audio import Pcm
 from engines.base import WordMark
 from engines.tts.espeak import Settings, create
-from engines.tts.espeak_words import ClauseWords, Event
-from engines.tts.voicing import Part
+from engines.tts.espeak.word_times import ClauseWords, Event
+from engines.tts.threaded import Part
 
 RATE_HZ = 1000
 "One sample is one millisecond."

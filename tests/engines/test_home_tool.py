@@ -11,10 +11,10 @@ from core.events import Usage
 from core.ports import House, ToolSpec
 from engines.base import AS_CONFIGURED, CallDelta, LlmOptions, Message, TextDelta, ToolCall
 from engines.llm import intents
-from engines.llm.chat import chat_tools
+from engines.llm.chat_messages import chat_tools
 from engines.llm.home_tool import as_shown, home_tool
 from engines.llm.hybrid import Hybrid
-from pipeline.context import tools_tokens
+from pipeline.conversation.context_window import tools_tokens
 from tests.engines.intents_talk import Talk
 
 TOOLS = Talk().specs()

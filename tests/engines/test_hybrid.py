@@ -24,7 +24,7 @@ from engines.base import AS_CONFIGURED, CallDelta, LlmOptions, Message, TextDelt
 from engines.llm import hybrid, intents
 from engines.llm.hybrid import Hybrid
 from engines.registry import load
-from pipeline.session import Session
+from pipeline.session.session import Session
 from tests.engines.completions import Server as Completions
 from tests.engines.completions import collected, delta, sends, spoken, sse, talking, text
 from tests.engines.intents_talk import Talk

@@ -11,7 +11,7 @@ import pytest
 from engines.base import Message, TextDelta
 from engines.llm import intents
 from engines.llm.intents.language import supported
-from engines.llm.intents.spoken import clock_time
+from engines.llm.intents.spoken_numbers import clock_time
 from tests.engines.intents_talk import Talk
 
 COMMANDS: list[tuple[str, str, str, dict[str, Any], str]] = [

@@ -1,9 +1,9 @@
 """What a grammar is loaded for."""
 
 from core.ports import ToolContext, ToolSpec
-from engines.llm.intents.names import names_of
-from pipeline.home import Home, default_home
-from pipeline.skills import HomeTools
+from engines.llm.intents.home_names import names_of
+from pipeline.tools.home import Home, default_home
+from pipeline.tools.skills import HomeTools
 
 
 def test_tools_that_come_and_go_load_no_grammar_anew() -> None:

@@ -7,7 +7,7 @@ import pytest
 from core.ports import House, ToolSpec
 from engines.llm.intents import understand
 from engines.llm.intents.language import ours
-from engines.llm.intents.sounds import Sounds, distance, sounds
+from engines.llm.intents.phonetic_match import Sounds, distance, sounds
 
 HOUSE = House(
     areas=("Kitchen", "Bedroom", "Living Room", "Küche", "Wohnzimmer"),

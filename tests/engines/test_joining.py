@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from engines.base import AsrInfo, AsrItem, AsrOptions, AsrResult
-from engines.joining import Done, JoiningModel
-from engines.wire import Cancel, Decode, Decoded, Failed, WireItem, reply_reader
-from engines.worker import Worker
+from engines.base.asr import Done, JoiningModel
+from engines.runtime.worker.main import Worker
+from engines.runtime.worker.protocol import Cancel, Decode, Decoded, Failed, WireItem, reply_reader
 
 ITEM = WireItem.of(AsrItem("utt", np.zeros(160, np.int16), True, AsrOptions()))
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engines.vad.onnx_file import layers
+from engines.vad.silero.onnx_file import layers
 
 BYTES, INT64, FLOAT = 2, 7, 1
 

@@ -9,12 +9,12 @@ import pytest
 from core.errors import ContextExceeded, EngineError
 from core.ports import ToolContext
 from engines.base import Message, ToolCall
-from engines.llm.openai.refusals import is_about_length
-from pipeline.calling import Hands
-from pipeline.context import Truncation, message_tokens
-from pipeline.generation import generate
-from pipeline.plan import AnswerPlan
-from pipeline.tools import Toolbox
+from engines.runtime.openai_http.errors import is_about_length
+from pipeline.conversation.context_window import Truncation, message_tokens
+from pipeline.response.generation import generate
+from pipeline.response.plan_part import AnswerPlan
+from pipeline.tools.rounds import Hands
+from pipeline.tools.toolbox import Toolbox
 from tests.engines.completions import (
     Answer,
     Server,

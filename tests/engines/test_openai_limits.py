@@ -9,7 +9,7 @@ from aiohttp import web
 
 from core.rate_limits import RateLimit, RateLimits
 from engines.base import Message, TextDelta
-from engines.llm.openai.limits import read_limits, reset_s
+from engines.runtime.openai_http.rate_limits import read_limits, reset_s
 from tests.engines.completions import Answer, Server, refuses, sse, talking, text
 
 RESETS: list[tuple[str, float | None]] = [

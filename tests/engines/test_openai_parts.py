@@ -7,13 +7,13 @@ import pytest
 
 from core.errors import ConfigError, RemoteProtocolError
 from engines.base import ToolCall
-from engines.llm.openai.calls import MAX_ARGUMENT_CHARS, MAX_CALLS, CallAssembler
 from engines.llm.openai.chunks import read_chunk
 from engines.llm.openai.engine import OpenAiLlm
 from engines.llm.openai.settings import Settings
-from engines.llm.openai.sse import MAX_EVENT_BYTES, SseReader
-from engines.llm.thoughts import Thoughts
+from engines.llm.openai.tool_calls import MAX_ARGUMENT_CHARS, MAX_CALLS, CallAssembler
+from engines.llm.reasoning_filter import Thoughts
 from engines.registry import load
+from engines.runtime.openai_http.sse import MAX_EVENT_BYTES, SseReader
 
 STREAMS = [
     ("data: a\n\ndata: b\n\n", ["a", "b"]),

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from engines.base import AS_CONFIGURED, LlmOptions, Message
-from engines.llm.openai.served import BY_EFFORT, BY_TEMPLATE
+from engines.llm.openai.server_info import BY_EFFORT, BY_TEMPLATE
 from engines.llm.openai.settings import Settings
 from engines.llm.transformers.settings import Settings as TransformersSettings
 from tests.engines.completions import (

@@ -17,11 +17,11 @@ from engines.base import LlmOptions, Message, TextDelta
 from engines.llm import openai
 from engines.llm.openai.engine import OpenAiLlm
 from engines.llm.vllm.environment import python_of
-from engines.llm.vllm.log import ServerLog
-from engines.llm.vllm.port import reserved
-from engines.llm.vllm.process import ServerProcess, started
-from engines.llm.vllm.supervisor import Server, Supervisor
-from server.pip import pip
+from engines.runtime.external_server.free_port import reserved
+from engines.runtime.external_server.output_log import ServerLog
+from engines.runtime.external_server.process import ServerProcess, started
+from engines.runtime.external_server.supervisor import Server, Supervisor
+from server.commands.engines.pip import pip
 from tests.engines.vllm_home import installed, tiny_llama
 
 pytestmark = pytest.mark.real

@@ -10,7 +10,7 @@ from aiohttp import web
 from core.ports import ToolSpec
 from engines.base import LlmOptions
 from engines.llm import openai
-from engines.llm.vllm.launch import asked_with
+from engines.llm.vllm.command_line import asked_with
 from engines.llm.vllm.settings import Settings as VllmSettings
 from tests.engines.completions import Server, collected, refuses, sends, sse, talking, text
 

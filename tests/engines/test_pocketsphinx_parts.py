@@ -9,12 +9,12 @@ import pytest
 
 from core.audio import ASR_RATE_HZ, Pcm
 from engines.asr.pocketsphinx import training_text
+from engines.asr.pocketsphinx.confidence import command_confidence, evidence, speech_confidence
 from engines.asr.pocketsphinx.decoder import Decoded, Span
 from engines.asr.pocketsphinx.features import cepstra, cepstra_of_whole, mel_power
-from engines.asr.pocketsphinx.lm import END, START, Trigrams
+from engines.asr.pocketsphinx.language_model import END, START, Trigrams
 from engines.asr.pocketsphinx.phrases import RULES, SENTENCES, WEIGHTED, default_phrases
 from engines.asr.pocketsphinx.pronunciation import from_letters, read_dictionary, write_dictionary
-from engines.asr.pocketsphinx.scoring import command_confidence, evidence, speech_confidence
 from engines.asr.pocketsphinx.templates import sample
 
 

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from bench.accuracy import commands, tool_specs, understood
+from bench.measurements.accuracy import commands, tool_specs, understood
 from core.audio import Pcm
 from engines.asr.pocketsphinx import Settings, create
 from engines.asr.pocketsphinx.model import PocketSphinx
 from engines.base import AsrItem
 from engines.llm.intents import phrases
-from media.files import decode_file
+from media.files.decode import decode_file
 from tests.shared import shared_data
 
 NOISE = [

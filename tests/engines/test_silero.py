@@ -18,8 +18,8 @@ from core.audio import Pcm
 from core.errors import EngineMissing
 from engines.registry import load
 from engines.vad.silero import SileroVad
-from engines.vad.silero_layers import FRAME_SAMPLES
-from engines.vad.silero_network import Network, bundled_weights, load_network
+from engines.vad.silero.layers import FRAME_SAMPLES
+from engines.vad.silero.weights import Network, bundled_weights, load_network
 from tests.speech import say
 
 EXACT = 1e-5

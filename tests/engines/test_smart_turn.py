@@ -22,11 +22,11 @@ from engines.endpoint import smart_turn
 from engines.endpoint.log_mel import log_mel
 from engines.endpoint.smart_turn import Settings, calibrated, create, find_weights
 from engines.registry import Available, available, load
-from engines.vad.silero_network import bundled_weights as silero_weights
-from media.files import decode_file
-from pipeline.endpointer import Edge
-from pipeline.hearing import Hearing
-from pipeline.settings import TurnDetection
+from engines.vad.silero.weights import bundled_weights as silero_weights
+from media.files.decode import decode_file
+from pipeline.shared.settings import TurnDetection
+from pipeline.user_turn.endpointing import Edge
+from pipeline.user_turn.speech_detector import Hearing
 from tests.conftest import require
 from tests.shared import shared_data
 

@@ -12,8 +12,8 @@ import pytest
 
 from core.audio import silence
 from engines.base import TtsInfo
-from engines.tts.stoppable import StoppableSession
-from engines.tts.voicing import Listener, Part, Voicing
+from engines.tts.cancellable_onnx import StoppableSession
+from engines.tts.threaded import Listener, Part, Voicing
 from tests.conftest import require
 
 RATE_HZ = 16_000

@@ -11,10 +11,10 @@ import pytest
 
 from core.errors import ConfigError, EngineCrashed, EngineMissing
 from engines.base import Message, Seated, ToolCall
-from engines.llm.chat import chat_messages
+from engines.llm.chat_messages import chat_messages
 from engines.llm.transformers.engine import TransformersLlm, with_short_ids
 from engines.llm.transformers.settings import Settings, read_context
-from engines.llm.transformers.tool_text import NoCall, ToolText
+from engines.llm.transformers.tool_call_parser import NoCall, ToolText
 from engines.registry import load
 
 ON = '{"name": "light", "arguments": {"on": 1}}'

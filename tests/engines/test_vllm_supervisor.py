@@ -9,8 +9,14 @@ from itertools import pairwise
 import pytest
 
 from core.errors import EngineCrashed, EngineError, EngineTimeout
-from engines.llm.vllm import supervisor
-from engines.llm.vllm.supervisor import BACKOFF_S, MAX_FAILURES, MISSES, Server, Supervisor
+from engines.runtime.external_server import supervisor
+from engines.runtime.external_server.supervisor import (
+    BACKOFF_S,
+    MAX_FAILURES,
+    MISSES,
+    Server,
+    Supervisor,
+)
 from tests.loop import run_virtual
 
 

@@ -10,12 +10,12 @@ import pytest
 
 from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples, silence
 from core.errors import ConfigError, EngineMissing
+from engines.base.wake import Wake
 from engines.registry import available, load
 from engines.wake.micro import REST_SAMPLES, MicroWakeEngine, Settings, create
-from engines.wake_words import Wake
-from media.files import decode_file
-from serving.choose import Wanted, choose
-from serving.hardware import Hardware
+from media.files.decode import decode_file
+from serving.placement.choose import Wanted, choose
+from serving.placement.hardware import Hardware
 from tests.shared import shared_data
 from tests.speech import say
 

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from core.errors import ConfigError, EngineMissing
-from engines.asr.whisper.description import FILES, describe
+from engines.asr.whisper.model_info import FILES, describe
 from engines.asr.whisper.settings import Settings
 
 SPECIAL = ("endoftext", "startoftranscript", "en", "de", "yue", "translate", "transcribe")

@@ -9,14 +9,14 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from bench.random_whisper import build
+from bench.server.random_whisper import build
 from core.audio import ASR_RATE_HZ, Pcm
 from core.errors import RequestError
 from engines.asr.faster_whisper import FasterWhisper, Settings, create
-from engines.asr.whisper.listening import Listening
+from engines.asr.whisper.decode import Listening
 from engines.asr.whisper.prefix import check_prefix
 from engines.asr.whisper.rules import Rules
-from engines.asr.whisper.search import Answer, compression_ratio
+from engines.asr.whisper.temperature_fallback import Answer, compression_ratio
 from engines.base import AsrItem, AsrOptions, AsrResult
 from tests.engines.test_faster_whisper import NANO
 from tests.speech import say

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from faster_whisper import WhisperModel
 
-from bench.random_whisper import build
+from bench.server.random_whisper import build
 from engines.asr.faster_whisper import FasterWhisper
 from engines.base import AsrItem
 from tests.engines.test_faster_whisper import NANO

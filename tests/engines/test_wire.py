@@ -5,7 +5,7 @@ import pytest
 
 from core.errors import RemoteProtocolError
 from engines.base import AsrInfo, AsrItem, AsrOptions, AsrResult, Word
-from engines.wire import (
+from engines.runtime.worker.protocol import (
     MAX_PAYLOAD_BYTES,
     Decode,
     Decoded,

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from engines.base import AsrInfo, AsrItem, AsrOptions, AsrResult
-from engines.wire import (
+from engines.runtime.worker.protocol import (
     Decode,
     Decoded,
     Failed,

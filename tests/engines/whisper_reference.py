@@ -12,11 +12,11 @@ from faster_whisper.feature_extractor import FeatureExtractor
 
 from core.audio import ASR_RATE_HZ, Pcm
 from engines.asr.faster_whisper import FasterWhisper, Settings, create
+from engines.asr.whisper.decode import SILENCE_PEAK
 from engines.asr.whisper.features import LogMel, normalised
-from engines.asr.whisper.listening import SILENCE_PEAK
 from engines.asr.whisper.windows import FRAME_SAMPLES, MAX_ITEM_SAMPLES, WINDOW_SAMPLES
 from engines.base import AsrOptions
-from media.files import decode_file
+from media.files.decode import decode_file
 from tests.shared import shared_data
 
 Clip = tuple[str, Pcm]

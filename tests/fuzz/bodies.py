@@ -17,8 +17,8 @@ from devices.api.views import (
 )
 from devices.directory import DeviceProfile
 from engines.llm.openai.chunks import read_chunk
-from pipeline.mcp.settings import McpServer
-from pipeline.mcp.translate import MAX_NAME_CHARS, MAX_TEXT_CHARS, MAX_TOOLS, outcome, specs
+from pipeline.tools.mcp.schema import MAX_NAME_CHARS, MAX_TEXT_CHARS, MAX_TOOLS, outcome, specs
+from pipeline.tools.mcp.settings import McpServer
 from tests.fuzz.target import Target, lines
 
 TEXT = {"type": "text", "text": "it is on"}

@@ -3,17 +3,17 @@
 import asyncio
 
 from core.errors import RequestError, TooLarge
-from media.ice_candidates import MAX_CANDIDATES, candidates_in, read_candidate
-from media.peer import Peer, PeerCallbacks
-from media.sdp import checked_sdp
-from signaling.whip.fragment import (
+from media.webrtc.ice.candidates import MAX_CANDIDATES, candidates_in, read_candidate
+from media.webrtc.peer import Peer, PeerCallbacks
+from media.webrtc.sdp import checked_sdp
+from signaling.whip.offer import read_offer, unacceptable
+from signaling.whip.sdp_fragment import (
     check_if_match,
     mid_of,
     read_fragment,
     ufrag_of,
     write_fragment,
 )
-from signaling.whip.offer import read_offer, unacceptable
 from tests.fuzz.drawn import Drawn, scripts
 from tests.fuzz.target import Target
 from tests.media.test_sdp import OFFER

@@ -16,7 +16,7 @@ import numpy as np
 from core.audio import Pcm
 from core.errors import ConfigError, RemoteProtocolError, RequestError
 from engines.base import AsrInfo, AsrOptions, AsrResult
-from engines.wire import (
+from engines.runtime.worker.protocol import (
     Decode,
     Decoded,
     Failed,
@@ -32,12 +32,12 @@ from engines.wire import (
     reply_reader,
     request_reader,
 )
-from media.amr import AmrDecoder
-from media.files import FileLimits, decode_file
-from media.opus import BadAudioPacket, OpusDecoder, OpusEncoder
-from media.raw import ByteDecoder, NotPlain, RawDecoder, WavDecoder
+from media.codecs.amr import AmrDecoder
+from media.codecs.opus import BadAudioPacket, OpusDecoder, OpusEncoder
+from media.files.decode import FileLimits, decode_file
+from media.files.raw import ByteDecoder, NotPlain, RawDecoder, WavDecoder
 from server.config import Config
-from server.config_load import load, setting_paths
+from server.config.load import load, setting_paths
 from tests.fuzz.drawn import drawn, scripts
 from tests.fuzz.target import Target
 from tests.media.signals import tone

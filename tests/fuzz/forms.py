@@ -7,12 +7,12 @@ from aiohttp import MultipartReader, StreamReader
 from aiohttp.base_protocol import BaseProtocol
 
 from core.errors import EarshotError, RequestError
-from media.spool import SpoolLimits, Spools
+from media.files.upload_spool import SpoolLimits, Spools
 from tests.fuzz.kept_loop import run_kept
 from tests.fuzz.target import Target, lines
-from web.openai.form import read_form
-from web.openai.job import transcription, translation
-from web.openai.speech_fields import MAX_INPUT_CHARS, decoded
+from web.openai.speech.fields import MAX_INPUT_CHARS, decoded
+from web.openai.transcriptions.multipart import read_form
+from web.openai.transcriptions.request import transcription, translation
 
 NAMES = (
     "model",

@@ -6,14 +6,14 @@ from typing import Any, cast
 import msgspec
 
 from core.errors import ConfigError, RemoteProtocolError
-from devices.home_assistant.answer import MAX_SPEECH_CHARS, MAX_TOUCHED, parse
-from devices.home_assistant.frames import Event, Result, decode, greeting
-from devices.home_assistant.link import Link
-from devices.home_assistant.mirror import Mirror
-from devices.home_assistant.names import MAX_ENTITIES, House, Registries, candidates, house
+from devices.home_assistant.conversation import MAX_SPEECH_CHARS, MAX_TOUCHED, parse
+from devices.home_assistant.entities import Mirror
+from devices.home_assistant.protocol import Event, Result, decode, greeting
+from devices.home_assistant.registries import MAX_ENTITIES, House, Registries, candidates, house
 from devices.home_assistant.services import MAX_TARGETS, WAYS, plan
-from pipeline.home.config import HomeConfig
-from pipeline.home.home import Home
+from devices.home_assistant.websocket import Link
+from pipeline.tools.home.config import HomeConfig
+from pipeline.tools.home.home import Home
 from tests.devices.home_assistant.fake import answered
 from tests.fuzz.kept_loop import run_kept
 from tests.fuzz.target import Target, lines

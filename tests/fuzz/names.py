@@ -7,10 +7,10 @@ from typing import cast
 from core.errors import RequestError
 from devices.ota import MAX_NAME_CHARS, age, check_name, is_release
 from devices.pairing import CODE_DIGITS, read_code
-from devices.registry.names import MAX_NAME_CHARS as MAX_SHOWN_CHARS
-from devices.registry.names import short
-from devices.xiaozhi.check_in import is_newer
-from devices.xiaozhi.images import version_in
+from devices.registry.sanitize import MAX_NAME_CHARS as MAX_SHOWN_CHARS
+from devices.registry.sanitize import short
+from devices.xiaozhi.firmware import version_in
+from devices.xiaozhi.ota_check import is_newer
 from tests.fuzz.target import Target
 
 ROOT = PurePosixPath("/firmware")

@@ -15,28 +15,28 @@ from core.errors import RequestError
 from core.events import FormatName
 from core.ports import ToolSpec
 from engines.base import AS_CONFIGURED, CallDelta, LlmOptions, Message, TextDelta, ToolCall
-from media import g711
+from media.codecs import g711
 from media.pcm import from_bytes
-from pipeline.playout import PacedBy
-from pipeline.sessions import Sessions
-from pipeline.settings import SessionSettings
-from signaling.realtime.beta import to_ga
+from pipeline.playout.playout import PacedBy
+from pipeline.session.sessions import Sessions
+from pipeline.shared.settings import SessionSettings
 from signaling.realtime.connection import Connection
-from signaling.realtime.events import (
+from signaling.realtime.protocol.audio_format import Spoken
+from signaling.realtime.protocol.audio_input import Upload, heard_in
+from signaling.realtime.protocol.beta import to_ga
+from signaling.realtime.protocol.client_events import (
     ClientEvent,
     InputAppend,
     ItemCreate,
     ResponseCreate,
     SessionUpdate,
 )
-from signaling.realtime.incoming import decode
-from signaling.realtime.items import new_item
-from signaling.realtime.offer import read_secret_request
-from signaling.realtime.response import response_request
-from signaling.realtime.session import Terms, check_unchanged, merged, session_json
-from signaling.realtime.sound import Spoken
-from signaling.realtime.translate import Transport
-from signaling.realtime.upload import Upload, heard_in
+from signaling.realtime.protocol.decode import decode
+from signaling.realtime.protocol.translator import Transport
+from signaling.realtime.session.items import new_item
+from signaling.realtime.session.offer import read_secret_request
+from signaling.realtime.session.response import response_request
+from signaling.realtime.session.settings import Terms, check_unchanged, merged, session_json
 from tests.fuzz.client_events import BETA_EVENTS, EVENTS, SESSIONS
 from tests.fuzz.drawn import drawn, scripts
 from tests.fuzz.kept_loop import run_kept

@@ -4,9 +4,9 @@ import random
 from itertools import pairwise
 
 from core.audio import ASR_RATE_HZ, ms_to_samples
-from media.jitter import JitterBuffer, distance
-from pipeline.chunker import MAX_CHARS, Chunker
-from pipeline.endpointer import MAX_UTTERANCE_MS, START_MS, Edge, Endpointer, SpeechEdge
+from media.webrtc.jitter_buffer import JitterBuffer, distance
+from pipeline.speech.chunker import MAX_CHARS, Chunker
+from pipeline.user_turn.endpointing import MAX_UTTERANCE_MS, START_MS, Edge, Endpointer, SpeechEdge
 from tests.fuzz.drawn import drawn, scripts
 from tests.fuzz.mutate import ODD_TEXTS
 from tests.fuzz.target import Target

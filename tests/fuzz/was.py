@@ -9,9 +9,7 @@ import msgspec
 from core.errors import RequestError, TooLarge
 from devices.directory import Device
 from devices.ota import check_name
-from devices.willow.values import switch_of, text_of, whole_of
-from devices.willow.was.body import MAX_DEPTH, read_object, read_path
-from devices.willow.was.config import (
+from devices.willow.was.device_config import (
     DEFAULTS,
     MASK,
     checked,
@@ -20,9 +18,11 @@ from devices.willow.was.config import (
     masked,
     merged,
 )
-from devices.willow.was.naming import MAX_CHARS, asked
-from devices.willow.was.rest import _id, _switch
-from devices.willow.was.store import StoredNvs, read_nvs
+from devices.willow.was.rest.body import MAX_DEPTH, read_object, read_path
+from devices.willow.was.rest.handlers import _id, _switch
+from devices.willow.was.rest.names import MAX_CHARS, asked
+from devices.willow.was.settings_store import StoredNvs, read_nvs
+from devices.willow.wis.params import switch_of, text_of, whole_of
 from firmware_protocol.willow.decode import MAX_ID
 from firmware_protocol.willow.encode import MAX_MESSAGE_BYTES, encode
 from firmware_protocol.willow.messages import Config

@@ -7,11 +7,11 @@ from urllib.parse import parse_qsl
 
 from core.errors import RequestError
 from devices.arbitration import Arbitration
-from devices.willow.messages import read_message
-from devices.willow.question import read_question
-from devices.willow.speaking import MAX_TEXT_CHARS as MAX_SPOKEN_CHARS
-from devices.willow.speaking import read_text
-from devices.willow.upload import AudioForm
+from devices.willow.wis.chat_params import read_question
+from devices.willow.wis.rtc.messages import read_message
+from devices.willow.wis.tts import MAX_TEXT_CHARS as MAX_SPOKEN_CHARS
+from devices.willow.wis.tts import read_text
+from devices.willow.wis.upload import AudioForm
 from firmware_protocol.willow.decode import MAX_TEXT_CHARS, MalformedMessage, decode
 from firmware_protocol.willow.encode import MAX_MESSAGE_BYTES, encode
 from firmware_protocol.willow.messages import Endpoint, Notify, Result, Unknown

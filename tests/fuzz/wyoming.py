@@ -12,7 +12,9 @@ import msgspec
 from wyoming.event import Event, read_event
 
 from core.errors import EarshotError, RemoteProtocolError, RequestError
-from devices.wyoming.asked import (
+from devices.wyoming.connection import IDLE_S, Connection
+from devices.wyoming.framing import MAX_HEADER_BYTES, MAX_PAYLOAD_BYTES, Wire
+from devices.wyoming.requests import (
     MAX_HOTWORDS_CHARS,
     MAX_ID_CHARS,
     MAX_TEXT_CHARS,
@@ -26,10 +28,8 @@ from devices.wyoming.asked import (
     read_voicing,
     text_language,
 )
-from devices.wyoming.connection import IDLE_S, Connection
-from devices.wyoming.wire import MAX_HEADER_BYTES, MAX_PAYLOAD_BYTES, Wire
-from engines.wake_words import Wake, WakeWord
-from pipeline.engines import EngineSet
+from engines.base.wake import Wake, WakeWord
+from pipeline.services import EngineSet
 from tests.devices.wyoming.servers import Scene
 from tests.fuzz.drawn import drawn, scripts
 from tests.fuzz.kept_loop import run_kept

@@ -6,9 +6,8 @@ from typing import Any, assert_never
 from urllib.parse import parse_qsl
 
 from core.errors import RequestError
-from devices.xiaozhi.check_in import MAX_NAME_CHARS, contact_of
 from devices.xiaozhi.ear import Ear
-from firmware_protocol.xiaozhi.dialogue import Dialogue, HangUp, Send
+from devices.xiaozhi.ota_check import MAX_NAME_CHARS, contact_of
 from firmware_protocol.xiaozhi.errors import BadFrame, BadMessage
 from firmware_protocol.xiaozhi.framing import (
     MAX_PAYLOAD_BYTES,
@@ -17,13 +16,14 @@ from firmware_protocol.xiaozhi.framing import (
     decode_frame,
     encode_audio,
 )
-from firmware_protocol.xiaozhi.mcp import MAX_RESULT_CHARS, MAX_TOOLS, McpClient
-from firmware_protocol.xiaozhi.messages import McpAnswer, Tts
-from firmware_protocol.xiaozhi.texts import (
+from firmware_protocol.xiaozhi.json_codec import (
     decode_device_message,
     decode_server_message,
     encode_message,
 )
+from firmware_protocol.xiaozhi.mcp import MAX_RESULT_CHARS, MAX_TOOLS, McpClient
+from firmware_protocol.xiaozhi.messages import McpAnswer, Tts
+from firmware_protocol.xiaozhi.state_machine import Dialogue, HangUp, Send
 from tests.firmware_protocol.xiaozhi.vectors import frame_of, frames, messages, text_of
 from tests.fuzz.drawn import drawn, scripts
 from tests.fuzz.mutate import mutated_json, odd_json

@@ -10,8 +10,8 @@ import pytest
 from aiohttp import ClientWebSocketResponse
 
 from core.errors import ConfigError
-from server.config_load import load
-from signaling.routes import routes
+from server.config.load import load
+from signaling.realtime.routes import routes
 from tests.server.http import error_of
 from tests.shared import ROOT
 from tests.signaling.callers import CALLS, SDP, Caller, form, talking

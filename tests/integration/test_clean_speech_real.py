@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 import soxr
 
-from bench.noise import Unshared, hear_live, recordings_of_noise
-from bench.words import spoken_words, word_errors
+from bench.measurements.noise import Unshared, hear_live, recordings_of_noise
+from bench.tools.word_errors import spoken_words, word_errors
 from core.audio import ASR_RATE_HZ, Pcm
 from engines.base import AsrModel, AsrOptions, VadEngine
 from engines.registry import load
-from media.files import decode_file
-from pipeline.engines import EngineSet
-from pipeline.recording import Transcriber
-from pipeline.settings import DEFAULT
-from pipeline.speech_evidence import NoSpeech
+from media.files.decode import decode_file
+from pipeline.services import EngineSet
+from pipeline.shared.settings import DEFAULT
+from pipeline.transcription.no_speech import NoSpeech
+from pipeline.transcription.recording import Transcriber
 from tests.real_models import spoken_by_hibari, tiny_en
 from tests.shared import shared_data
 

@@ -17,15 +17,15 @@ import psutil
 import pytest
 from aiortc import RTCPeerConnection
 
-from bench.address import Address
-from bench.client import RealtimeClient
-from bench.mouth import RATE_HZ
-from bench.over_webrtc import WebRtcClient
-from bench.realtime import ConnectionLost, Transport, Wish
-from bench.talker import Report, Talker, talking
-from bench.words import spoken_words, word_errors
+from bench.client.address import Address
+from bench.client.base import RealtimeClient
+from bench.client.conversation import Report, Talker, talking
+from bench.client.microphone import RATE_HZ
+from bench.client.realtime import ConnectionLost, Transport, Wish
+from bench.client.webrtc import WebRtcClient
+from bench.tools.word_errors import spoken_words, word_errors
 from core.audio import Pcm
-from media.loopback import lose_packets
+from media.webrtc.loopback import lose_packets
 from tests.server.process import LOADS_HERE, Running, serving, workers
 from tests.speech import say
 

@@ -9,8 +9,8 @@ import pytest
 
 from engines.base import WordMark
 from engines.tts.espeak import Settings, create
-from pipeline.chunker import Chunker
-from pipeline.speakable import ClauseReader, Spoken
+from pipeline.speech.chunker import Chunker
+from pipeline.speech.normalize.__init___part import ClauseReader, Spoken
 
 ANSWERS = {
     "en": "**Sure!** It is 20 °C, see [the forecast](https://example.com/a?b=c). 1,000 km/h, "

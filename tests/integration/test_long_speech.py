@@ -13,17 +13,17 @@ from core.audio import ASR_RATE_HZ, AudioFrame, Pcm
 from core.events import HypothesisChanged, SessionEvent, Transcribed
 from engines.base import AsrOptions
 from engines.registry import load
-from media.files import decode_file
-from pipeline.conversation import Conversations
-from pipeline.engines import EngineSet
-from pipeline.recording import Transcriber, Transcript
-from pipeline.segmenting import Cutter
-from pipeline.sessions import Sessions
-from pipeline.settings import SessionSettings
+from media.files.decode import decode_file
+from pipeline.conversation.conversation import Conversations
+from pipeline.services import EngineSet
+from pipeline.session.sessions import Sessions
+from pipeline.shared.settings import SessionSettings
 from pipeline.surroundings import Surroundings
-from pipeline.tools import Toolbox
-from serving.pools.process import ProcessWorker
-from serving.scheduler import AsrScheduler, Priority
+from pipeline.tools.toolbox import Toolbox
+from pipeline.transcription.recording import Transcriber, Transcript
+from pipeline.transcription.segmenter import Cutter
+from serving.scheduling.scheduler import AsrScheduler, Priority
+from serving.workers.process import ProcessWorker
 from tests.pipeline.fakes import Counts, EchoLlm, LoopClock, ToneTts, collect
 from tests.shared import shared_data
 from tests.speech import say

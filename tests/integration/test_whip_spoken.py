@@ -8,14 +8,14 @@ from contextlib import asynccontextmanager
 
 from aiohttp import ClientSession
 
-from pipeline.conversation import Conversations
-from pipeline.sessions import Sessions
+from pipeline.conversation.conversation import Conversations
+from pipeline.session.sessions import Sessions
 from pipeline.surroundings import Surroundings
-from pipeline.tools import Toolbox
-from server.config_load import load
-from server.engines import running
-from server.metrics import PrometheusMetrics
-from server.system import SystemClock
+from pipeline.tools.toolbox import Toolbox
+from server.compose.engines import running
+from server.config.load import load
+from server.runtime.clock import SystemClock
+from server.runtime.metrics import PrometheusMetrics
 from signaling.whip.door import WhipDoor
 from signaling.whip.routes import whip_routes
 from tests.raw_peer import RATE_HZ

@@ -4,7 +4,7 @@ from typing import cast
 
 from aiortc import RTCDataChannel
 
-from media.channel import CHANNEL_LABEL, MAX_HOLD_S, EventChannel
+from media.webrtc.data_channel import CHANNEL_LABEL, MAX_HOLD_S, EventChannel
 from tests.loop import run_virtual
 
 

@@ -9,7 +9,7 @@ import pytest
 from aioice import Connection
 from aioice.stun import TransactionTimeout
 
-from media import consent
+from media.webrtc.ice import consent
 from tests.loop import run_virtual
 
 

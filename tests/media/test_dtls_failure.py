@@ -8,8 +8,8 @@ from aiortc import RTCPeerConnection, RTCSessionDescription
 from aiortc.rtcdtlstransport import RTCCertificate, generate_certificate
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from media.dtls_failure import explained
-from media.peer import CloseReason, Peer, PeerCallbacks
+from media.webrtc.dtls_failure import explained
+from media.webrtc.peer import CloseReason, Peer, PeerCallbacks
 
 DEADLINE_S = 20
 

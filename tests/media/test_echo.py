@@ -5,12 +5,12 @@ import time
 import numpy as np
 import pytest
 
-from bench.echo_scenes import Scene, echo, microphone
+from bench.measurements.echo.rooms import Scene, echo, microphone
 from core.audio import ASR_RATE_HZ, Pcm, silence
-from media.echo import Echo, HalfDuplex, Untouched, open_echo
-from media.echo_canceller import EchoCanceller, Path
-from media.echo_mode import EchoMode
 from media.pcm import dbfs
+from media.processing.aec3 import EchoCanceller, Path
+from media.processing.echo import Echo, HalfDuplex, Untouched, open_echo
+from media.processing.modes import EchoMode
 
 FRAME = 320
 SECOND = ASR_RATE_HZ

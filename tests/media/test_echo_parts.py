@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from core.audio import ASR_RATE_HZ, Pcm
-from media.echo_delay import FAR, NEAR, match
-from media.echo_gate import CLOSED, ResidualGate
-from media.echo_reference import KEPT, MAX_AHEAD, NEW_STRETCH, Reference
 from media.pcm import dbfs
+from media.processing.echo_delay import FAR, NEAR, match
+from media.processing.echo_gate import CLOSED, ResidualGate
+from media.processing.echo_reference import KEPT, MAX_AHEAD, NEW_STRETCH, Reference
 
 FRAME = 320
 

@@ -1,6 +1,6 @@
 """Our eSpeak voice in rooms made of numbers, through our own ear: nobody is answered but people.
 
-What each scene asks is what `python -m bench.echo` measures on many more.
+What each scene asks is what `python -m bench.measurements.echo` measures on many more.
 """
 
 import sys
@@ -10,15 +10,15 @@ from subprocess import run
 import numpy as np
 import pytest
 
-from bench.echo import people
-from bench.echo_scenes import Scene
-from bench.echo_talk import Person, Start, interruption, talk
-from bench.words import spoken_words, word_errors
+from bench.measurements.echo import people
+from bench.measurements.echo.answers import Person, Start, interruption, talk
+from bench.measurements.echo.rooms import Scene
+from bench.tools.word_errors import spoken_words, word_errors
 from core.audio import ASR_RATE_HZ, Pcm, samples_to_ms
 from engines.base import AsrItem, VadEngine
 from engines.registry import load
-from media.echo import Echo, HalfDuplex, Untouched
-from media.echo_canceller import EchoCanceller
+from media.processing.aec3 import EchoCanceller
+from media.processing.echo import Echo, HalfDuplex, Untouched
 from tests.shared import ROOT, shared_data
 
 CONVERGED = 2 * ASR_RATE_HZ
@@ -38,7 +38,10 @@ def vad() -> VadEngine:
 @pytest.fixture(scope="module")
 def far() -> Pcm:
     """By a process of its own: how eSpeak says something hangs on all that it has said before."""
-    script = "import sys; from bench.echo import answers; sys.stdout.buffer.write(answers().data)"
+    script = (
+        "import sys; from bench.measurements.echo import answers; "
+        "sys.stdout.buffer.write(answers().data)"
+    )
     done = run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, check=True)
     return np.frombuffer(done.stdout, np.int16)
 

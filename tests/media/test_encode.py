@@ -6,8 +6,8 @@ import wave
 import numpy as np
 import pytest
 
-from media.encode import FORMATS, open_encoder
-from media.files import decode_file
+from media.files.decode import decode_file
+from media.files.encode import FORMATS, open_encoder
 from tests.media.signals import peak_hz, tone
 
 TONE = tone(440, 16_000, 16_000)

@@ -10,8 +10,8 @@ import pytest
 
 from core.audio import AudioFrame, Pcm
 from core.errors import RequestError, TooLarge
-from media import files
-from media.files import (
+from media.files import decode as files
+from media.files.decode import (
     BLOCK_S,
     CODECS,
     FileLimits,

@@ -4,7 +4,7 @@ import av
 import numpy as np
 import pytest
 
-from media.g711 import Law, decode, encode
+from media.codecs.g711 import Law, decode, encode
 
 EVERY = bytes(range(256))
 CODECS: dict[Law, str] = {"mu": "pcm_mulaw", "a": "pcm_alaw"}

@@ -4,7 +4,7 @@ import pytest
 from aiortc import RTCIceTransportPolicy
 
 from core.errors import ConfigError
-from media.ice import IceServer, IceSettings, IceUrl, PortRange
+from media.webrtc.ice.settings import IceServer, IceSettings, IceUrl, PortRange
 
 TURN = ("turn:turn.example", "turns:turn.example")
 

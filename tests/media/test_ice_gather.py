@@ -12,9 +12,9 @@ from aiortc import RTCIceCandidate, RTCIceGatherer
 from psutil import Process
 
 from core.errors import EarshotError, Overloaded
-from media import ice_gather
-from media.ice import IceServer, IceSettings, PortRange
-from media.ice_gather import LOOPBACK, gather_with
+from media.webrtc.ice import gathering
+from media.webrtc.ice.gathering import LOOPBACK, gather_with
+from media.webrtc.ice.settings import IceServer, IceSettings, PortRange
 
 T = TypeVar("T")
 
@@ -192,7 +192,7 @@ def test_without_a_relay_relay_only_is_an_error(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_relay_that_does_not_answer_holds_up_no_close(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ice_gather, "RELAY_CLOSE_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(gathering, "RELAY_CLOSE_TIMEOUT_S", 0.05)
 
     class Relay:
         is_asked = False
@@ -203,7 +203,7 @@ def test_a_relay_that_does_not_answer_holds_up_no_close(monkeypatch: pytest.Monk
 
     async def scene() -> None:
         relay = Relay()
-        ice_gather._close_in_time(relay)  # type: ignore[arg-type]
+        gathering._close_in_time(relay)  # type: ignore[arg-type]
         async with asyncio.timeout(10):
             await relay.close()
         assert relay.is_asked

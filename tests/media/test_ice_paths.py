@@ -11,10 +11,10 @@ from psutil import Process
 
 from core.audio import Pcm
 from core.errors import RequestError
-from media import consent
-from media.ice import IceSettings, PortRange
-from media.ice_candidates import MAX_CANDIDATES, candidates_in, read_candidate
-from media.peer import CloseReason, PeerSettings
+from media.webrtc.ice import consent
+from media.webrtc.ice.candidates import MAX_CANDIDATES, candidates_in, read_candidate
+from media.webrtc.ice.settings import IceSettings, PortRange
+from media.webrtc.peer import CloseReason, PeerSettings
 from tests.media.nat import Nat
 from tests.media.signals import peak_hz, tone
 from tests.media.test_ice_gather import free_ports

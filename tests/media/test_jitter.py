@@ -3,7 +3,7 @@ from itertools import pairwise
 
 import pytest
 
-from media.jitter import MAX_DROPOUT, JitterBuffer, JitterFlow, JitterStats
+from media.webrtc.jitter_buffer import MAX_DROPOUT, JitterBuffer, JitterFlow, JitterStats
 
 
 def play(order: list[int], depth: int) -> tuple[list[int], int, JitterBuffer[int]]:

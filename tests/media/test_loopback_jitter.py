@@ -5,9 +5,9 @@ import asyncio
 import pytest
 from aiortc import RTCPeerConnection
 
-from bench.jitter import BEEP_EVERY_TICKS, TONES_HZ, Delays, delays, measure, table
+from bench.measurements.jitter import BEEP_EVERY_TICKS, TONES_HZ, Delays, delays, measure, table
 from core.errors import EarshotError
-from media.short_path import tap
+from media.webrtc.aiortc_internals.rtp import tap
 
 MAX_DELAY_MS = 45
 "3 ms on a quiet machine, of which 2 are resampling; aiortc's own buffer is never under 78."

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples
-from media.noise_mode import NoiseMode
-from media.noise_reduction import BLOCK, DELAY_MS, NoiseReduction, open_noise_reduction
 from media.pcm import dbfs
+from media.processing.noise_mode import NoiseMode
+from media.processing.noise_suppression import BLOCK, DELAY_MS, NoiseReduction, open_noise_reduction
 
 SECOND = ASR_RATE_HZ
 LATE = ms_to_samples(DELAY_MS, ASR_RATE_HZ)

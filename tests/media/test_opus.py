@@ -3,8 +3,8 @@ import pytest
 
 from core.audio import Pcm
 from core.errors import RemoteProtocolError
-from media.libopus import library
-from media.opus import (
+from media.codecs.libopus import library
+from media.codecs.opus import (
     MAX_PACKET_BYTES,
     OPUS_RATES_HZ,
     BadAudioPacket,

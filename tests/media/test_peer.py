@@ -14,9 +14,9 @@ from psutil import Process
 
 from core.audio import AudioFrame
 from core.errors import Conflict, RequestError
-from media.channel import MAX_EARLY_MESSAGES
-from media.opus import OpusSettings
-from media.peer import CloseReason, Peer, PeerCallbacks, PeerSettings
+from media.codecs.opus import OpusSettings
+from media.webrtc.data_channel import MAX_EARLY_MESSAGES
+from media.webrtc.peer import CloseReason, Peer, PeerCallbacks, PeerSettings
 from tests.media.signals import assert_continuous, joined, peak_hz, tone
 from tests.media.test_sdp import OFFER
 

@@ -5,10 +5,10 @@ from itertools import count
 
 import pytest
 
-from core.quality import ConnectionQuality
-from media.loopback import lose_packets
-from media.peer import Peer, PeerCallbacks
-from media.quality import WINDOW, Counts, Recent
+from core.connection_stats import ConnectionQuality
+from media.webrtc.loopback import lose_packets
+from media.webrtc.peer import Peer, PeerCallbacks
+from media.webrtc.stats import WINDOW, Counts, Recent
 
 
 async def measured(peer: Peer, until_packets: int) -> ConnectionQuality:

@@ -10,9 +10,9 @@ from av.audio.stream import AudioStream
 
 from core.audio import Pcm
 from core.errors import RequestError
-from media.amr import AmrDecoder
-from media.files import decode_file
-from media.raw import BITS, ByteDecoder, NotPlain, RawDecoder, WavDecoder
+from media.codecs.amr import AmrDecoder
+from media.files.decode import decode_file
+from media.files.raw import BITS, ByteDecoder, NotPlain, RawDecoder, WavDecoder
 from tests.media.signals import peak_hz, tone
 from tests.shared import shared_data
 

@@ -1,8 +1,8 @@
 import pytest
 
 from core.errors import RequestError, TooLarge
-from media.ice_candidates import candidates_in
-from media.sdp import MAX_SDP_BYTES, checked_sdp, max_message_bytes
+from media.webrtc.ice.candidates import candidates_in
+from media.webrtc.sdp import MAX_SDP_BYTES, checked_sdp, max_message_bytes
 
 OFFER = """v=0
 o=- 4611731400430051336 2 IN IP4 127.0.0.1

@@ -8,8 +8,8 @@ from time import process_time
 import pytest
 
 from core.errors import RequestError
-from media.peer import Peer, PeerCallbacks
-from media.sdp import MAX_SDP_BYTES
+from media.webrtc.peer import Peer, PeerCallbacks
+from media.webrtc.sdp import MAX_SDP_BYTES
 from tests.media.test_sdp import OFFER
 
 MAX_CPU_S = 0.5

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from pylibsrtp import Error as SrtpError
 
 from core.errors import EarshotError
-from media.ice import IceSettings
-from media.ice_gather import gather_with
-from media.ice_restart import IceRestart
-from media.loopback import lose_packets
-from media.short_path import Outgoing, Send, payload_in, tap
-from media.sources import MAX_SOURCES
+from media.webrtc.aiortc_internals.rtp import Outgoing, Send, payload_in, tap
+from media.webrtc.aiortc_internals.ssrc_limit import MAX_SOURCES
+from media.webrtc.ice.gathering import gather_with
+from media.webrtc.ice.restart import IceRestart
+from media.webrtc.ice.settings import IceSettings
+from media.webrtc.loopback import lose_packets
 
 DEADLINE_S = 20
 

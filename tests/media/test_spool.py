@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import Overloaded, TooLarge
-from media.spool import BLOCK_BYTES, Spool, SpoolLimits, Spools
+from media.files.upload_spool import BLOCK_BYTES, Spool, SpoolLimits, Spools
 
 
 def spools(folder: Path, **limits: int) -> Spools:

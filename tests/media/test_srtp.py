@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from pylibsrtp import Error, Policy, Session
 
 from core.errors import EarshotError
-from media.srtp import Srtp
+from media.webrtc.aiortc_internals.srtp import Srtp
 
 HEADER = b"\x80\x60\x00\x01\x00\x00\x03\xc0\x00\x00\x00\x07"
 KEY = bytes(range(30))

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from core.audio import AudioFrame
-from media.jitter import JitterStats
-from media.opus import OpusDecoder, OpusEncoder, OpusSettings
-from media.pump import Pump
-from media.tracks import (
+from media.codecs.opus import OpusDecoder, OpusEncoder, OpusSettings
+from media.webrtc.jitter_buffer import JitterStats
+from media.webrtc.pacer import Pump
+from media.webrtc.tracks import (
     BEAT_S,
     LEAD_S,
     MAX_FILL_MS,
@@ -302,7 +302,7 @@ def test_silence_goes_out_on_its_ticks_without_the_encoder(monkeypatch: pytest.M
             super().__init__(rate_hz, settings)
             encoders.append(self)
 
-    monkeypatch.setattr("media.tracks.OpusEncoder", Kept)
+    monkeypatch.setattr("media.webrtc.tracks.OpusEncoder", Kept)
     played = [*(beep(i) for i in range(50)), *[None] * 100, *(beep(i) for i in range(50))]
 
     async def main() -> None:

@@ -5,11 +5,11 @@ from typing import BinaryIO
 
 from core.audio import ASR_RATE_HZ, Pcm
 from core.threads import in_thread
-from media.files import FileLimits, decode
+from media.files.decode import FileLimits, decode
 
 
 class ThreadDecoder:
-    """A `media.files.FileDecoder` without any protection."""
+    """A `media.files.decode.FileDecoder` without any protection."""
 
     async def blocks(
         self, file: BinaryIO, rate_hz: int = ASR_RATE_HZ, limits: FileLimits | None = None

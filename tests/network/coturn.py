@@ -10,7 +10,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from threading import Event, Thread
 
-from server.tls import open_tls
+from server.net.tls import open_tls
 from tests.network.namespaces import ROUTER, Networks, inside
 
 PORT, TLS_PORT = 3478, 5349

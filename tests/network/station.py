@@ -19,17 +19,17 @@ from aiohttp import web as aioweb
 from psutil import Process
 
 from core.audio import AudioFrame
-from core.http import Route
-from media.ice import IceServer, IceSettings
-from media.peer import Peer, PeerCallbacks, PeerSettings
-from pipeline.sessions import Sessions
-from server.app import build, running
-from server.auth import Gate
-from server.listeners import bind
-from server.metrics import PrometheusMetrics
-from signaling.ice import IceDoor, ice_routes
+from core.http.routes import Route
+from media.webrtc.ice.settings import IceServer, IceSettings
+from media.webrtc.peer import Peer, PeerCallbacks, PeerSettings
+from pipeline.session.sessions import Sessions
+from server.http.app import build, running
+from server.http.auth import Gate
+from server.net.listeners import bind
+from server.runtime.metrics import PrometheusMetrics
+from signaling.ice_servers import IceDoor, ice_routes
 from signaling.realtime.door import RealtimeDoor, RealtimeSettings
-from signaling.routes import routes as realtime_routes
+from signaling.realtime.routes import routes as realtime_routes
 from signaling.whip.door import WhipDoor
 from signaling.whip.publication import WhipSettings
 from signaling.whip.routes import whip_routes

@@ -34,15 +34,15 @@ from engines.base import (
     Word,
     WordMark,
 )
-from pipeline.budget import Budget
-from pipeline.conversation import Conversations
-from pipeline.engines import EngineSet
-from pipeline.session import Session
-from pipeline.speculation import count_waste
-from pipeline.speech_evidence import NoSpeech
+from pipeline.conversation.conversation import Conversations
+from pipeline.response.speculation import count_waste
+from pipeline.services import EngineSet
+from pipeline.session.session import Session
 from pipeline.surroundings import Surroundings
-from pipeline.tools import Toolbox
-from serving.scheduler import Priority
+from pipeline.tools.toolbox import Toolbox
+from pipeline.transcription.no_speech import NoSpeech
+from serving.llm_slots import Budget
+from serving.scheduling.scheduler import Priority
 
 FRAME = 320
 WORDS = {1000: "one", 2000: "two", 3000: "three", 4000: "four", 5000: "noise", 6000: "uh-huh"}

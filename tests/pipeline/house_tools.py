@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from core.ports import ToolContext, ToolOutcome
-from pipeline.function_tools import tool
-from pipeline.skills.arguments import ToolError
+from pipeline.tools.functions import tool
+from pipeline.tools.skills.arguments import ToolError
 
 Day = Literal["today", "tomorrow"]
 

@@ -6,9 +6,9 @@ import pytest
 
 from core.errors import RequestError
 from core.items import FunctionCallItem
-from pipeline.arguments import MAX_DEPTH, is_too_deep, parsed
-from pipeline.context import message_tokens
-from pipeline.history import History
+from pipeline.conversation.context_window import message_tokens
+from pipeline.conversation.history import History
+from pipeline.tools.arguments_part import MAX_DEPTH, is_too_deep, parsed
 
 
 def nested(levels: int) -> str:

@@ -5,7 +5,7 @@ import numpy.typing as npt
 import pytest
 
 from core.audio import ASR_RATE_HZ, Pcm
-from pipeline.audible import FADED_DB, PARTS, TAIL_MS, WINDOW_MS, Audible, Sound
+from pipeline.user_turn.speech_offset import FADED_DB, PARTS, TAIL_MS, WINDOW_MS, Audible, Sound
 
 Signal = npt.NDArray[np.float64]
 

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from pipeline.cadence import EVERY_S, MAX_BACKOFF_S, SHARE, Cadence
+from pipeline.transcription.partials import EVERY_S, MAX_BACKOFF_S, SHARE, Cadence
 
 
 def partials(cadence: Cadence, costs_s: list[float], now: float = 0.0) -> list[float]:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.chunker import MAX_CHARS, MAX_FIRST_CHARS, Chunker
+from pipeline.speech.chunker import MAX_CHARS, MAX_FIRST_CHARS, Chunker
 
 PIECES = (
     "yes", "1.5", "Mr.", "no!", "and,", "so;", "why?", "…", "。", "！", "ok:", "a" * 300, "No.",

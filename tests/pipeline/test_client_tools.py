@@ -33,9 +33,9 @@ from core.items import (
 from core.ports import ToolSpec
 from core.rate_limits import RateLimits
 from engines.base import AS_CONFIGURED, CallDelta, LlmOptions, Message, TextDelta, ToolCall
-from pipeline.session import Session
-from pipeline.settings import NamedTool, ResponseRequest, SessionSettings, ToolChoice
-from pipeline.tool_results import NO_RESULT
+from pipeline.session.session import Session
+from pipeline.shared.settings import NamedTool, ResponseRequest, SessionSettings, ToolChoice
+from pipeline.tools.results import NO_RESULT
 from tests.pipeline.fakes import EchoLlm, World, speak
 from tests.pipeline.test_session import of, run_session
 

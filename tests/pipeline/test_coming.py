@@ -3,8 +3,8 @@
 import asyncio
 
 from core.audio import ASR_RATE_HZ, AudioFrame, silence
-from pipeline.session import Session
-from pipeline.settings import SessionSettings
+from pipeline.session.session import Session
+from pipeline.shared.settings import SessionSettings
 from tests.pipeline.fakes import EchoLlm, World, speak
 from tests.pipeline.test_session import run_session
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pipeline.completeness import HESITATES, SURELY, completeness
-from pipeline.end_of_turn import combine, wait_ms
+from pipeline.user_turn.end_of_turn import combine, wait_ms
+from pipeline.user_turn.turn_detection import HESITATES, SURELY, completeness
 
 OPEN = [
     ("en", "turn on the"),

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from core.errors import RequestError
 from core.ports import ToolSpec
 from engines.base import Message, ToolCall
-from pipeline.context import (
+from pipeline.conversation.context_window import (
     LEFT_OUT,
     MESSAGE_TOKENS,
     Truncation,

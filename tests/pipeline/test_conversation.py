@@ -6,12 +6,12 @@ import pytest
 
 from core.errors import Overloaded, RequestError
 from core.items import ImagePart, MessageItem, TextPart
-from pipeline.conversation import Conversation, Conversations
-from pipeline.exchange import Exchanges, Question
-from pipeline.history import MAX_TEXT_BYTES, History
-from pipeline.sessions import Guest, Sessions
-from pipeline.settings import Profile, SessionSettings
-from pipeline.text_language import TextLanguage
+from pipeline.conversation.conversation import Conversation, Conversations
+from pipeline.conversation.history import MAX_TEXT_BYTES, History
+from pipeline.session.one_shot import Exchanges, Question
+from pipeline.session.sessions import Guest, Sessions
+from pipeline.shared.settings import Profile, SessionSettings
+from pipeline.speech.language_id import TextLanguage
 from tests.loop import run_virtual
 from tests.pipeline.fakes import World
 

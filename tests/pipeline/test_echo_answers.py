@@ -14,16 +14,16 @@ from subprocess import run
 import numpy as np
 import pytest
 
-from bench.echo_scenes import NEAR_RMS, ROOM_RMS, Wave, room
+from bench.measurements.echo.rooms import NEAR_RMS, ROOM_RMS, Wave, room
 from core.audio import ASR_RATE_HZ, PTIME_MS, AudioFrame, Pcm, ms_to_samples
 from core.events import ResponseCreated, SessionEvent, Transcribed
 from engines.base import AsrItem, AsrResult, TtsInfo, VadEngine, WordMark
 from engines.registry import load
-from media.echo_mode import EchoMode
+from media.processing.modes import EchoMode
 from media.resample import Resampler
-from pipeline.session import Session
-from pipeline.settings import ResponseRequest, SessionSettings
-from serving.scheduler import Priority
+from pipeline.session.session import Session
+from pipeline.shared.settings import ResponseRequest, SessionSettings
+from serving.scheduling.scheduler import Priority
 from tests.pipeline.fakes import LevelAsr, ToneTts, World
 from tests.pipeline.test_session import of, run_session
 from tests.shared import ROOT
@@ -37,7 +37,10 @@ PERSON_FROM = 2 * ASR_RATE_HZ
 @pytest.fixture(scope="module")
 def far() -> Pcm:
     """Our eSpeak's answers, by a process of its own: how it says something hangs on all before."""
-    script = "import sys; from bench.echo import answers; sys.stdout.buffer.write(answers().data)"
+    script = (
+        "import sys; from bench.measurements.echo import answers; "
+        "sys.stdout.buffer.write(answers().data)"
+    )
     done = run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, check=True)
     return np.frombuffer(done.stdout, np.int16)
 

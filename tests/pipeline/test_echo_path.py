@@ -5,9 +5,9 @@ import pytest
 
 from core.audio import ASR_RATE_HZ, AudioFrame
 from core.events import PlayoutCleared, SpeechStarted
-from media.echo_mode import EchoMode
-from pipeline.session import Session
-from pipeline.settings import SessionSettings
+from media.processing.modes import EchoMode
+from pipeline.session.session import Session
+from pipeline.shared.settings import SessionSettings
 from tests.pipeline.fakes import FRAME, speak
 from tests.pipeline.test_interruption import talkative
 from tests.pipeline.test_session import of, run_session

@@ -9,12 +9,12 @@ import pytest
 
 from core.audio import ASR_RATE_HZ, AudioFrame
 from core.events import SessionEvent, SpeechStarted, SpeechStopped, Transcribed, TurnTraced
-from pipeline.audible import Sound
-from pipeline.ending import Ending, Pace
-from pipeline.endpointer import SUPPOSED_MS, Edge, Endpointer
-from pipeline.hearing import Hearing
-from pipeline.session import Session
-from pipeline.settings import SessionSettings, TurnDetection
+from pipeline.session.session import Session
+from pipeline.shared.settings import SessionSettings, TurnDetection
+from pipeline.user_turn.endpoint_timer import Ending, Pace
+from pipeline.user_turn.endpointing import SUPPOSED_MS, Edge, Endpointer
+from pipeline.user_turn.speech_detector import Hearing
+from pipeline.user_turn.speech_offset import Sound
 from tests.loop import run_virtual
 from tests.pipeline.fakes import FRAME, LoopClock, LoudVad, World
 from tests.pipeline.test_session import of, run_session

@@ -8,11 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.audio import ASR_RATE_HZ, AudioFrame, ms_to_samples
-from pipeline.audible import Sound
-from pipeline.end_of_turn import WAITS, wait_ms
-from pipeline.endpointer import MAX_HANG_MS, ONSET_MS, START_MS, Edge, Endpointer, SpeechEdge
-from pipeline.hearing import Hearing
-from pipeline.settings import TurnDetection
+from pipeline.shared.settings import TurnDetection
+from pipeline.user_turn.end_of_turn import WAITS, wait_ms
+from pipeline.user_turn.endpointing import (
+    MAX_HANG_MS,
+    ONSET_MS,
+    START_MS,
+    Edge,
+    Endpointer,
+    SpeechEdge,
+)
+from pipeline.user_turn.speech_detector import Hearing
+from pipeline.user_turn.speech_offset import Sound
 from tests.pipeline.fakes import LoudVad
 
 FRAME = 320

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from core.errors import NotFound, RequestError
-from pipeline.engines import EngineSet, Recogniser
-from pipeline.reading import Reader
-from pipeline.session import Session
-from pipeline.settings import SessionSettings
+from pipeline.services import EngineSet, Recogniser
+from pipeline.session.session import Session
+from pipeline.shared.settings import SessionSettings
+from pipeline.speech.file import Reader
 from tests.loop import run_virtual
 from tests.pipeline.fakes import LevelAsr, World
 

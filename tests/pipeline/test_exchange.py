@@ -9,9 +9,9 @@ import pytest
 
 from core.errors import Conflict, EngineError, NotFound, Overloaded
 from core.items import FunctionCallItem, FunctionOutputItem, MessageItem
-from pipeline.exchange import Exchanges, Question
-from pipeline.settings import Profile, SessionSettings
-from pipeline.text_language import TextLanguage
+from pipeline.session.one_shot import Exchanges, Question
+from pipeline.shared.settings import Profile, SessionSettings
+from pipeline.speech.language_id import TextLanguage
 from tests.loop import run_virtual
 from tests.pipeline.fakes import EchoLlm, World
 from tests.pipeline.test_sayings import AsksTool, Says, SlowTool

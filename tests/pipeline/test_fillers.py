@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from core.errors import EarshotError, EngineUnreachable, Overloaded
-from pipeline.fillers import SPOKEN_CHARS_PER_S, Fillers, Sentences, Silence, bundled
+from pipeline.tools.fillers import SPOKEN_CHARS_PER_S, Fillers, Sentences, Silence, bundled
 from tests.loop import run_virtual
 
 LANGUAGES = ("en", "de", "fr", "es")

@@ -11,9 +11,9 @@ import pytest
 from core.errors import ConfigError
 from core.ports import ToolContext, ToolOutcome
 from engines.base import ToolCall
-from pipeline.function_tools import FunctionTools, load_functions, tool
-from pipeline.tool_threads import MAX_THREADS
-from pipeline.tools import Toolbox
+from pipeline.tools.functions import FunctionTools, load_functions, tool
+from pipeline.tools.tool_threads import MAX_THREADS
+from pipeline.tools.toolbox import Toolbox
 from tests.loop import run_virtual
 from tests.pipeline import house_tools
 from tests.pipeline.fakes import Counts

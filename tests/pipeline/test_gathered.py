@@ -6,7 +6,7 @@ import numpy as np
 
 from core.audio import Pcm
 from engines.base import WordMark
-from pipeline.read_aloud import GATHERED_MS, Clause, Sound, gathered
+from pipeline.speech.synthesis import GATHERED_MS, Clause, Sound, gathered
 from tests.loop import run_virtual
 
 RATE_HZ = 8000

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from core.errors import ConfigError
-from pipeline.home import Home, HomeConfig, HomeState, default_home
-from pipeline.home.home import MAX_LIST_ITEMS
+from pipeline.tools.home import Home, HomeConfig, HomeState, default_home
+from pipeline.tools.home.home import MAX_LIST_ITEMS
 from tests.loop import run_virtual
 
 SMALL = {

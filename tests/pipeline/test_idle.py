@@ -11,10 +11,10 @@ from core.events import (
     TimeoutTriggered,
 )
 from core.items import MessageItem, TextPart
-from pipeline.idle import SILENCE
-from pipeline.playout import PacedBy
-from pipeline.session import Session
-from pipeline.settings import ResponseRequest, SessionSettings, TurnDetection
+from pipeline.playout.playout import PacedBy
+from pipeline.session.idle import SILENCE
+from pipeline.session.session import Session
+from pipeline.shared.settings import ResponseRequest, SessionSettings, TurnDetection
 from tests.pipeline.fakes import World, speak
 from tests.pipeline.test_sayings import Says
 from tests.pipeline.test_session import of, run_session

@@ -8,11 +8,11 @@ import pytest
 
 from core.items import MessageItem, TextPart
 from core.ports import NOWHERE, Place
-from pipeline.exchange import Exchanges, Question
-from pipeline.instructions import NO_DEFAULT, bundled, with_room
-from pipeline.sessions import Sessions
-from pipeline.settings import ResponseRequest, SessionSettings
-from pipeline.text_language import TextLanguage
+from pipeline.conversation.instructions import NO_DEFAULT, bundled, with_room
+from pipeline.session.one_shot import Exchanges, Question
+from pipeline.session.sessions import Sessions
+from pipeline.shared.settings import ResponseRequest, SessionSettings
+from pipeline.speech.language_id import TextLanguage
 from tests.loop import run_virtual
 from tests.pipeline.fakes import World, speak
 

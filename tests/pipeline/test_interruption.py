@@ -16,9 +16,9 @@ from core.events import (
     Transcribed,
     TurnTraced,
 )
-from pipeline.interruption import DECIDE_MS, Overlap, Verdict, is_backchannel, judge
-from pipeline.session import Session
-from pipeline.settings import ResponseRequest, SessionSettings, TurnDetection
+from pipeline.playout.interruption import DECIDE_MS, Overlap, Verdict, is_backchannel, judge
+from pipeline.session.session import Session
+from pipeline.shared.settings import ResponseRequest, SessionSettings, TurnDetection
 from tests.pipeline.fakes import EchoLlm, LevelAsr, ToneTts, World, speak
 from tests.pipeline.test_session import of, run_session
 

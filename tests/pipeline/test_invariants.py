@@ -37,10 +37,10 @@ from core.events import (
 )
 from core.items import MessageItem, TextPart
 from core.ports import ToolContext, ToolOutcome, ToolSpec
-from pipeline.playout import PacedBy
-from pipeline.session import Session
-from pipeline.sessions import Sessions
-from pipeline.settings import BargeInPolicy, ResponseRequest, SessionSettings, TurnDetection
+from pipeline.playout.playout import PacedBy
+from pipeline.session.session import Session
+from pipeline.session.sessions import Sessions
+from pipeline.shared.settings import BargeInPolicy, ResponseRequest, SessionSettings, TurnDetection
 from tests.loop import run_virtual
 from tests.pipeline.fakes import FRAME, WORDS, LevelAsr, World, collect, speak
 

@@ -27,12 +27,12 @@ from core.items import (
     MessageItem,
     TextPart,
 )
-from pipeline.conversation import Conversation
-from pipeline.history import MAX_IMAGE_BYTES, MAX_TEXT_BYTES, History
-from pipeline.items import MAX_WAITING
-from pipeline.session import Session
-from pipeline.settings import ResponseRequest, SessionSettings
-from pipeline.tool_results import NO_RESULT
+from pipeline.conversation.conversation import Conversation
+from pipeline.conversation.history import MAX_IMAGE_BYTES, MAX_TEXT_BYTES, History
+from pipeline.conversation.items import MAX_WAITING
+from pipeline.session.session import Session
+from pipeline.shared.settings import ResponseRequest, SessionSettings
+from pipeline.tools.results import NO_RESULT
 from tests.pipeline.fakes import EchoLlm, LevelAsr, World, speak
 from tests.pipeline.test_session import of, run_session
 

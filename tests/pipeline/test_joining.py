@@ -35,12 +35,12 @@ from engines.base import (
     TextDelta,
     ToolCall,
 )
-from pipeline.endpointer import INTERRUPT_MS
-from pipeline.joining import MAX_JOINED_MS, MAX_JOINS, RESUME_MS, Join
-from pipeline.playout import PacedBy
-from pipeline.session import Session
-from pipeline.settings import ResponseRequest, SessionSettings, TurnDetection
-from serving.scheduler import Priority
+from pipeline.playout.playout import PacedBy
+from pipeline.session.session import Session
+from pipeline.shared.settings import ResponseRequest, SessionSettings, TurnDetection
+from pipeline.user_turn.continuation import MAX_JOINED_MS, MAX_JOINS, RESUME_MS, Join
+from pipeline.user_turn.endpointing import INTERRUPT_MS
+from serving.scheduling.scheduler import Priority
 from tests.pipeline.fakes import FRAME, EchoLlm, LevelAsr, World, speak
 from tests.pipeline.test_invariants import nothing_is_said_of_what_is_gone
 from tests.pipeline.test_session import of, run_session

@@ -7,11 +7,11 @@ import pytest
 
 from core.events import Transcribed, TurnTraced
 from engines.base import AsrItem, AsrResult
-from pipeline.budget import Budget
-from pipeline.session import Session
-from pipeline.settings import SessionSettings, TurnDetection
-from pipeline.turn import Mark
-from serving.scheduler import Priority
+from pipeline.session.session import Session
+from pipeline.shared.settings import SessionSettings, TurnDetection
+from pipeline.shared.turn import Mark
+from serving.llm_slots import Budget
+from serving.scheduling.scheduler import Priority
 from tests.pipeline.fakes import LevelAsr, World, speak
 from tests.pipeline.test_session import of, one_turn, run_session
 from tests.pipeline.test_speculation import ToolLlm, Watched

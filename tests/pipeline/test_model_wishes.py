@@ -1,7 +1,7 @@
 """How a model is to work reaches it: as the session says, or one response."""
 
-from pipeline.session import Session
-from pipeline.settings import ResponseRequest, SessionSettings
+from pipeline.session.session import Session
+from pipeline.shared.settings import ResponseRequest, SessionSettings
 from tests.pipeline.fakes import World
 from tests.pipeline.test_session import run_session
 

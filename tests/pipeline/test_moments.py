@@ -29,16 +29,16 @@ from core.events import (
 from core.items import FunctionCallItem, MessageItem, TextPart
 from core.ports import ToolContext, ToolOutcome, ToolSpec
 from engines.base import AS_CONFIGURED, LlmOptions, Message, TextDelta, ToolCall
-from pipeline.answering import MAX_WAITING
-from pipeline.endpointer import MAX_UTTERANCE_MS, Edge, Endpointer
-from pipeline.hearing import Hearing
-from pipeline.listening import MAX_HELD_MS
-from pipeline.reporting import MAX_AHEAD
-from pipeline.session import Session
-from pipeline.sessions import Sessions
-from pipeline.settings import ResponseRequest, SessionSettings, TurnDetection
-from pipeline.spoken import SpokenText
-from pipeline.tools import Toolbox
+from pipeline.playout.heard_text import SpokenText
+from pipeline.response.queue import MAX_WAITING
+from pipeline.session.session import Session
+from pipeline.session.sessions import Sessions
+from pipeline.shared.outbox import MAX_AHEAD
+from pipeline.shared.settings import ResponseRequest, SessionSettings, TurnDetection
+from pipeline.tools.toolbox import Toolbox
+from pipeline.user_turn.controller import MAX_HELD_MS
+from pipeline.user_turn.endpointing import MAX_UTTERANCE_MS, Edge, Endpointer
+from pipeline.user_turn.speech_detector import Hearing
 from tests.loop import run_virtual
 from tests.pipeline.fakes import (
     FRAME,

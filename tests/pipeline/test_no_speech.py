@@ -7,11 +7,11 @@ import pytest
 
 from core.events import Transcribed
 from engines.base import AsrItem, AsrOptions, AsrResult, Vad, VadEngine
-from pipeline.recording import Transcriber
-from pipeline.session import Session
-from pipeline.settings import SessionSettings
-from pipeline.speech_evidence import NoSpeech
-from serving.scheduler import Priority
+from pipeline.session.session import Session
+from pipeline.shared.settings import SessionSettings
+from pipeline.transcription.no_speech import NoSpeech
+from pipeline.transcription.recording import Transcriber
+from serving.scheduling.scheduler import Priority
 from tests.loop import run_virtual
 from tests.pipeline.fakes import LevelAsr, LoudVads, World, speak
 from tests.pipeline.test_segmenting import FaintVad, audio

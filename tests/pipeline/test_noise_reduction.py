@@ -8,10 +8,10 @@ import pytest
 
 from core.audio import ASR_RATE_HZ, AudioFrame, Pcm
 from core.events import SessionEvent, SpeechStarted, SpeechStopped
-from media.noise_mode import NoiseMode
 from media.pcm import dbfs
-from pipeline.session import Session
-from pipeline.settings import SessionSettings, TurnDetection
+from media.processing.noise_mode import NoiseMode
+from pipeline.session.session import Session
+from pipeline.shared.settings import SessionSettings, TurnDetection
 from tests.pipeline.fakes import FRAME, World
 from tests.pipeline.test_session import of, run_session
 

@@ -7,8 +7,8 @@ import pytest
 
 from core.errors import EngineCrashed, EngineError, Overloaded
 from engines.base import AsrItem, AsrResult
-from pipeline.part import Part
-from serving.scheduler import Priority
+from pipeline.transcription.part import Part
+from serving.scheduling.scheduler import Priority
 from tests.loop import run_virtual
 from tests.pipeline.fakes import LevelAsr
 

@@ -11,16 +11,22 @@ from core.errors import RequestError
 from core.events import AnswerCut, StageSpan
 from core.items import AudioPart, FunctionCallItem, FunctionOutputItem, MessageItem, TextPart
 from engines.base import WordMark
-from pipeline.chunker import MAX_CHARS, Chunker
-from pipeline.client_clock import ClientClock
-from pipeline.endpointer import INTERRUPT_MS, MAX_UTTERANCE_MS, START_MS, Edge, Endpointer
-from pipeline.hearing import Hearing
-from pipeline.history import MAX_ITEMS, History
-from pipeline.playout import MAX_QUEUED_MS, PACED_RATE_HZ, REFILL_MS, Playout, PlayoutWriter
-from pipeline.settings import TurnDetection
-from pipeline.spoken import SpokenText
-from pipeline.stable_prefix import StablePrefix
-from pipeline.turn import Mark, Turn
+from pipeline.conversation.history import MAX_ITEMS, History
+from pipeline.playout.client_clock import ClientClock
+from pipeline.playout.heard_text import SpokenText
+from pipeline.playout.playout import MAX_QUEUED_MS, PACED_RATE_HZ, REFILL_MS, Playout, PlayoutWriter
+from pipeline.shared.settings import TurnDetection
+from pipeline.shared.turn import Mark, Turn
+from pipeline.speech.chunker import MAX_CHARS, Chunker
+from pipeline.transcription.stable_prefix import StablePrefix
+from pipeline.user_turn.endpointing import (
+    INTERRUPT_MS,
+    MAX_UTTERANCE_MS,
+    START_MS,
+    Edge,
+    Endpointer,
+)
+from pipeline.user_turn.speech_detector import Hearing
 from tests.loop import run_virtual
 from tests.pipeline.fakes import Counts, LoopClock, LoudVad
 

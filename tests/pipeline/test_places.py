@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from core.errors import Overloaded
-from pipeline.places import Places
+from core.limits import Places
 from tests.loop import run_virtual
 
 

@@ -26,13 +26,13 @@ from engines.base import (
     Vad,
     WordMark,
 )
-from engines.wake_words import Detection, Wake
-from pipeline.plugin_errors import plugin_errors
-from pipeline.reading import Manner, Reader
-from pipeline.session import Session
-from pipeline.settings import SessionSettings, TurnDetection
+from engines.base.wake import Detection, Wake
+from pipeline.session.session import Session
+from pipeline.shared.plugin_errors import plugin_errors
+from pipeline.shared.settings import SessionSettings, TurnDetection
+from pipeline.speech.file import Manner, Reader
 from pipeline.surroundings import Surroundings
-from serving.scheduler import Priority
+from serving.scheduling.scheduler import Priority
 from tests.loop import run_virtual
 from tests.pipeline.fakes import Counts, EchoLlm, LevelAsr, LoudVad, ToneTts, World, speak
 from tests.pipeline.test_session import of, run_session

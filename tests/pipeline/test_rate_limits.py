@@ -7,8 +7,8 @@ import pytest
 from core.events import ResponseDone
 from core.rate_limits import RateLimit, RateLimits
 from engines.base import TextDelta, ToolCall
-from pipeline.session import Session
-from pipeline.settings import ResponseRequest, SessionSettings
+from pipeline.session.session import Session
+from pipeline.shared.settings import ResponseRequest, SessionSettings
 from tests.pipeline.fakes import names
 from tests.pipeline.test_client_tools import Delta, said, world
 from tests.pipeline.test_session import of, run_session

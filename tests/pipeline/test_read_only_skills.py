@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from core.ports import ToolContext, ToolProvider, ToolSpec
-from pipeline.home import Home, default_home
-from pipeline.skills import ClockTools, HomeTools, ListTools, Timers, TimerTools
+from pipeline.tools.home import Home, default_home
+from pipeline.tools.skills import ClockTools, HomeTools, ListTools, Timers, TimerTools
 from tests.engines.intents_talk import Announced, HandClock
 
 CONTEXT = ToolContext("conv_1", "en")

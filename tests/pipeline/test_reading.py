@@ -9,8 +9,8 @@ import pytest
 
 from core.errors import EngineError, NotFound, Overloaded, RequestError
 from engines.base import TtsInfo
-from pipeline.engines import EngineSet
-from pipeline.reading import Manner, Reader, clauses, whole
+from pipeline.services import EngineSet
+from pipeline.speech.file import Manner, Reader, clauses, whole
 from tests.loop import run_virtual
 from tests.pipeline.fakes import LoudVads, ToneTts
 

@@ -12,9 +12,9 @@ import pytest
 from core.audio import Pcm
 from core.errors import EngineError, NotFound, Overloaded, RequestError
 from engines.base import AsrOptions, AsrResult
-from pipeline.head_start import FEED_MS
-from pipeline.recording import Recording, Transcriber, Transcript
-from serving.scheduler import Priority
+from pipeline.transcription.recording import Recording, Transcriber, Transcript
+from pipeline.transcription.segment import FEED_MS
+from serving.scheduling.scheduler import Priority
 from tests.loop import run_virtual
 from tests.pipeline.fakes import LevelAsr, World
 from tests.pipeline.test_segmenting import MS, audio

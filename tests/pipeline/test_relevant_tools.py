@@ -7,8 +7,10 @@ import pytest
 
 from core.ports import ToolProvider, ToolSpec
 from engines.base import Message, ToolCall
-from engines.llm.chat import chat_tools
-from pipeline.relevant_tools import (
+from engines.llm.chat_messages import chat_tools
+from pipeline.session.session import Session
+from pipeline.shared.settings import ResponseRequest
+from pipeline.tools.selection import (
     FEW,
     MAX_OF_HOME,
     MAX_OF_OTHERS,
@@ -16,9 +18,7 @@ from pipeline.relevant_tools import (
     most_tools,
     relevant_tools,
 )
-from pipeline.session import Session
-from pipeline.settings import ResponseRequest
-from pipeline.skills import ClockTools, HomeTools, ListTools, TimerTools
+from pipeline.tools.skills import ClockTools, HomeTools, ListTools, TimerTools
 from tests.engines.intents_talk import Talk
 from tests.pipeline.fakes import World, speak
 from tests.pipeline.test_session import run_session

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from pipeline.session import Session
+from pipeline.session.session import Session
 from tests.pipeline.fakes import World, speak
 from tests.pipeline.test_session import SILENCE, one_turn, run_session
 

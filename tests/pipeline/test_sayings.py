@@ -18,11 +18,11 @@ from core.events import (
 from core.items import FunctionCallItem, FunctionOutputItem, MessageItem, TextPart
 from core.ports import ToolContext, ToolOutcome, ToolSpec
 from engines.base import AS_CONFIGURED, LlmOptions, Message, TextDelta, ToolCall, WordMark
-from pipeline.budget import Budget
-from pipeline.remote.tool import Approved, RemoteTool
-from pipeline.session import Session
-from pipeline.settings import ResponseRequest, SessionSettings, TurnDetection
-from pipeline.tool_catalogue import Tool
+from pipeline.session.session import Session
+from pipeline.shared.settings import ResponseRequest, SessionSettings, TurnDetection
+from pipeline.tools.catalogue import Tool
+from pipeline.tools.mcp.tool import Approved, RemoteTool
+from serving.llm_slots import Budget
 from tests.pipeline.fakes import EchoLlm, ToneTts, World, speak
 from tests.pipeline.test_interruption import talkative
 from tests.pipeline.test_session import of, run_session

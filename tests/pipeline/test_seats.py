@@ -10,12 +10,12 @@ from core.errors import Overloaded
 from core.events import OutputText, ResponseDone, SessionEvent, Transcribed
 from core.ports import ToolContext, ToolOutcome, ToolSpec
 from engines.base import AS_CONFIGURED, CallDelta, LlmOptions, Message, TextDelta, ToolCall
-from pipeline.budget import CLOSED_WITHIN_S, MAX_GENERATIONS, Budget, Claim, Seats
-from pipeline.exchange import Exchanges, Question
-from pipeline.session import Session
-from pipeline.sessions import Sessions
-from pipeline.settings import SessionSettings, TurnDetection
-from pipeline.text_language import TextLanguage
+from pipeline.session.one_shot import Exchanges, Question
+from pipeline.session.session import Session
+from pipeline.session.sessions import Sessions
+from pipeline.shared.settings import SessionSettings, TurnDetection
+from pipeline.speech.language_id import TextLanguage
+from serving.llm_slots import CLOSED_WITHIN_S, MAX_GENERATIONS, Budget, Claim, Seats
 from tests.loop import run_virtual
 from tests.pipeline.fakes import Adder, EchoLlm, World, collect, speak
 from tests.pipeline.test_session import of

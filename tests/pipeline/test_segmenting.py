@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from core.audio import Pcm
-from pipeline.segmenting import LONG_PAUSE_MS, PAD_MS, Cutter, Piece, quietest
-from pipeline.speech_evidence import Judge
+from pipeline.transcription.no_speech import Judge
+from pipeline.transcription.segmenter import LONG_PAUSE_MS, PAD_MS, Cutter, Piece, quietest
 from tests.pipeline.fakes import LoudVad
 
 WINDOW_MS = 10_000

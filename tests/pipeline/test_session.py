@@ -30,11 +30,11 @@ from core.events import (
 from core.ids import new_id
 from core.items import MessageItem, TextPart
 from engines.base import WordMark
-from pipeline.endpointer import CANDIDATE_MS
-from pipeline.playout import PacedBy
-from pipeline.session import Session
-from pipeline.sessions import Sessions
-from pipeline.settings import ResponseRequest, SessionSettings, TurnDetection
+from pipeline.playout.playout import PacedBy
+from pipeline.session.session import Session
+from pipeline.session.sessions import Sessions
+from pipeline.shared.settings import ResponseRequest, SessionSettings, TurnDetection
+from pipeline.user_turn.endpointing import CANDIDATE_MS
 from tests.loop import run_virtual
 from tests.pipeline.fakes import (
     FRAME,

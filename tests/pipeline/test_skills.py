@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.ports import ToolContext, ToolOutcome
-from pipeline.home import Home, default_home
-from pipeline.skills import ClockTools, HomeTools, ListTools
+from pipeline.tools.home import Home, default_home
+from pipeline.tools.skills import ClockTools, HomeTools, ListTools
 
 ENGLISH = ToolContext("conv_1", "en")
 

@@ -9,9 +9,9 @@ import pytest
 
 from core.errors import EngineError
 from core.ports import ToolContext, ToolOutcome
-from pipeline.home import Home, default_home
-from pipeline.skills import Timers, TimerTools
-from pipeline.skills.timers import MAX_TIMERS_PER_CONVERSATION, RING_S
+from pipeline.tools.home import Home, default_home
+from pipeline.tools.skills import Timers, TimerTools
+from pipeline.tools.skills.timers import MAX_TIMERS_PER_CONVERSATION, RING_S
 from tests.loop import run_virtual
 from tests.pipeline.fakes import LoopClock
 

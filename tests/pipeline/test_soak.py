@@ -3,9 +3,9 @@
 import asyncio
 import gc
 
-from pipeline.session import Session
-from pipeline.sessions import Sessions
-from pipeline.settings import SessionSettings, TurnDetection
+from pipeline.session.session import Session
+from pipeline.session.sessions import Sessions
+from pipeline.shared.settings import SessionSettings, TurnDetection
 from tests.loop import run_virtual
 from tests.pipeline.fakes import LevelAsr, ToneTts, World, speak
 

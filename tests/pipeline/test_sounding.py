@@ -23,18 +23,18 @@ from core.events import (
     TurnTraced,
 )
 from core.items import MessageItem, TextPart
-from pipeline.client_clock import ClientClock
-from pipeline.playout import (
+from pipeline.playout.client_clock import ClientClock
+from pipeline.playout.playout import (
     CLIENT_RATE_HZ,
     MAX_PIECE_SAMPLES,
     PacedBy,
     Playout,
     PlayoutWriter,
 )
-from pipeline.session import Session
-from pipeline.sessions import Sessions
-from pipeline.settings import ResponseRequest, SessionSettings
-from pipeline.sounding import TRUNCATE_S
+from pipeline.response.playback import TRUNCATE_S
+from pipeline.session.session import Session
+from pipeline.session.sessions import Sessions
+from pipeline.shared.settings import ResponseRequest, SessionSettings
 from tests.loop import run_virtual
 from tests.pipeline.fakes import Counts, LevelAsr, LoopClock, ToneTts, World, speak
 from tests.pipeline.test_sayings import WordTts

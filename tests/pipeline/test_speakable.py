@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.chunker import Chunker
-from pipeline.speakable import ClauseReader, Spoken, speakable
-from pipeline.speakable.words import LANGUAGES
+from pipeline.speech.chunker import Chunker
+from pipeline.speech.normalize.__init___part import ClauseReader, Spoken, speakable
+from pipeline.speech.normalize.units import LANGUAGES
 
 PIECES = st.sampled_from(
     ["**bold** ", "*", "_a_", "`code`", "```\n", "[a b](http://x.y/z)", "20 °C ", "€10", "5.50 $ ",

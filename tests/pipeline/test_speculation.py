@@ -19,11 +19,11 @@ from core.events import (
 from core.items import FunctionCallItem, FunctionOutputItem, MessageItem, TextPart
 from core.ports import ToolContext, ToolOutcome, ToolSpec
 from engines.base import AS_CONFIGURED, LlmOptions, Message, TextDelta, ToolCall
-from pipeline.budget import Budget
-from pipeline.planning import _asked_last
-from pipeline.session import Session
-from pipeline.settings import SessionSettings, TurnDetection
-from serving.scheduler import Priority
+from pipeline.response.plan import _asked_last
+from pipeline.session.session import Session
+from pipeline.shared.settings import SessionSettings, TurnDetection
+from serving.llm_slots import Budget
+from serving.scheduling.scheduler import Priority
 from tests.pipeline.fakes import Adder, EchoLlm, LevelAsr, ToneTts, World, speak
 from tests.pipeline.test_session import of, run_session
 

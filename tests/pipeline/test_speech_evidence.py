@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from bench.noise import live
+from bench.measurements.noise import live
 from core.audio import Pcm
 from engines.base import AsrInfo, AsrResult, VadEngine
 from engines.registry import load
-from media.files import decode_file
-from pipeline.speech_evidence import (
+from media.files.decode import decode_file
+from pipeline.transcription.no_speech import (
     Judge,
     NoSpeech,
     SpeechEvidence,

@@ -7,8 +7,8 @@ from itertools import pairwise
 import pytest
 
 from engines.base import AsrResult, Segment, TokenLogprob, Word
-from pipeline.stitching import joined, placed
-from pipeline.writing import join_texts, words_of
+from pipeline.transcription.stitching import joined, placed
+from pipeline.transcription.writing import join_texts, words_of
 
 
 def result(text: str, *, language: str = "en", confidence: float = 0.5) -> AsrResult:

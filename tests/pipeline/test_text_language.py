@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from engines.tts.espeak_library import espeak_library
-from pipeline.text_language import WIDESPREAD, TextLanguage
+from engines.tts.espeak.library import espeak_library
+from pipeline.speech.language_id import WIDESPREAD, TextLanguage
 
 LANGUAGES = TextLanguage()
 "One for all tests: loading takes a second."

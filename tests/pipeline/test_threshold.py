@@ -7,8 +7,8 @@ import pytest
 from core.audio import Pcm
 from core.events import SpeechStarted, SpeechStopped
 from engines.base import Vad
-from pipeline.session import Session
-from pipeline.settings import SessionSettings, TurnDetection
+from pipeline.session.session import Session
+from pipeline.shared.settings import SessionSettings, TurnDetection
 from tests.pipeline.fakes import LoudVad, LoudVads, World, speak
 from tests.pipeline.test_session import of, run_session
 

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from core.errors import NotFound
 from core.ports import ToolContext, ToolOutcome, ToolSpec
 from engines.base import ToolCall
-from pipeline.tool_arguments import ArgumentCheck, InvalidArguments
-from pipeline.tool_catalogue import MAX_TOOLS, Catalogues
-from pipeline.tool_results import MAX_RESULT_CHARS, as_json
-from pipeline.tools import MAX_PARALLEL, Toolbox
+from pipeline.tools.arguments import ArgumentCheck, InvalidArguments
+from pipeline.tools.catalogue import MAX_TOOLS, Catalogues
+from pipeline.tools.results import MAX_RESULT_CHARS, as_json
+from pipeline.tools.toolbox import MAX_PARALLEL, Toolbox
 from tests.loop import run_virtual
 from tests.pipeline.fakes import Counts
 

@@ -14,10 +14,10 @@ from core.audio import ASR_RATE_HZ, AudioFrame
 from core.events import SpeechStarted, Transcribed
 from core.items import FunctionCallItem, FunctionOutputItem
 from core.ports import Place
-from pipeline import trace
-from pipeline.remote.settings import RemoteServer
-from pipeline.settings import SessionSettings
-from pipeline.trace import Trace
+from pipeline.shared import trace
+from pipeline.shared.mcp_servers import RemoteServer
+from pipeline.shared.settings import SessionSettings
+from pipeline.shared.trace import Trace
 
 SETTINGS = SessionSettings(instructions="be brief", keywords=("Ada",), language="en")
 

@@ -11,13 +11,13 @@ import pytest
 from core.errors import EarshotError, EngineError
 from core.events import HypothesisChanged, Transcribed
 from engines.base import AsrItem, AsrOptions, AsrResult
-from pipeline.cadence import MAX_BACKOFF_S, SHARE
-from pipeline.endpointer import CANDIDATE_MS
-from pipeline.session import Session
-from pipeline.settings import SessionSettings
-from pipeline.stable_prefix import Agreed
-from pipeline.transcription import Utterance, ends_part
-from serving.scheduler import Priority
+from pipeline.session.session import Session
+from pipeline.shared.settings import SessionSettings
+from pipeline.transcription.partials import MAX_BACKOFF_S, SHARE
+from pipeline.transcription.stable_prefix import Agreed
+from pipeline.transcription.stream import Utterance, ends_part
+from pipeline.user_turn.endpointing import CANDIDATE_MS
+from serving.scheduling.scheduler import Priority
 from tests.loop import run_virtual
 from tests.pipeline.fakes import FRAME, LevelAsr, LoopClock, World, speak
 from tests.pipeline.test_session import SILENCE, of, run_session

@@ -9,15 +9,15 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from bench.ear import speech_span
+from bench.client.latency_probe import speech_span
 from core.audio import ASR_RATE_HZ, AudioFrame, Pcm, ms_to_samples, samples_to_ms
 from engines.base import Vad
 from engines.registry import load
-from media.files import decode_file
-from pipeline.audible import Audible, Sound
-from pipeline.endpointer import Edge
-from pipeline.hearing import Hearing
-from pipeline.settings import TurnDetection
+from media.files.decode import decode_file
+from pipeline.shared.settings import TurnDetection
+from pipeline.user_turn.endpointing import Edge
+from pipeline.user_turn.speech_detector import Hearing
+from pipeline.user_turn.speech_offset import Audible, Sound
 from tests.shared import shared_data
 
 LEAD_MS, TAIL_MS = 500, 1000

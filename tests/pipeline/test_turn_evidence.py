@@ -9,10 +9,10 @@ from core.errors import EngineError
 from core.events import TurnTraced
 from core.ports import ToolSpec
 from engines.base import Message
-from pipeline.end_of_turn import WAITS, wait_ms
-from pipeline.session import Session
-from pipeline.settings import SessionSettings, TurnDetection
-from pipeline.turn_evidence import NOT_UNDERSTOOD, UNDERSTOOD
+from pipeline.session.session import Session
+from pipeline.shared.settings import SessionSettings, TurnDetection
+from pipeline.user_turn.end_of_turn import WAITS, wait_ms
+from pipeline.user_turn.turn_evidence import NOT_UNDERSTOOD, UNDERSTOOD
 from tests.pipeline.fakes import EchoLlm, World, speak
 from tests.pipeline.test_session import of, run_session
 

@@ -10,8 +10,8 @@ import pytest
 from core.audio import AudioFrame
 from core.errors import EngineError
 from engines.base import TtsInfo, WordMark
-from pipeline import voice_cache
-from pipeline.voice_cache import CachedTts, VoiceCache
+from pipeline.speech import cache as voice_cache
+from pipeline.speech.cache import CachedTts, VoiceCache
 from tests.loop import run_virtual
 
 RATE_HZ = 1000

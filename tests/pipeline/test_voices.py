@@ -7,7 +7,7 @@ import pytest
 from core.audio import AudioFrame
 from core.errors import RequestError
 from engines.base import Tts, TtsInfo, WordMark
-from pipeline.voices import choose_voice
+from pipeline.speech.voices import choose_voice
 
 
 class Voice:

@@ -12,12 +12,12 @@ from core.audio import Pcm
 from core.errors import RequestError
 from core.events import ResponseDone, SpeechStarted, Transcribed, WakeChanged
 from core.items import MessageItem, TextPart
-from engines.wake_words import Detection, Wake, WakeWord
-from pipeline.playout import PacedBy
-from pipeline.session import Session
-from pipeline.settings import ResponseRequest, SessionSettings, TurnDetection
+from engines.base.wake import Detection, Wake, WakeWord
+from pipeline.playout.playout import PacedBy
+from pipeline.session.session import Session
+from pipeline.shared.settings import ResponseRequest, SessionSettings, TurnDetection
 from pipeline.surroundings import Surroundings
-from pipeline.wake import FOLLOW_UP_S, Attention, find_word
+from pipeline.user_turn.wake_word import FOLLOW_UP_S, Attention, find_word
 from tests.pipeline.fakes import ToneTts, World, speak
 from tests.pipeline.test_session import of, run_session
 from tests.pipeline.test_trace_sound import Kept

@@ -9,9 +9,9 @@ from subprocess import CompletedProcess, run
 
 import pytest
 
+from server.commands.engines.pip import failure, venv_failure
 from server.config import Config
-from server.pip import failure, venv_failure
-from server.port_check import address
+from server.net.port_check import address
 from tests.shared import ROOT
 
 INTERPRETER = """#!/bin/sh
@@ -142,6 +142,10 @@ def test_the_defaults_are_those_of_the_server(
 
 
 def test_what_runs_before_the_installation_needs_only_python() -> None:
-    for module in ("server.pip", "server.lock_file", "server.port_check"):
+    for module in (
+        "server.commands.engines.pip",
+        "server.commands.lock_file",
+        "server.net.port_check",
+    ):
         done = run([sys.executable, "-S", "-c", f"import {module}"], cwd=ROOT, check=False)
         assert done.returncode == 0, module

@@ -9,7 +9,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from server.lock_file import locked_names, main, requirements
+from server.commands.lock_file import locked_names, main, requirements
 from tests.shared import ROOT
 
 TEXT = (ROOT / "requirements.lock").read_text(encoding="utf-8")

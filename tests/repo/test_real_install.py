@@ -14,7 +14,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from server.lock_file import name_of
+from server.commands.lock_file import name_of
 from tests.conftest import require
 from tests.ports import reserved_port
 from tests.repo.files import PACKAGES, copy_repository

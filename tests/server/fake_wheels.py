@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from server.vllm_recipe import VERSION
+from server.commands.engines.vllm_requirements import VERSION
 
 NEEDS = (
     "small-thing>=1",

@@ -7,15 +7,15 @@ from msgspec import Struct
 from core.events import Usage
 from core.ports import ToolSpec
 from engines.base import AS_CONFIGURED, LlmOptions, Message, TextDelta, ToolCall
-from pipeline.function_tools import tool
+from pipeline.tools.functions import tool
 
 CONFIG = """
 [asr]
-engine = "bench.stubs.asr"
+engine = "bench.server.stub_engines.asr"
 [llm]
 engine = "tests.server.garage"
 [tts]
-engine = "bench.stubs.tts"
+engine = "bench.server.stub_engines.tts"
 [tools]
 modules = ["tests.server.garage"]
 """

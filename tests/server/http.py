@@ -8,11 +8,11 @@ from typing import Any
 from aiohttp import ClientSession
 from aiohttp import web as aioweb
 
-from core.http import Method, Route
-from server.app import build, running
-from server.auth import Gate
-from server.listeners import bind
-from server.metrics import PrometheusMetrics
+from core.http.routes import Method, Route
+from server.http.app import build, running
+from server.http.auth import Gate
+from server.net.listeners import bind
+from server.runtime.metrics import PrometheusMetrics
 
 KEY = "right-key-0123456789"
 MAX_BODY_BYTES = 100_000

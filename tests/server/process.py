@@ -115,4 +115,4 @@ def serving(
 def workers(server: Running) -> list[psutil.Process]:
     """The processes of the server's models; the decoder of files is none of them."""
     children = psutil.Process(server.process.pid).children()
-    return [one for one in children if "engines.worker" in one.cmdline()]
+    return [one for one in children if "engines.runtime.worker.main" in one.cmdline()]

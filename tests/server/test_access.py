@@ -7,9 +7,9 @@ from aiohttp import (
     encode_basic_auth,
 )
 
-from server import app as app_file
-from server import wrong_keys
-from server.auth import Gate
+from server.http import app as app_file
+from server.http import key_attempts
+from server.http.auth import Gate
 from tests.server.http import KEY, answer_to, error_of, hello, raising, route, serving
 
 
@@ -189,7 +189,7 @@ def test_wrong_keys_are_slowed_down_and_the_right_one_is_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Also on public paths, which tell more to who has the key; no key at all costs nothing."""
-    monkeypatch.setattr(wrong_keys, "MAX_WAIT_S", 0.1)
+    monkeypatch.setattr(key_attempts, "MAX_WAIT_S", 0.1)
     monkeypatch.setattr(app_file, "CLOSE_TIMEOUT_S", 0.05)
     routes = [route("/hello", hello), route("/open", hello, is_public=True)]
     wrong = {"Authorization": "Bearer wrong-key-0123456789"}
@@ -198,11 +198,11 @@ def test_wrong_keys_are_slowed_down_and_the_right_one_is_not(
     async def scene() -> None:
         async with serving(routes, gate=Gate(is_local=False, key=KEY)) as client:
             loop = asyncio.get_running_loop()
-            for _ in range(wrong_keys.FREE - 1):
+            for _ in range(key_attempts.FREE - 1):
                 assert (await client.get("/hello", headers=wrong)).status == 401
             assert (await client.get("/open", headers=wrong)).status == 200
             board = {"Authorization": "Bearer dev_of-a-board"}
-            for _ in range(3 * wrong_keys.FREE):
+            for _ in range(3 * key_attempts.FREE):
                 assert (await client.get("/open", headers=board)).status == 200
             began = loop.time()
             slow = await client.get("/nowhere", headers=wrong)
@@ -213,7 +213,7 @@ def test_wrong_keys_are_slowed_down_and_the_right_one_is_not(
             assert slow.headers["WWW-Authenticate"] == "Bearer"
             assert (await client.get("/open", headers=wrong)).status == 200
             assert loop.time() - began >= 0.2
-            monkeypatch.setattr(wrong_keys, "MAX_WAIT_S", 3600.0)
+            monkeypatch.setattr(key_attempts, "MAX_WAIT_S", 3600.0)
             held = asyncio.create_task(client.get("/hello", headers=wrong))
             await asyncio.sleep(0)
             for _ in range(3):

@@ -8,7 +8,7 @@ import pytest
 import zeroconf
 import zeroconf.asyncio
 
-from server.announce import announced
+from server.net.mdns import announced
 
 ERRORS: Sequence[Exception] = (
     zeroconf.NonUniqueNameException(),

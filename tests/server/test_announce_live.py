@@ -7,7 +7,7 @@ import pytest
 import zeroconf.asyncio
 from zeroconf import IPVersion, ServiceStateChange, Zeroconf
 
-from server.announce import SERVICE, announced
+from server.net.mdns import SERVICE, announced
 
 FIND_S = 20.0
 

@@ -6,7 +6,7 @@ from typing import Literal
 import pytest
 
 from core.errors import Forbidden, Unauthorized
-from server.auth import Access, Caller, Gate, token_of
+from server.http.auth import Access, Caller, Gate, token_of
 
 KEY = "right-key-0123456789"
 Verdict = Literal["trusted", "public", "401", "403"]

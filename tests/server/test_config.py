@@ -8,9 +8,9 @@ import pytest
 
 from core.errors import ConfigError
 from server.config import Config
-from server.config_load import load, setting_paths
-from server.config_show import show
-from server.config_types import MASK
+from server.config.load import load, setting_paths
+from server.config.show import show
+from server.config.types import MASK
 
 HOME = """
 [[home.areas]]

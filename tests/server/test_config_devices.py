@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from core.errors import ConfigError
-from server.config_load import load
-from server.config_show import show
+from server.config.load import load
+from server.config.show import show
 
 PASSWORD = "hunter2"
 

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from core.errors import ConfigError
-from media.ice import IceServer, IceSettings, PortRange
-from server.config_ice import IceConfig
+from media.webrtc.ice.settings import IceServer, IceSettings, PortRange
+from server.config.sections.ice import IceConfig
 
 TURN = "turn:turn.example:3478?transport=udp"
 SHARED = {"urls": ["stun:turn.example", TURN], "shared_secret": "n0rth"}

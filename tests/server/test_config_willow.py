@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from core.errors import ConfigError
-from pipeline.settings import SessionSettings
+from pipeline.shared.settings import SessionSettings
 from server.config import ServerConfig
-from server.config_willow import WillowConfig
+from server.config.sections.willow import WillowConfig
 
 
 def test_this_machine_only_unless_more_is_named() -> None:

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from core.errors import ConfigError
-from server.config_wyoming import WyomingConfig
+from server.config.sections.wyoming import WyomingConfig
 
 
 def lets_in(config: WyomingConfig, address: str) -> bool:

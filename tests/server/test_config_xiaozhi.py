@@ -1,7 +1,7 @@
 """How boards converse, from the configuration."""
 
-from pipeline.settings import SessionSettings, TurnDetection
-from server.config_xiaozhi import XiaozhiConfig
+from pipeline.shared.settings import SessionSettings, TurnDetection
+from server.config.sections.xiaozhi import XiaozhiConfig
 
 
 def test_boards_are_answered_by_their_words_whatever_other_clients_get() -> None:

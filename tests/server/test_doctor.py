@@ -10,13 +10,13 @@ import pytest
 
 from devices.registry.database import opened
 from engines.base import TtsInfo
-from server import doctor
+from server.commands import doctor
+from server.commands.doctor_probes import Finding
+from server.compose.devices import database_url
 from server.config import Config, PathsConfig
-from server.config_devices import DevicesConfig
-from server.devices import database_url
-from server.doctor_probes import Finding
-from serving.choose import Choice
-from serving.offers import Offer
+from server.config.sections.devices import DevicesConfig
+from serving.placement.choose import Choice
+from serving.placement.offers import Offer
 
 ODD = "tests.engines.odd_engine"
 

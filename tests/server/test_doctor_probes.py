@@ -24,14 +24,14 @@ from engines.base import (
 from engines.llm import hybrid, intents
 from engines.llm.hybrid import Hybrid
 from engines.llm.openai import Settings, create
-from pipeline.mcp import McpServer
-from server import doctor_probes
+from pipeline.tools.mcp import McpServer
+from server.commands import doctor_probes
+from server.commands.doctor_probes import Finding, probe_all, probe_disk
+from server.compose.prompt_size import known_tools, prompt_size
 from server.config import Config, PathsConfig
-from server.config_assistant import AssistantConfig
-from server.config_home_assistant import HomeAssistantConfig
-from server.config_tools import ToolsConfig
-from server.doctor_probes import Finding, probe_all, probe_disk
-from server.prompt_size import known_tools, prompt_size
+from server.config.sections.assistant import AssistantConfig
+from server.config.sections.home_assistant import HomeAssistantConfig
+from server.config.sections.tools import ToolsConfig
 from tests.engines.completions import Server, refuses, sends, sse, text
 from tests.pipeline.fakes import ToneTts
 from tests.ports import reserved_port

@@ -35,13 +35,13 @@ from core.errors import (
     TooLarge,
     Unauthorized,
 )
-from core.http import Route
-from server import app as app_file
-from server.auth import Gate
+from core.http.routes import Route
 from server.config import LogConfig
-from server.edge import Contained, close_code_of, error_response, request_id_of, status_of
-from server.logs import set_up
-from server.metrics import PrometheusMetrics
+from server.http import app as app_file
+from server.http.auth import Gate
+from server.http.edge import Contained, close_code_of, error_response, request_id_of, status_of
+from server.runtime.logs import set_up
+from server.runtime.metrics import PrometheusMetrics
 from tests.server.http import (
     KEY,
     MAX_BODY_BYTES,
@@ -124,7 +124,7 @@ def test_request_ids(header: str | None, is_kept: bool) -> None:
 
 
 def test_request_ids_are_echoed_and_in_log_lines(caplog: pytest.LogCaptureFixture) -> None:
-    from server.logs import _add_request_id
+    from server.runtime.logs import _add_request_id
 
     caplog.handler.addFilter(_add_request_id)
     caplog.set_level(logging.INFO)

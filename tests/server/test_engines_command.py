@@ -16,10 +16,10 @@ from engines.llm.vllm.environment import (
     read_environment,
     write_marker,
 )
-from server.exits import Exit
-from server.pip import IndexUnreachable, InstallFailed, failure, large_download
-from server.vllm_install import check_space
-from server.vllm_recipe import recipe
+from server.commands.engines.pip import IndexUnreachable, InstallFailed, failure, large_download
+from server.commands.engines.vllm_install import check_space
+from server.commands.engines.vllm_requirements import recipe
+from server.commands.exit_codes import Exit
 from tests.server.fake_wheels import NEEDS, make_torch, make_vllm
 from tests.shared import ROOT
 

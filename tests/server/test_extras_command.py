@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from core.errors import ConfigError
-from server import extras_command
 from server.__main__ import main
-from server.extras_command import EXTRAS, is_satisfied, requirements_of
+from server.commands import extras
+from server.commands.extras import EXTRAS, is_satisfied, requirements_of
 from tests.shared import ROOT
 
 REQUIRED = (
@@ -70,11 +70,11 @@ class _Pip:
 @pytest.fixture
 def pip(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> _Pip:
     pip = _Pip()
-    monkeypatch.setattr(extras_command, "pip", pip)
-    monkeypatch.setattr(extras_command, "requires", lambda name: list(REQUIRED))
-    monkeypatch.setattr(extras_command, "is_satisfied", lambda line: line.startswith("mcp"))
-    monkeypatch.setattr(extras_command, "LOCK", tmp_path / "requirements.lock")
-    monkeypatch.setattr(extras_command, "STAMP", tmp_path / "stamp")
+    monkeypatch.setattr(extras, "pip", pip)
+    monkeypatch.setattr(extras, "requires", lambda name: list(REQUIRED))
+    monkeypatch.setattr(extras, "is_satisfied", lambda line: line.startswith("mcp"))
+    monkeypatch.setattr(extras, "LOCK", tmp_path / "requirements.lock")
+    monkeypatch.setattr(extras, "STAMP", tmp_path / "stamp")
     return pip
 
 
@@ -116,5 +116,5 @@ def test_an_unknown_extra_is_refused_with_those_that_are(
 
 def test_an_extra_that_the_installed_version_lacks_is_an_error(pip: _Pip) -> None:
     with pytest.raises(ConfigError, match="kokoro: the installed Earshot has no such extra"):
-        extras_command.run(argparse.Namespace(action="add", names=["kokoro"]))
+        extras.run(argparse.Namespace(action="add", names=["kokoro"]))
     assert pip.asked == []

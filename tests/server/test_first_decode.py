@@ -7,13 +7,13 @@ import pytest
 
 from core.errors import EngineError
 from engines.registry import Available
+from server.compose.choices import Survey, choose_one
 from server.config import AsrConfig, Config, PathsConfig
-from server.first_decode import MAX_START_S, with_times
-from server.survey import Survey, choose_one
-from serving.choose import LIVE_MS, WHISPER_FILES, find_whisper
-from serving.hardware import Gpu, Hardware
-from serving.measured import read_measured
-from serving.offers import Offer
+from server.models.first_decode import MAX_START_S, with_times
+from serving.placement.benchmarks import read_measured
+from serving.placement.choose import LIVE_MS, WHISPER_FILES, find_whisper
+from serving.placement.hardware import Gpu, Hardware
+from serving.placement.offers import Offer
 from tests.loop import run_virtual
 
 GTX_1060 = Hardware(4, 16.0, (Gpu("NVIDIA GeForce GTX 1060 3GB", 3.0, 2.9, "6.1"),))

@@ -2,9 +2,9 @@
 
 import asyncio
 
-from server.auth import Gate
-from server.health import Health, health_routes
-from server.lifecycle import Lifecycle, State, drain
+from server.http.auth import Gate
+from server.http.health import Health, health_routes
+from server.runtime.lifecycle import Lifecycle, State, drain
 from tests.loop import run_virtual
 from tests.server.http import KEY, serving
 

@@ -16,13 +16,13 @@ from aiohttp import web as aioweb
 
 from core import acceptor
 from core.acceptor import NO_LIMIT, AddressLimit, accepting, exempting
-from core.http import Route
-from server import edge, http_connection
-from server.app import build, running
-from server.auth import Gate
-from server.listeners import BACKLOG, UNTAKEN_TIMEOUT_MS, bind
-from server.metrics import PrometheusMetrics
-from server.tls import open_tls
+from core.http.routes import Route
+from server.http import connection, edge
+from server.http.app import build, running
+from server.http.auth import Gate
+from server.net.listeners import BACKLOG, UNTAKEN_TIMEOUT_MS, bind
+from server.net.tls import open_tls
+from server.runtime.metrics import PrometheusMetrics
 from tests.server.http import KEY, MAX_BODY_BYTES, hello, route
 
 Talk = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -123,7 +123,7 @@ def test_nothing_is_read_behind_a_refusal(
     status: int, headers: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The connection ends, long before the body does."""
-    monkeypatch.setattr(http_connection, "LINGER_S", 0.05)
+    monkeypatch.setattr(connection, "LINGER_S", 0.05)
 
     async def main() -> None:
         async with served() as connect:
@@ -186,7 +186,7 @@ def test_a_body_is_invited_only_by_who_wants_it() -> None:
 
 def test_who_sends_a_large_body_without_a_key_sees_why(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is on its way is thrown away: a reset could overtake the answer."""
-    monkeypatch.setattr(http_connection, "LINGER_S", 0.2)
+    monkeypatch.setattr(connection, "LINGER_S", 0.2)
 
     async def main() -> None:
         async with served() as connect:
@@ -211,7 +211,7 @@ BEGUN = {
 def test_a_header_that_does_not_come_ends_the_connection(
     begun: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_connection, "HEADER_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(connection, "HEADER_TIMEOUT_S", 0.05)
 
     async def main() -> None:
         async with served() as connect:
@@ -223,7 +223,7 @@ def test_a_header_that_does_not_come_ends_the_connection(
 
 
 def test_a_header_in_drops_has_no_more_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_connection, "HEADER_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(connection, "HEADER_TIMEOUT_S", 0.1)
 
     async def drip(writer: asyncio.StreamWriter) -> None:
         writer.write(b"GET /hello HTTP/1.1\r\n")
@@ -247,7 +247,7 @@ def test_the_header_of_a_second_request_has_the_same_time(monkeypatch: pytest.Mo
             reader, writer = await connect()
             writer.write(b"GET /hello HTTP/1.1\r\n%s%s\r\n" % (HOST, KEYED))
             await reader.readuntil(b"hello")
-            monkeypatch.setattr(http_connection, "HEADER_TIMEOUT_S", 0.05)
+            monkeypatch.setattr(connection, "HEADER_TIMEOUT_S", 0.05)
             writer.write(b"GET /hello HT")
             assert await rest_of(reader) == b""
 
@@ -255,9 +255,9 @@ def test_the_header_of_a_second_request_has_the_same_time(monkeypatch: pytest.Mo
 
 
 def test_an_idle_connection_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    options = {**http_connection.OPTIONS, "keepalive_timeout": 0.05}
-    assert http_connection.OPTIONS["keepalive_timeout"] == 75
-    monkeypatch.setattr(http_connection, "OPTIONS", options)
+    options = {**connection.OPTIONS, "keepalive_timeout": 0.05}
+    assert connection.OPTIONS["keepalive_timeout"] == 75
+    monkeypatch.setattr(connection, "OPTIONS", options)
 
     async def main() -> None:
         async with served() as connect:
@@ -273,8 +273,8 @@ def test_an_idle_connection_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     "start", [b"Content-Length: 40\r\n\r\nfour", b"Transfer-Encoding: chunked\r\n\r\n4\r\nfo"]
 )
 def test_a_body_that_stops_is_told_and_ends(start: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_connection, "BODY_TIMEOUT_S", 0.05)
-    monkeypatch.setattr(http_connection, "LINGER_S", 0.05)
+    monkeypatch.setattr(connection, "BODY_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(connection, "LINGER_S", 0.05)
 
     async def main() -> None:
         async with served() as connect:
@@ -291,7 +291,7 @@ def test_a_slow_body_lives_and_so_does_an_answer_that_takes_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name in ("HEADER_TIMEOUT_S", "BODY_TIMEOUT_S"):
-        monkeypatch.setattr(http_connection, name, 0.2)
+        monkeypatch.setattr(connection, name, 0.2)
 
     async def slow(request: aioweb.Request) -> aioweb.Response:
         text = await request.text()
@@ -315,7 +315,7 @@ def test_a_body_waits_for_a_handler_that_does_not_read_yet(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The client cannot send: its connection is paused."""
-    monkeypatch.setattr(http_connection, "BODY_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(connection, "BODY_TIMEOUT_S", 0.05)
     size = 4_000_000
 
     async def late(request: aioweb.Request) -> aioweb.Response:
@@ -340,7 +340,7 @@ def test_a_body_waits_for_a_handler_that_does_not_read_yet(
 
 def test_an_open_websocket_has_its_own_times(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HEADER_TIMEOUT_S", "BODY_TIMEOUT_S"):
-        monkeypatch.setattr(http_connection, name, 0.05)
+        monkeypatch.setattr(connection, name, 0.05)
     text = b"\x81\x82\0\0\0\0hi"
 
     async def echo(request: aioweb.Request) -> aioweb.StreamResponse:
@@ -381,7 +381,7 @@ PARSE_ERRORS = {
 
 @pytest.mark.parametrize("sent", PARSE_ERRORS.values(), ids=PARSE_ERRORS)
 def test_no_answer_names_the_software(sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_connection, "LINGER_S", 0.05)
+    monkeypatch.setattr(connection, "LINGER_S", 0.05)
 
     async def main() -> bytes:
         async with served() as connect:
@@ -456,7 +456,7 @@ def test_one_address_holds_so_many_connections_and_no_more(
     ],
 )
 def test_this_machine_and_trusted_proxies_are_not_counted(host: str, is_counted: bool) -> None:
-    from server.networks import networks_of
+    from server.net.allowlist import networks_of
 
     limit = AddressLimit(1, exempting(networks_of(["172.18.0.0/16"], "x")))
 

@@ -6,8 +6,8 @@ import signal
 
 import pytest
 
-from server import lifecycle as module
-from server.lifecycle import Lifecycle, signals
+from server.runtime import lifecycle as module
+from server.runtime.lifecycle import Lifecycle, signals
 
 
 async def _end_by(*numbers: signal.Signals) -> Lifecycle:

@@ -7,7 +7,7 @@ import pytest
 
 from core.errors import ConfigError
 from server.config import ServerConfig
-from server.listeners import AddressInUse, bind, is_local_only, raise_file_limit, urls
+from server.net.listeners import AddressInUse, bind, is_local_only, raise_file_limit, urls
 
 
 def test_a_free_port_is_shared_by_all_addresses_of_a_name() -> None:

@@ -10,17 +10,22 @@ from typing import Any, cast
 
 import pytest
 
-from bench.stubs.tts import Settings, create
+from bench.server.stub_engines.tts import Settings, create
 from core.errors import ConfigError, EngineCrashed, EngineError, NotFound
 from core.ports import ToolSpec
 from engines.llm import intents
 from engines.llm.hybrid import Hybrid
-from pipeline.tools import Toolbox
+from pipeline.tools.toolbox import Toolbox
+from server.compose.doors import Cards
+from server.compose.engines import Engines
+from server.compose.llm_and_tts import (
+    check_voice,
+    load_language_model,
+    start_language_model,
+    warm_others,
+)
 from server.config import Config
-from server.doors import Cards
-from server.engines import Engines
-from server.loading import check_voice, load_language_model, start_language_model, warm_others
-from serving.choose import KINDS, Choice
+from serving.placement.choose import KINDS, Choice
 from tests.pipeline.fakes import Counts
 from web.openai.models import model
 

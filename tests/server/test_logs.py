@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from server.config import LogConfig
-from server.logs import redact, request_id, set_up
+from server.runtime.logs import redact, request_id, set_up
 
 KEY = "kEy-0123456789abcdef"
 

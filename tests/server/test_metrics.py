@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from server.metrics import METRICS, PrometheusMetrics
+from server.runtime.metrics import METRICS, PrometheusMetrics
 from tests.repo.files import PACKAGES, python_files
 
 CALLS = {"count": "counter", "observe": "histogram", "gauge": "gauge"}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from server.raw_url import MAX_LINE_BYTES, FirstLine
+from server.http.willow_urls import MAX_LINE_BYTES, FirstLine
 
 REST = b"Host: x\r\n\r\n"
 

@@ -11,21 +11,21 @@ import msgspec
 import numpy as np
 import pytest
 
-from bench.clips import spoken
-from bench.mouth import RATE_HZ
-from bench.own_server import own_server
-from bench.realtime import Wish
-from bench.talker import talking
+from bench.client.conversation import talking
+from bench.client.microphone import RATE_HZ
+from bench.client.realtime import Wish
+from bench.server.own_server import own_server
+from bench.tools.clips import spoken
 from core.audio import ASR_RATE_HZ, AudioFrame, Pcm, silence
 from core.events import InputCommitted, ResponseCreated, Transcribed
 from media.resample import Resampler
-from pipeline.settings import SessionSettings, TurnDetection
-from pipeline.trace import Trace
+from pipeline.shared.settings import SessionSettings, TurnDetection
+from pipeline.shared.trace import Trace
 from server.__main__ import main
+from server.commands.replay.run import FRAME_SAMPLES, replay, staged
+from server.commands.replay.trace_reader import Recorded
 from server.config import Config
-from server.replay.recorded import Recorded
-from server.replay.run import FRAME_SAMPLES, replay, staged
-from server.system import JsonlTrace, SystemClock, open_trace
+from server.runtime.clock import JsonlTrace, SystemClock, open_trace
 from tests.server import garage
 
 SETTINGS = SessionSettings(language="en", turn_detection=TurnDetection(silence_ms=300))

@@ -10,10 +10,10 @@ import pytest
 
 from core.errors import RequestError
 from core.ports import NOWHERE
-from pipeline.settings import SessionSettings
-from server.replay.difference import Difference, as_json, pairs, told
-from server.replay.recorded import Recorded, Step, Truncate, Turn, read, recorded
-from server.replay.run import chosen, unplayable
+from pipeline.shared.settings import SessionSettings
+from server.commands.replay.diff import Difference, as_json, pairs, told
+from server.commands.replay.run import chosen, unplayable
+from server.commands.replay.trace_reader import Recorded, Step, Truncate, Turn, read, recorded
 
 
 def turn(

@@ -11,16 +11,16 @@ import pytest
 from core.events import OutputAudio, SpeechStarted
 from core.ports import Place, ToolContext, ToolOutcome, ToolSpec
 from engines.base import ToolCall
-from pipeline.home import Home, default_home
-from pipeline.playout import PacedBy
-from pipeline.session import Session
-from pipeline.sessions import Sessions
-from pipeline.settings import SessionSettings
-from pipeline.skills import HomeTools
-from pipeline.tools import Toolbox
-from server.replay.acting import NOT_RUN, Rehearsal
-from server.replay.recorded import Called, Recorded, Turn, recorded
-from server.replay.run import Kept, Stage, replay
+from pipeline.playout.playout import PacedBy
+from pipeline.session.session import Session
+from pipeline.session.sessions import Sessions
+from pipeline.shared.settings import SessionSettings
+from pipeline.tools.home import Home, default_home
+from pipeline.tools.skills import HomeTools
+from pipeline.tools.toolbox import Toolbox
+from server.commands.replay.run import Kept, Stage, replay
+from server.commands.replay.tool_stubs import NOT_RUN, Rehearsal
+from server.commands.replay.trace_reader import Called, Recorded, Turn, recorded
 from tests.loop import run_virtual
 from tests.pipeline.fakes import Counts, World, speak
 from tests.pipeline.test_interruption import ONE, SILENCE, TWO, UH_HUH, talkative

@@ -17,7 +17,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from server.tls import open_tls
+from server.net.tls import open_tls
 from tests.conftest import require
 from tests.ports import reserved_port
 from tests.server.http import error_of

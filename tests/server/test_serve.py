@@ -18,7 +18,7 @@ import psutil
 import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
-from server.config_load import load
+from server.config.load import load
 from server.serve import open_entrance
 from tests.server.process import LOADS_HERE, Running, run, serving, workers
 

@@ -10,9 +10,9 @@ import pytest
 
 from core.errors import ConfigError
 from core.private_files import make_private
-from server.state import make_key, open_folder, read_key, shut_folder
-from server.system import open_trace
-from server.tls import LIFETIME, Tls, open_tls
+from server.net.tls import LIFETIME, Tls, open_tls
+from server.runtime.clock import open_trace
+from server.runtime.state_dir import make_key, open_folder, read_key, shut_folder
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 LAN = ip_address("192.168.1.5")

@@ -5,9 +5,9 @@ import gc
 
 import pytest
 
-from pipeline.sessions import Sessions
-from pipeline.settings import SessionSettings
-from server.tidying import QUIET_S, tidy
+from pipeline.session.sessions import Sessions
+from pipeline.shared.settings import SessionSettings
+from server.runtime.idle_gc import QUIET_S, tidy
 from tests.loop import run_virtual
 from tests.pipeline.fakes import World
 

@@ -11,10 +11,10 @@ import pytest
 from core.errors import ConfigError
 from core.ports import ToolContext
 from engines.base import ToolCall
-from pipeline.tools import Toolbox
-from server.config_tools import ToolsConfig
-from server.config_types import masked
-from server.tools import own_tools
+from pipeline.tools.toolbox import Toolbox
+from server.compose.tools import own_tools
+from server.config.sections.tools import ToolsConfig
+from server.config.types import masked
 from tests.pipeline.fakes import Counts
 from tests.shared import ROOT
 
@@ -76,9 +76,9 @@ def test_secrets_of_servers_are_shown_nowhere() -> None:
 HANGS = """
 import asyncio, sys, threading
 from core.ports import ToolContext
-from pipeline.function_tools import tool
-from server.config_tools import ToolsConfig
-from server.tools import own_tools
+from pipeline.tools.functions import tool
+from server.config.sections.tools import ToolsConfig
+from server.compose.tools import own_tools
 
 begun = threading.Event()
 

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from core.errors import Unauthorized
-from server.wrong_keys import (
+from server.http.key_attempts import (
     FORGET_S,
     FREE,
     MAX_ADDRESSES,

@@ -10,9 +10,9 @@ import numpy as np
 
 from core.errors import EngineError, EngineMissing
 from engines.base import AsrInfo, AsrItem, AsrResult
-from serving.offers import Offer
+from serving.placement.offers import Offer
 from serving.registry import AsrModels
-from serving.scheduler import Priority
+from serving.scheduling.scheduler import Priority
 from tests.loop import run_virtual
 from tests.pipeline.fakes import Counts, LoopClock
 

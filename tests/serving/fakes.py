@@ -8,7 +8,7 @@ import numpy as np
 
 from core.errors import EngineCrashed, EngineMissing
 from engines.base import AsrInfo, AsrItem, AsrResult
-from serving.scheduler import AsrScheduler, AsrWorker
+from serving.scheduling.scheduler import AsrScheduler, AsrWorker
 from tests.loop import run_virtual
 from tests.pipeline.fakes import Counts, LoopClock
 

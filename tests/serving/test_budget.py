@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from core.errors import EngineError, Overloaded
-from serving.budget import ROOM_WAIT_S
+from serving.memory_budget import ROOM_WAIT_S
 from serving.registry import AsrModels
 from tests.serving.fake_models import DECODE_S, LOAD_S, World, offer, say
 

@@ -7,7 +7,7 @@ import pytest
 
 from core.errors import ConfigError, EngineMissing
 from engines.registry import Available
-from serving.choose import (
+from serving.placement.choose import (
     WHISPER_FILES,
     Wanted,
     Weights,
@@ -16,7 +16,7 @@ from serving.choose import (
     weights_at,
     worker_count,
 )
-from serving.hardware import Gpu, Hardware
+from serving.placement.hardware import Gpu, Hardware
 from tests.shared import ROOT
 
 TINY = Weights(Path("m/faster-whisper-tiny"), 75)

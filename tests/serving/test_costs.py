@@ -4,8 +4,8 @@ from collections import Counter
 
 import pytest
 
-from serving.costs import DOUBT, Costs
-from serving.priorities import Priority
+from serving.scheduling.cost_model import DOUBT, Costs
+from serving.scheduling.priorities import Priority
 
 FINAL, SPECULATIVE, PARTIAL, BATCH = Priority
 

@@ -17,11 +17,11 @@ from msgspec.msgpack import Decoder
 
 from core.audio import Pcm
 from core.errors import EngineCrashed, Overloaded, RequestError, TooLarge
-from engines.wire import FrameReader
-from media.files import FileLimits, decode_file
-from serving import decoder
-from serving.decoder import MEMORY_BYTES, DecoderProcess, DecoderShare
-from serving.pools.decoder_host import SoundReply
+from engines.runtime.worker.protocol import FrameReader
+from media.files.decode import FileLimits, decode_file
+from serving import file_decoder
+from serving.file_decoder import MEMORY_BYTES, DecoderProcess, DecoderShare
+from serving.workers.decoder_host import SoundReply
 from tests.media.hostile_files import (
     caf_chunk,
     m4a,
@@ -283,10 +283,10 @@ def test_a_file_waits_for_a_place_but_not_for_ever(monkeypatch: pytest.MonkeyPat
         with silence(LONG_S) as file:
             async with aclosing(share.blocks(file)) as blocks:
                 await anext(blocks)
-                monkeypatch.setattr(decoder, "QUEUE_S", 0.05)
+                monkeypatch.setattr(file_decoder, "QUEUE_S", 0.05)
                 with pytest.raises(Overloaded, match="others are before it"):
                     await heard(share, silence(1))
-                monkeypatch.setattr(decoder, "QUEUE_S", 30.0)
+                monkeypatch.setattr(file_decoder, "QUEUE_S", 30.0)
                 async with asyncio.TaskGroup() as tasks:
                     waits = tasks.create_task(heard(share, silence(1)))
                     await asyncio.sleep(0)
@@ -356,14 +356,16 @@ def test_a_decoder_that_died_while_it_waited_is_replaced() -> None:
     ],
 )
 def test_a_decoder_that_a_file_took_over_is_not_believed(said: bytes) -> None:
-    sounds: FrameReader[SoundReply] = FrameReader(Decoder(SoundReply), decoder._MAX_PAYLOAD_BYTES)
+    sounds: FrameReader[SoundReply] = FrameReader(
+        Decoder(SoundReply), file_decoder._MAX_PAYLOAD_BYTES
+    )
     with pytest.raises(RequestError, match="the decoder broke"):
-        decoder._understood(sounds, said)
+        file_decoder._understood(sounds, said)
 
 
 def test_a_refusal_keeps_to_the_codes_of_files() -> None:
-    assert decoder._refusal("audio_too_long", "x").code == "audio_too_long"
-    told = decoder._refusal("unauthorized", "x" * 10**6)
+    assert file_decoder._refusal("audio_too_long", "x").code == "audio_too_long"
+    told = file_decoder._refusal("unauthorized", "x" * 10**6)
     assert (told.code, len(str(told))) == ("unsupported_audio", 1000)
 
 

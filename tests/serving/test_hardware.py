@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from serving import hardware
-from serving.cgroup import Limits, limits
-from serving.hardware import Gpu, Hardware, look, parse_gpus, visible, with_limits
+from serving.placement import hardware
+from serving.placement.cgroup import Limits, limits
+from serving.placement.hardware import Gpu, Hardware, look, parse_gpus, visible, with_limits
 
 H200 = Gpu("NVIDIA H200", 140.0, 139.0, "9.0", "575.57.08")
 TWO = (H200, Gpu("NVIDIA L4", 22.0, 21.0, "8.9", "575.57.08", 1))

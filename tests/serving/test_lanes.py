@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from engines.base import AsrInfo, AsrItem, AsrResult
-from serving.lanes import lanes
-from serving.priorities import Priority
-from serving.scheduler import AsrScheduler
+from serving.scheduling.lanes import lanes
+from serving.scheduling.priorities import Priority
+from serving.scheduling.scheduler import AsrScheduler
 from tests.loop import run_virtual
 from tests.pipeline.fakes import Counts, LoopClock
 from tests.serving.fakes import item, settle

@@ -2,8 +2,8 @@
 
 import pytest
 
-from serving.load import LIVE_ROOM, MEMORY_S, PARTIAL_SHARE, Load
-from serving.priorities import Priority
+from serving.scheduling.load import LIVE_ROOM, MEMORY_S, PARTIAL_SHARE, Load
+from serving.scheduling.priorities import Priority
 
 
 def busy(load: Load, priority: Priority, share: float, until: float = 60.0) -> float:

@@ -6,9 +6,9 @@ import pytest
 
 from core.errors import ConfigError
 from engines.registry import Available
-from serving.choose import WHISPER_FILES, Wanted, choose, find_whisper
-from serving.hardware import Hardware
-from serving.measured import FILE, Measured, device_name, note_measured, read_measured
+from serving.placement.benchmarks import FILE, Measured, device_name, note_measured, read_measured
+from serving.placement.choose import WHISPER_FILES, Wanted, choose, find_whisper
+from serving.placement.hardware import Hardware
 
 MACHINE = Hardware(cores=8, memory_gb=32)
 BOTH = [Available("faster_whisper", True, ""), Available("whisper_torch", True, "")]

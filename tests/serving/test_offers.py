@@ -6,9 +6,9 @@ import pytest
 
 from core.errors import EngineMissing
 from engines.registry import Available
-from serving.choose import Wanted, Weights, choose
-from serving.hardware import Gpu, Hardware
-from serving.offers import Machine, Offer, offers
+from serving.placement.choose import Wanted, Weights, choose
+from serving.placement.hardware import Gpu, Hardware
+from serving.placement.offers import Machine, Offer, offers
 
 TINY = Weights(Path("m/faster-whisper-tiny"), 75)
 SMALL = Weights(Path("m/faster-whisper-small"), 484)

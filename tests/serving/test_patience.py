@@ -5,7 +5,7 @@ import pytest
 
 from core.audio import ASR_RATE_HZ
 from engines.base import AsrItem
-from serving.pools.patience import FACTOR, FIRST_CALL_S, LEAST_S, PER_AUDIO_S, Patience
+from serving.workers.hang_detection import FACTOR, FIRST_CALL_S, LEAST_S, PER_AUDIO_S, Patience
 
 
 def audio(seconds: float) -> AsrItem:

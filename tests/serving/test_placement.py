@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from core.errors import EngineMissing
-from serving.hardware import Gpu, Hardware
-from serving.placement import compute_types, place, room_of, usable
+from serving.placement.hardware import Gpu, Hardware
+from serving.placement.whisper import compute_types, place, room_of, usable
 
 TINY, SMALL, TURBO, LARGE = 75, 484, 1620, 3090
 

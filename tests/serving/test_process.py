@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from core.errors import EngineCrashed, EngineError, EngineTimeout
-from engines import wire
 from engines.base import AsrItem, AsrOptions
-from serving.pools import child, patience
-from serving.pools.process import ProcessWorker
-from serving.scheduler import AsrScheduler, Priority
+from engines.runtime.worker import protocol
+from serving.scheduling.scheduler import AsrScheduler, Priority
+from serving.workers import child_process, hang_detection
+from serving.workers.process import ProcessWorker
 from tests.loop import run_virtual
 from tests.pipeline.fakes import Counts, LoopClock
 from tests.speech import say
@@ -78,7 +78,7 @@ def test_a_killed_worker_loses_its_turn_and_the_next_works() -> None:
 
 def test_a_hung_worker_is_killed_and_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     """Once its calls are known to be short, a hang shows soon: long before a first call's limit."""
-    monkeypatch.setattr(patience, "LEAST_S", 2.0)
+    monkeypatch.setattr(hang_detection, "LEAST_S", 2.0)
 
     async def scenario(worker: ProcessWorker) -> None:
         for _ in range(2):  # the first is cold
@@ -96,7 +96,7 @@ def test_a_hung_worker_is_killed_and_replaced(monkeypatch: pytest.MonkeyPatch) -
 def test_a_lost_worker_fails_what_it_carried_and_serves_what_waits(
     how: signal.Signals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(patience, "LEAST_S", 2.0)
+    monkeypatch.setattr(hang_detection, "LEAST_S", 2.0)
     metrics = Counts()
 
     async def main() -> None:
@@ -141,7 +141,7 @@ def test_nobody_waits_for_ever_for_a_worker_that_cannot_be_restarted(
             running.cancel()
 
     monkeypatch.setattr(ProcessWorker, "_live", never)
-    assert run_virtual(main()) == pytest.approx(child.LOAD_TIMEOUT_S)
+    assert run_virtual(main()) == pytest.approx(child_process.LOAD_TIMEOUT_S)
 
 
 def test_bad_audio_fails_one_call_not_the_worker() -> None:
@@ -164,7 +164,7 @@ def test_a_batch_too_large_for_the_wire_fails_itself_only(monkeypatch: pytest.Mo
     async def scenario(worker: ProcessWorker) -> None:
         await worker.ready()
         with monkeypatch.context() as patched:
-            patched.setattr(wire, "MAX_PAYLOAD_BYTES", 1000)
+            patched.setattr(protocol, "MAX_PAYLOAD_BYTES", 1000)
             outcome = await catch(worker.decode([clip("hello")]))
         assert "limit 1000" in str(outcome)
         (after,) = await worker.decode([clip("turn on the kitchen lights")])

@@ -11,9 +11,9 @@ import pytest
 
 from core.errors import EngineCrashed, EngineError
 from engines.base import AsrItem, AsrOptions
-from serving.pools import child
-from serving.pools.process import ProcessWorker
-from serving.scheduler import AsrScheduler, Priority
+from serving.scheduling.scheduler import AsrScheduler, Priority
+from serving.workers import child_process
+from serving.workers.process import ProcessWorker
 from tests.pipeline.fakes import Counts, LoopClock
 
 ODD = "tests.engines.odd_engine"
@@ -41,7 +41,7 @@ def test_a_child_that_dies_while_it_loads_fails_the_first_load() -> None:
 def test_a_child_that_hangs_with_nothing_to_do_is_replaced_before_anybody_asks(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(child, "SILENCE_S", 1.0)
+    monkeypatch.setattr(child_process, "SILENCE_S", 1.0)
 
     class Restarts(Counts):
         seen = asyncio.Event()
@@ -57,7 +57,7 @@ def test_a_child_that_hangs_with_nothing_to_do_is_replaced_before_anybody_asks(
             await worker.ready()
             first_pid = worker.pid
             assert first_pid is not None
-            await asyncio.sleep(4 * child.SILENCE_S)  # it answers when it is asked
+            await asyncio.sleep(4 * child_process.SILENCE_S)  # it answers when it is asked
             assert worker.pid == first_pid
             os.kill(first_pid, signal.SIGSTOP)
             await metrics.seen.wait()

@@ -6,7 +6,7 @@ import pytest
 
 from core.errors import EngineCrashed, Superseded
 from engines.base import AsrResult
-from serving.scheduler import AsrScheduler, Priority
+from serving.scheduling.scheduler import AsrScheduler, Priority
 from tests.loop import run_virtual
 from tests.pipeline.fakes import Counts, LoopClock
 from tests.serving.fakes import CALL_S, Worker, fixed, item, linear, outcomes, scheduled, settle

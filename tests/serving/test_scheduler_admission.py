@@ -6,9 +6,9 @@ import pytest
 
 from core.errors import EarshotError, EngineTimeout, Overloaded
 from engines.base import AsrResult
-from serving.admission import MAX_WAITING
-from serving.priorities import DEADLINE_S, WAIT_LIMIT_S
-from serving.scheduler import AsrScheduler, Priority
+from serving.scheduling.admission import MAX_WAITING
+from serving.scheduling.priorities import DEADLINE_S, WAIT_LIMIT_S
+from serving.scheduling.scheduler import AsrScheduler, Priority
 from tests.serving.fakes import CALL_S, Worker, item, linear, outcomes, scheduled, settle
 
 FINAL, SPECULATIVE, PARTIAL, BATCH = Priority

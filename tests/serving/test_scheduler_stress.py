@@ -10,7 +10,7 @@ import pytest
 
 from core.errors import EngineCrashed, EngineError, EngineTimeout, Overloaded
 from engines.base import AsrInfo, AsrItem, AsrResult
-from serving.scheduler import AsrScheduler, Priority
+from serving.scheduling.scheduler import AsrScheduler, Priority
 from tests.serving.fakes import item, scheduled
 
 CALLERS = 300

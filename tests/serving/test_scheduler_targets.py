@@ -1,8 +1,9 @@
-"""What the scheduler is for, in virtual time: the figures that `bench.scheduler` takes in real."""
+"""What the scheduler is for, in virtual time: the figures that `bench.measurements.scheduler`
+takes in real."""
 
 import pytest
 
-from bench.stub_model import CALL_S, MAX_BATCH, Round, locked, scheduled
+from bench.server.stub_engines.scheduled_asr import CALL_S, MAX_BATCH, Round, locked, scheduled
 from tests.loop import run_virtual
 
 REQUESTS = 400

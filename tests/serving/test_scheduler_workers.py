@@ -3,8 +3,8 @@
 import asyncio
 
 from core.errors import EngineCrashed
-from serving.homes import MAX_HOMES, Homes
-from serving.scheduler import AsrScheduler, Priority
+from serving.scheduling.affinity import MAX_HOMES, Homes
+from serving.scheduling.scheduler import AsrScheduler, Priority
 from tests.serving.fakes import CALL_S, Worker, item, linear, outcomes, scheduled, settle
 
 FINAL, PARTIAL, BATCH = Priority.FINAL, Priority.PARTIAL, Priority.BATCH

@@ -7,12 +7,12 @@ import psutil
 
 from engines.base import AsrItem
 from engines.registry import available
-from server.survey import describe
-from serving.choose import Wanted, Weights, choose
-from serving.hardware import Hardware
-from serving.offers import Machine, Offer, offers
+from server.compose.choices import describe
+from serving.placement.choose import Wanted, Weights, choose
+from serving.placement.hardware import Hardware
+from serving.placement.offers import Machine, Offer, offers
 from serving.registry import AsrModels
-from serving.scheduler import Priority
+from serving.scheduling.scheduler import Priority
 from serving.served import ServedModel
 from tests.pipeline.fakes import Counts, LoopClock
 from tests.shared import ROOT

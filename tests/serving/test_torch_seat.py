@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from serving.hardware import Gpu, Hardware
-from serving.placement import room_of
-from serving.torch_seat import row_mb, seat_of, weights_mb
+from serving.placement.hardware import Gpu, Hardware
+from serving.placement.whisper import room_of
+from serving.placement.whisper_torch import row_mb, seat_of, weights_mb
 
 TURBO = {
     "model_type": "whisper",
@@ -48,7 +48,7 @@ def test_what_is_configured_wins(folder: Path) -> None:
 
 
 def test_sizes_are_turbo_s(folder: Path) -> None:
-    from engines.asr.whisper_torch.shape import read_shape
+    from engines.asr.whisper_torch.checkpoint import read_shape
 
     shape = read_shape(folder)
     assert weights_mb(shape, 2) == pytest.approx(1600, rel=0.03)

@@ -11,7 +11,7 @@ import numpy as np
 from aiohttp import FormData
 
 from core.audio import AudioFrame
-from media.peer import Peer, PeerCallbacks, PeerSettings
+from media.webrtc.peer import Peer, PeerCallbacks, PeerSettings
 from tests.signaling.servers import Server
 
 Event = dict[str, Any]

@@ -11,11 +11,11 @@ from core.errors import EarshotError
 from core.events import SessionEvent
 from core.items import Item
 from core.queues import Outbox
-from pipeline.settings import ResponseRequest, SessionSettings
+from pipeline.shared.settings import ResponseRequest, SessionSettings
 from signaling.realtime.connection import Connection, End
 from signaling.realtime.ports import HomeSource
-from signaling.realtime.session import Terms
-from signaling.realtime.translate import Transport
+from signaling.realtime.protocol.translator import Transport
+from signaling.realtime.session.settings import Terms
 from tests.loop import run_virtual
 from tests.pipeline.fakes import Counts
 

@@ -14,10 +14,10 @@ from typing import Any
 
 from aiohttp import ClientWebSocketResponse
 
-from core.fetching import Hosts
+from core.http.fetch_policy import Hosts
 from core.ports import ToolSpec
 from engines.base import AS_CONFIGURED, CallDelta, LlmOptions, Message, TextDelta, ToolCall
-from pipeline.remote.settings import RemotePolicy
+from pipeline.shared.mcp_servers import RemotePolicy
 from pipeline.surroundings import Surroundings
 from tests.pipeline.fakes import EchoLlm, World
 from tests.pipeline.mcp.test_servers import KITCHEN, Kitchen

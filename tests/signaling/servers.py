@@ -8,13 +8,13 @@ from typing import Any
 
 from aiohttp import ClientSession
 
-from pipeline.sessions import Sessions
-from server.auth import Gate
-from server.metrics import PrometheusMetrics
+from pipeline.session.sessions import Sessions
+from server.http.auth import Gate
+from server.runtime.metrics import PrometheusMetrics
+from signaling.realtime.client_secrets import Secrets
 from signaling.realtime.door import RealtimeDoor, RealtimeSettings
 from signaling.realtime.ports import HomeSource
-from signaling.realtime.secrets import Secrets
-from signaling.routes import routes
+from signaling.realtime.routes import routes
 from tests.pipeline.fakes import World
 from tests.server.http import serving
 

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from aiohttp import ClientWebSocketResponse, WSMsgType, WSServerHandshakeError
 
+from core.connection_stats import ConnectionQuality
 from core.events import HypothesisChanged, TurnTraced, WakeChanged
-from core.quality import ConnectionQuality
-from signaling.realtime.aside import MAX_ASIDES
 from signaling.realtime.connection import Connection
-from signaling.realtime.session import Terms
-from signaling.realtime.told import Told
+from signaling.realtime.session.settings import Terms
+from signaling.realtime.transports.sideband import MAX_ASIDES
+from signaling.realtime.transports.told import Told
 from tests.signaling.callers import talking
 from tests.signaling.fakes import BEGUN, Client, CountingHome, play
 from tests.signaling.servers import Server, against

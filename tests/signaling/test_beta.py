@@ -10,10 +10,10 @@ from pydantic import TypeAdapter
 from core.errors import RequestError
 from core.events import ItemAdded, ItemDone, OutputText, ResponseCreated, ResponseDone
 from core.items import MessageItem, TextPart
-from pipeline.settings import ResponseRequest, SessionSettings
-from signaling.realtime.beta import is_beta, secret_request_to_ga, session_to_beta, to_ga
-from signaling.realtime.session import Terms, session_json
-from signaling.realtime.translate import Translator
+from pipeline.shared.settings import ResponseRequest, SessionSettings
+from signaling.realtime.protocol.beta import is_beta, secret_request_to_ga, session_to_beta, to_ga
+from signaling.realtime.protocol.translator import Translator
+from signaling.realtime.session.settings import Terms, session_json
 from tests.signaling.fakes import Client
 from tests.signaling.test_connection import converse
 from tests.signaling.test_server_events import EVERY

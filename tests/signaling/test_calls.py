@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from media.peer import CloseReason, Peer
-from signaling.realtime.calls import MAX_UNREAD_EVENTS
+from media.webrtc.peer import CloseReason, Peer
 from signaling.realtime.door import RealtimeSettings
-from signaling.realtime.session import Terms
+from signaling.realtime.session.settings import Terms
+from signaling.realtime.transports.webrtc import MAX_UNREAD_EVENTS
 from tests.server.http import error_of
 from tests.signaling.callers import CALLS, SDP, Caller, form, talking
 from tests.signaling.fakes import CountingHome

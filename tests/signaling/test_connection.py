@@ -12,18 +12,18 @@ from core.audio import AudioFrame
 from core.errors import Conflict, EngineMissing, RequestError
 from core.events import InputCleared, ResponseCreated
 from core.items import FunctionOutputItem, MessageItem, TextPart
-from pipeline.settings import ResponseRequest, SessionSettings, TurnDetection
+from pipeline.shared.settings import ResponseRequest, SessionSettings, TurnDetection
 from signaling.realtime.connection import (
     ClientGone,
     ClientLagging,
     Connection,
     End,
 )
-from signaling.realtime.fair import SAMPLES_PER_EVENT, SAMPLES_PER_TURN
-from signaling.realtime.session import Terms
-from signaling.realtime.told import Told
-from signaling.realtime.translate import Transport
-from signaling.realtime.upload import SLICE_MS
+from signaling.realtime.protocol.audio_input import SLICE_MS
+from signaling.realtime.protocol.translator import Transport
+from signaling.realtime.session.settings import Terms
+from signaling.realtime.transports.fairness import SAMPLES_PER_EVENT, SAMPLES_PER_TURN
+from signaling.realtime.transports.told import Told
 from tests.loop import VirtualClockLoop
 from tests.signaling.fakes import BEGUN, Client, NotedSession, Scene, play
 

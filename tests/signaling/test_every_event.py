@@ -7,7 +7,7 @@ import pytest
 from openai.types.realtime import RealtimeClientEvent
 
 from core.errors import EarshotError
-from signaling.realtime.incoming import _KINDS, BadEvent, decode
+from signaling.realtime.protocol.decode import _KINDS, BadEvent, decode
 from tests.signaling.fakes import Client
 from tests.signaling.test_connection import converse
 

@@ -5,7 +5,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from signaling.realtime.fair import PAUSE_S, SAMPLES_PER_EVENT, SAMPLES_PER_TURN, Turns
+from signaling.realtime.transports.fairness import (
+    PAUSE_S,
+    SAMPLES_PER_EVENT,
+    SAMPLES_PER_TURN,
+    Turns,
+)
 
 
 def turns_of_others(comes: Sequence[tuple[float, int]], takes_s: float = 0.0001) -> int:

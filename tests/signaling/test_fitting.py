@@ -10,7 +10,7 @@ from core.errors import RequestError
 from core.events import ItemRetrieved
 from core.items import MessageItem, TextPart
 from signaling.realtime.connection import Connection, End
-from signaling.realtime.session import Terms
+from signaling.realtime.session.settings import Terms
 from tests.signaling.fakes import Client, play
 from tests.signaling.test_connection import converse
 

@@ -9,7 +9,7 @@ import pytest
 
 from core.events import OutputAudio, PlayoutStarted, SessionEvent
 from signaling.realtime.connection import Connection
-from signaling.realtime.translate import Transport
+from signaling.realtime.protocol.translator import Transport
 from tests.signaling.fakes import Client, play
 
 SOUND = OutputAudio("resp_1", "item_a", 0, np.zeros(480, np.int16))

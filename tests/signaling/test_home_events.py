@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 from signaling.realtime.connection import Connection
-from signaling.realtime.session import Terms
+from signaling.realtime.session.settings import Terms
 from tests.signaling.fakes import BEGUN, Client, CountingHome, play
 
 

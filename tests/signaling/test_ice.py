@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from core.http import Route
-from media.ice import IceServer, IceSettings
-from signaling.ice import IceDoor, ice_routes, links
+from core.http.routes import Route
+from media.webrtc.ice.settings import IceServer, IceSettings
+from signaling.ice_servers import IceDoor, ice_routes, links
 
 SERVERS = (
     IceServer(("stun:a.example",)),

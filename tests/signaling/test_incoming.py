@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from msgspec import UNSET
 
-from signaling.realtime.events import (
+from signaling.realtime.protocol.client_events import (
     MAX_EVENT_ID_LENGTH,
     ClientEvent,
     InputAppend,
@@ -19,13 +19,13 @@ from signaling.realtime.events import (
     ResponseCreate,
     SessionUpdate,
 )
-from signaling.realtime.incoming import (
+from signaling.realtime.protocol.decode import (
     MAX_CONTROL_EVENT_BYTES,
     MAX_EVENT_BYTES,
     BadEvent,
     decode,
 )
-from signaling.realtime.session_object import RealtimeSession
+from signaling.realtime.session.schema import RealtimeSession
 
 MEGABYTE = "x" * 1_000_000
 

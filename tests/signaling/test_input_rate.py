@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from signaling.realtime.connection import Connection
-from signaling.realtime.input_rate import MAX_APPENDS, InputRate
-from signaling.realtime.sound import WIDE_PCM, Spoken
+from signaling.realtime.protocol.audio_format import WIDE_PCM, Spoken
+from signaling.realtime.protocol.input_rate import MAX_APPENDS, InputRate
 from tests.signaling.fakes import Client, Scene, play
 
 Event = dict[str, Any]

@@ -18,12 +18,12 @@ from core.items import (
     MessageItem,
     TextPart,
 )
-from media import g711
-from pipeline.listening import MAX_HELD_MS
-from signaling.realtime.events import MAX_PARTS
-from signaling.realtime.incoming import MAX_CONTROL_EVENT_BYTES
-from signaling.realtime.items import MAX_IMAGE_CHARS
-from signaling.realtime.server_events import item_json
+from media.codecs import g711
+from pipeline.user_turn.controller import MAX_HELD_MS
+from signaling.realtime.protocol.client_events import MAX_PARTS
+from signaling.realtime.protocol.decode import MAX_CONTROL_EVENT_BYTES
+from signaling.realtime.protocol.server_events import item_json
+from signaling.realtime.session.items import MAX_IMAGE_CHARS
 from tests.signaling.fakes import Client
 from tests.signaling.test_connection import converse
 

@@ -14,8 +14,8 @@ from aiortc import RTCDataChannel
 from aiortc.sdp import candidate_from_sdp
 from psutil import Process
 
-from media import consent
-from media.peer import PeerSettings
+from media.webrtc.ice import consent
+from media.webrtc.peer import PeerSettings
 from signaling.realtime.door import RealtimeSettings
 from tests.media.nat import Nat
 from tests.raw_peer import RawPeer, candidates_of, without_candidates

@@ -8,8 +8,8 @@ import pytest
 from openai.types.realtime import RealtimeServerEvent
 from pydantic import TypeAdapter
 
-from core.fetching import Hosts
-from pipeline.remote.settings import RemotePolicy
+from core.http.fetch_policy import Hosts
+from pipeline.shared.mcp_servers import RemotePolicy
 from tests.pipeline.mcp.test_servers import Kitchen
 from tests.signaling.mcp_servers import Event, House, cooking, in_house, kinds, of
 

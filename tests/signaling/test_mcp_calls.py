@@ -3,8 +3,8 @@
 import json
 from typing import Any
 
-from core.fetching import Hosts
-from pipeline.remote.settings import RemotePolicy
+from core.http.fetch_policy import Hosts
+from pipeline.shared.mcp_servers import RemotePolicy
 from tests.pipeline.mcp.stubborn import stubborn
 from tests.signaling.callers import talking
 from tests.signaling.mcp_servers import RemoteWorld

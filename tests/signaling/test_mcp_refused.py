@@ -13,9 +13,9 @@ import pytest
 from aiohttp import web
 
 from core.errors import RequestError
-from core.fetching import Address, Hosts
-from pipeline.remote.settings import RemotePolicy
-from signaling.realtime.session import session_json
+from core.http.fetch_policy import Address, Hosts
+from pipeline.shared.mcp_servers import RemotePolicy
+from signaling.realtime.session.settings import session_json
 from tests.pipeline.mcp.test_servers import Kitchen
 from tests.signaling.mcp_servers import Event, House, cooking, in_house, kinds
 from tests.signaling.test_session_object import after, asked, realtime

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from core.fetching import Hosts
+from core.http.fetch_policy import Hosts
 from core.ports import ToolSpec
 from engines.base import AS_CONFIGURED, CallDelta, LlmOptions, Message, TextDelta, ToolCall
-from pipeline.remote.settings import RemotePolicy
+from pipeline.shared.mcp_servers import RemotePolicy
 from tests.pipeline.fakes import EchoLlm
 from tests.pipeline.mcp.stubborn import Stubborn, stubborn
 from tests.signaling.callers import Caller, Event, talking

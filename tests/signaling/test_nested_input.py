@@ -8,8 +8,8 @@ from typing import Any
 
 from msgspec import inspect
 
-from signaling.realtime.incoming import _KINDS, decode
-from signaling.realtime.prompt import FileValue, ImageValue
+from signaling.realtime.protocol.decode import _KINDS, decode
+from signaling.realtime.session.prompt import FileValue, ImageValue
 from tests.signaling.fakes import Client
 from tests.signaling.test_connection import converse
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from aiohttp import FormData
 
-from server.system import SystemClock
-from signaling.realtime.secrets import Secrets
+from server.runtime.clock import SystemClock
+from signaling.realtime.client_secrets import Secrets
 from tests.server.http import error_of
 from tests.signaling.callers import CALLS, SDP, Caller, form
 from tests.signaling.servers import Server, Setup, against

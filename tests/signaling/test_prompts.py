@@ -8,14 +8,14 @@ import pytest
 from openai.types.realtime import SessionUpdatedEvent
 
 from core.errors import RequestError
-from pipeline.prompts import MAX_CHARS, Prompts, StoredPrompt
-from pipeline.settings import ResponseRequest, SessionSettings
+from pipeline.conversation.prompts import MAX_CHARS, Prompts, StoredPrompt
+from pipeline.shared.settings import ResponseRequest, SessionSettings
+from signaling.realtime.client_secrets import Secrets
 from signaling.realtime.door import RealtimeSettings
-from signaling.realtime.events import ResponseCreate
-from signaling.realtime.incoming import decode
-from signaling.realtime.response import response_request
-from signaling.realtime.secrets import Secrets
-from signaling.realtime.session import Terms, session_json
+from signaling.realtime.protocol.client_events import ResponseCreate
+from signaling.realtime.protocol.decode import decode
+from signaling.realtime.session.response import response_request
+from signaling.realtime.session.settings import Terms, session_json
 from tests.pipeline.fakes import LoopClock
 from tests.server.http import error_of
 from tests.signaling.servers import Server, Setup, against

@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from core.quality import ConnectionQuality, Flow
-from media.loopback import lose_packets
-from signaling.quality import observe
+from core.connection_stats import ConnectionQuality, Flow
+from media.webrtc.loopback import lose_packets
+from signaling.call_stats import observe
 from signaling.realtime.connection import Connection
-from signaling.realtime.quality import QUALITY_EVENT
-from signaling.realtime.session import Terms
+from signaling.realtime.protocol.quality import QUALITY_EVENT
+from signaling.realtime.session.settings import Terms
 from tests.pipeline.fakes import Counts
 from tests.signaling.callers import talking
 from tests.signaling.fakes import Client, play

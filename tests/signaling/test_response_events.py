@@ -19,11 +19,11 @@ from core.events import (
 )
 from core.items import AudioPart, FunctionCallItem, ImagePart, MessageItem, TextPart
 from core.rate_limits import RateLimit, RateLimits
-from media import g711
-from pipeline.settings import SessionSettings
-from signaling.realtime.server_events import item_json
-from signaling.realtime.session import Terms
-from signaling.realtime.translate import Translator
+from media.codecs import g711
+from pipeline.shared.settings import SessionSettings
+from signaling.realtime.protocol.server_events import item_json
+from signaling.realtime.protocol.translator import Translator
+from signaling.realtime.session.settings import Terms
 
 SPOKEN = MessageItem("item_a", "assistant", (AudioPart("Hi."),))
 WRITTEN = MessageItem("item_b", "assistant", (TextPart("spam"),))

@@ -4,10 +4,10 @@ from typing import cast
 
 import msgspec
 
-from core.http import Route
+from core.http.routes import Route
+from signaling.realtime.client_secrets import Secrets
 from signaling.realtime.door import RealtimeDoor
-from signaling.realtime.secrets import Secrets
-from signaling.routes import routes
+from signaling.realtime.routes import routes
 from tests.pipeline.fakes import LoopClock
 
 

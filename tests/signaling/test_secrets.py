@@ -13,13 +13,13 @@ from multidict import CIMultiDict
 from openai.types.realtime import ClientSecretCreateResponse
 
 from core.errors import Overloaded, RequestError, Unauthorized
-from media.ice import IceServer, IceSettings
-from pipeline.settings import DEFAULT, SessionSettings
-from server.auth import Gate
-from signaling.ice import IceDoor, ice_routes
-from signaling.realtime.offer import terms_of
-from signaling.realtime.secrets import Minted, SecretRequest, Secrets
-from signaling.realtime.session_object import (
+from media.webrtc.ice.settings import IceServer, IceSettings
+from pipeline.shared.settings import DEFAULT, SessionSettings
+from server.http.auth import Gate
+from signaling.ice_servers import IceDoor, ice_routes
+from signaling.realtime.client_secrets import Minted, SecretRequest, Secrets
+from signaling.realtime.session.offer import terms_of
+from signaling.realtime.session.schema import (
     Extension,
     RealtimeSession,
     SessionObject,

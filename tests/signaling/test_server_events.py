@@ -54,11 +54,11 @@ from core.items import (
     TextPart,
 )
 from core.rate_limits import RateLimit, RateLimits
-from media import g711
-from pipeline.settings import SessionSettings
-from signaling.realtime.session import Terms
-from signaling.realtime.sound import MAX_DELTA_SAMPLES
-from signaling.realtime.translate import Translator, Transport
+from media.codecs import g711
+from pipeline.shared.settings import SessionSettings
+from signaling.realtime.protocol.audio_format import MAX_DELTA_SAMPLES
+from signaling.realtime.protocol.translator import Translator, Transport
+from signaling.realtime.session.settings import Terms
 from tests.shared import ROOT
 
 SERVER_EVENT: TypeAdapter[Any] = TypeAdapter(RealtimeServerEvent)

@@ -10,12 +10,12 @@ from openai.types.realtime import SessionUpdatedEvent
 from core.errors import Conflict, RequestError
 from core.items import ItemReference, MessageItem, TextPart
 from core.ports import ToolSpec
-from pipeline.context import Truncation
-from pipeline.settings import NamedTool, ResponseRequest, SessionSettings, TurnDetection
-from signaling.realtime.events import ResponseCreate, SessionUpdate
-from signaling.realtime.incoming import decode
-from signaling.realtime.response import response_request
-from signaling.realtime.session import Terms, check_unchanged, merged, session_json
+from pipeline.conversation.context_window import Truncation
+from pipeline.shared.settings import NamedTool, ResponseRequest, SessionSettings, TurnDetection
+from signaling.realtime.protocol.client_events import ResponseCreate, SessionUpdate
+from signaling.realtime.protocol.decode import decode
+from signaling.realtime.session.response import response_request
+from signaling.realtime.session.settings import Terms, check_unchanged, merged, session_json
 
 F = {"type": "function", "name": "f"}
 

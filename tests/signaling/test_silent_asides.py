@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from aiohttp import WSCloseCode
 
-from signaling.realtime import aside, socket
 from signaling.realtime.connection import Connection
-from signaling.realtime.told import MAX_UNTAKEN_CHARS, Told
+from signaling.realtime.transports import event_socket, sideband
+from signaling.realtime.transports.told import MAX_UNTAKEN_CHARS, Told
 from tests.signaling.callers import Caller, form, talking
 from tests.signaling.raw_client import BUFFER_BYTES, CLOSE, PONG, TEXT, RawClient, upgraded
 from tests.signaling.servers import Server, Setup, against
@@ -32,14 +32,14 @@ assert FILL * len(LONG) < MAX_UNTAKEN_CHARS
 @pytest.fixture(autouse=True)
 def small_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel's would take megabytes before the server had to wait."""
-    prepare = socket.EventSocket.open
+    prepare = event_socket.EventSocket.open
 
-    async def shrunk(self: socket.EventSocket, request: Any) -> None:
+    async def shrunk(self: event_socket.EventSocket, request: Any) -> None:
         plug = request.transport.get_extra_info("socket")
         plug.setsockopt(SOL_SOCKET, SO_SNDBUF, BUFFER_BYTES)
         await prepare(self, request)
 
-    monkeypatch.setattr(socket.EventSocket, "open", shrunk)
+    monkeypatch.setattr(event_socket.EventSocket, "open", shrunk)
 
 
 @dataclass
@@ -79,8 +79,8 @@ async def tell(connection: Connection, events: int) -> None:
 
 
 def limits(monkeypatch: pytest.MonkeyPatch, *, send_s: float, last_chance_s: float) -> None:
-    monkeypatch.setattr(socket, "SEND_TIMEOUT_S", send_s)
-    for module in (socket, aside):
+    monkeypatch.setattr(event_socket, "SEND_TIMEOUT_S", send_s)
+    for module in (event_socket, sideband):
         monkeypatch.setattr(module, "LAST_CHANCE_S", last_chance_s)
 
 
@@ -127,7 +127,7 @@ def test_an_aside_that_leaves_too_much_untaken_is_cut_off_at_once(
 
 
 def test_an_aside_that_resumes_in_time_is_told_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(socket, "SEND_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(event_socket, "SEND_TIMEOUT_S", 0.2)
 
     async def scene(server: Server) -> None:
         async with talking(server) as caller, deaf(server, caller) as it:
@@ -202,13 +202,13 @@ async def blocked(seen: list[int]) -> None:
 def note_writing(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """One entry for each event that the server began to write."""
     begun: list[int] = []
-    send = socket.EventSocket.send_str
+    send = event_socket.EventSocket.send_str
 
-    async def noted(self: socket.EventSocket, *args: Any, **kwargs: Any) -> None:
+    async def noted(self: event_socket.EventSocket, *args: Any, **kwargs: Any) -> None:
         begun.append(1)
         await send(self, *args, **kwargs)
 
-    monkeypatch.setattr(socket.EventSocket, "send_str", noted)
+    monkeypatch.setattr(event_socket.EventSocket, "send_str", noted)
     return begun
 
 

@@ -9,10 +9,10 @@ import pytest
 from aiohttp import WSCloseCode
 from aiohttp.web import WebSocketResponse
 
-from media.peer import PeerSettings
+from media.webrtc.peer import PeerSettings
 from signaling.realtime.connection import ClientLagging, Connection
 from signaling.realtime.door import RealtimeSettings
-from signaling.realtime.socket import EventSocket
+from signaling.realtime.transports.event_socket import EventSocket
 from tests.signaling.callers import talking
 from tests.signaling.raw_client import CLOSE, PING, PONG, TEXT, upgraded
 from tests.signaling.servers import Server, Setup, against
@@ -30,7 +30,7 @@ LONG = {
 def test_a_half_open_connection_is_let_go_and_one_that_answers_stays(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("signaling.realtime.socket.HEARTBEAT_S", HEARTBEAT_S)
+    monkeypatch.setattr("signaling.realtime.transports.event_socket.HEARTBEAT_S", HEARTBEAT_S)
 
     async def scene(server: Server) -> None:
         async with upgraded(server) as client:
@@ -80,7 +80,7 @@ async def gone(connection: Connection) -> None:
 
 
 def test_a_half_open_sideband_is_let_go_and_the_call_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("signaling.realtime.socket.HEARTBEAT_S", HEARTBEAT_S)
+    monkeypatch.setattr("signaling.realtime.transports.event_socket.HEARTBEAT_S", HEARTBEAT_S)
 
     async def scene(server: Server) -> None:
         async with talking(server) as caller:
@@ -119,8 +119,8 @@ WATCH = {
 def test_a_client_that_does_not_read_is_cut_off_and_costs_no_more_than_an_event(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, state: str
 ) -> None:
-    monkeypatch.setattr("signaling.realtime.socket.SEND_TIMEOUT_S", 0.2)
-    monkeypatch.setattr("signaling.realtime.socket.LAST_CHANCE_S", 0)
+    monkeypatch.setattr("signaling.realtime.transports.event_socket.SEND_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("signaling.realtime.transports.event_socket.LAST_CHANCE_S", 0)
     queued, home = watch_buffers(monkeypatch), TalkativeHome(state)
 
     async def scene(server: Server) -> None:
@@ -172,12 +172,12 @@ def test_only_what_nobody_has_to_wait_for_is_sent_without_a_timer(
         return isinstance(ended.value, ClientLagging)
 
     monkeypatch.setattr(EventSocket, "send_str", never)
-    monkeypatch.setattr("signaling.realtime.socket.SEND_TIMEOUT_S", 0)
+    monkeypatch.setattr("signaling.realtime.transports.event_socket.SEND_TIMEOUT_S", 0)
     assert asyncio.run(tell()) is is_timed
 
 
 def test_a_reader_that_resumes_in_time_is_told_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("signaling.realtime.socket.SEND_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("signaling.realtime.transports.event_socket.SEND_TIMEOUT_S", 0.2)
 
     async def scene(server: Server) -> None:
         async with upgraded(server) as client:

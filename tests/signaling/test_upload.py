@@ -8,11 +8,11 @@ import pytest
 from core.audio import ASR_RATE_HZ, AudioFrame, Pcm
 from core.errors import RequestError
 from core.events import FormatName
-from media import g711
+from media.codecs import g711
 from media.resample import Resampler
-from signaling.realtime import upload
-from signaling.realtime.sound import WIRE_RATE_HZ
-from signaling.realtime.upload import SLICE_MS, Upload
+from signaling.realtime.protocol import audio_input
+from signaling.realtime.protocol.audio_format import WIRE_RATE_HZ
+from signaling.realtime.protocol.audio_input import SLICE_MS, Upload
 
 SENT = (3000 * np.sin(np.arange(WIRE_RATE_HZ * 3 + 7) / 9)).astype(np.int16)
 
@@ -59,7 +59,7 @@ def test_a_long_upload_is_converted_as_it_is_taken(monkeypatch: pytest.MonkeyPat
             return super().push(pcm)
 
     converted: list[int] = []
-    monkeypatch.setattr(upload, "Resampler", Counting)
+    monkeypatch.setattr(audio_input, "Resampler", Counting)
     sent = Upload()
     sent.push(base64(SENT))
     frames = sent.take()
@@ -108,7 +108,7 @@ def test_what_is_gathered_is_one_stream_and_nothing_of_it_is_lost() -> None:
 
 
 def test_empty_audio_is_not_gathered() -> None:
-    upload = Upload()
+    audio_input = Upload()
     for _ in range(100):
-        assert taken(upload, "") == []
-    assert not upload._held
+        assert taken(audio_input, "") == []
+    assert not audio_input._held

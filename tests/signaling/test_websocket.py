@@ -9,7 +9,7 @@ import pytest
 from aiohttp import ClientWebSocketResponse, WSCloseCode, WSMsgType, WSServerHandshakeError
 
 from signaling.realtime.door import RealtimeSettings
-from signaling.realtime.incoming import MAX_APPEND_BYTES, MAX_EVENT_BYTES
+from signaling.realtime.protocol.decode import MAX_APPEND_BYTES, MAX_EVENT_BYTES
 from tests.pipeline.test_wake import WORD_LEVEL, WakefulWorld
 from tests.server.http import error_of
 from tests.signaling.servers import Server, Setup, against

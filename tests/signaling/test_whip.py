@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from media.ice import IceServer, IceSettings
-from media.peer import PeerSettings
-from server.auth import Gate
+from media.webrtc.ice.settings import IceServer, IceSettings
+from media.webrtc.peer import PeerSettings
+from server.http.auth import Gate
 from signaling.whip.publication import WhipSettings
 from tests.raw_peer import RawPeer, candidates_of
 from tests.server.http import KEY, error_of

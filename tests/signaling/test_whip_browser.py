@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from aiohttp import web as aioweb
 
-from core.http import Route
+from core.http.routes import Route
 from tests.e2e.spoken import write_clip
 from tests.media.nat import Nat
 from tests.raw_peer import candidates_of, without_candidates

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 from aiohttp import ClientError
 
-from signaling.whip import stream
-from signaling.whip.feed import MAX_READERS, MAX_UNREAD, Completed
+from signaling.whip import sse
+from signaling.whip.transcript_feed import MAX_READERS, MAX_UNREAD, Completed
 from tests.server.http import error_of
 from tests.signaling.whip_client import beeps, first, publishing, read_events
 from tests.signaling.whip_servers import Server, against
@@ -38,7 +38,7 @@ def test_everything_said_and_the_end() -> None:
 
 def test_a_reader_that_takes_nothing_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
     """The sockets' buffers are full, then our bound; the publication goes on."""
-    monkeypatch.setattr(stream, "STALL_S", 0.3)
+    monkeypatch.setattr(sse, "STALL_S", 0.3)
 
     async def scene(server: Server) -> None:
         async with publishing(server.http, TWICE) as publisher:
@@ -76,7 +76,7 @@ def test_a_reader_that_lags_behind_the_bound_is_disconnected() -> None:
 
 
 def test_a_reader_that_leaves_gives_its_place_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "HEARTBEAT_S", 0.05)
+    monkeypatch.setattr(sse, "HEARTBEAT_S", 0.05)
 
     async def scene(server: Server) -> None:
         async with publishing(server.http, TWICE) as publisher:

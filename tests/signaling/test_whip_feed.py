@@ -15,7 +15,8 @@ from core.events import (
     TranscriptionFailed,
 )
 from core.queues import Outbox
-from signaling.whip.feed import (
+from signaling.whip.sse import last_event_id, server_sent
+from signaling.whip.transcript_feed import (
     MAX_KEPT,
     MAX_READERS,
     MAX_UNREAD,
@@ -25,7 +26,6 @@ from signaling.whip.feed import (
     Sent,
     event_of,
 )
-from signaling.whip.stream import last_event_id, server_sent
 
 HYPOTHESIS = Hypothesis("item_1", "turn", "on")
 

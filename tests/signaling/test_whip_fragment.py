@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.errors import RequestError, TooLarge
-from media.ice_candidates import MAX_CANDIDATES, read_candidate
-from pipeline.settings import SessionSettings
-from signaling.whip.fragment import (
+from media.webrtc.ice.candidates import MAX_CANDIDATES, read_candidate
+from pipeline.shared.settings import SessionSettings
+from signaling.whip.offer import MAX_OFFER_BYTES, read_offer, settings_of, unacceptable
+from signaling.whip.sdp_fragment import (
     MAX_FRAGMENT_BYTES,
     Fragment,
     check_if_match,
@@ -19,7 +20,6 @@ from signaling.whip.fragment import (
     ufrag_of,
     write_fragment,
 )
-from signaling.whip.offer import MAX_OFFER_BYTES, read_offer, settings_of, unacceptable
 
 ONE = "candidate:1 1 udp 2122260223 192.0.2.1 51712 typ host generation 0"
 PASSWORD = "l4Ck9s0mE3xAmpl3Pwd0123v"

@@ -6,7 +6,7 @@ import re
 import pytest
 from psutil import Process
 
-from media import ice_restart
+from media.webrtc.ice import restart
 from tests.raw_peer import candidates_of
 from tests.signaling.whip_client import Publisher, beeps, first, publishing
 from tests.signaling.whip_servers import Server, against
@@ -21,7 +21,7 @@ def restarted(publisher: Publisher) -> str:
 
 
 def test_a_restart_that_finds_no_way_leaves_the_old_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ice_restart, "TIMEOUT_S", 0.3)
+    monkeypatch.setattr(restart, "TIMEOUT_S", 0.3)
 
     async def scene(server: Server) -> None:
         async with publishing(server.http, beeps(600, 1_500, 600, 20_000)) as publisher:

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from aiohttp import ClientSession
 
-from core.http import Route
+from core.http.routes import Route
 from engines.base import AsrItem, AsrResult
-from pipeline.sessions import Sessions
-from server.auth import Gate
-from serving.scheduler import Priority
+from pipeline.session.sessions import Sessions
+from server.http.auth import Gate
+from serving.scheduling.scheduler import Priority
 from signaling.whip.door import WhipDoor
 from signaling.whip.publication import WhipSettings
 from signaling.whip.routes import whip_routes

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from itertools import cycle
 from typing import Any
 
-from bench.address import Address
-from bench.client import RealtimeClient
-from bench.mouth import RATE_HZ
-from bench.over_webrtc import WebRtcClient
-from bench.over_websocket import WebSocketClient
-from bench.realtime import ConnectionLost, Transport, Wish
-from bench.talker import Report, Talker, talking
+from bench.client.address import Address
+from bench.client.base import RealtimeClient
+from bench.client.conversation import Report, Talker, talking
+from bench.client.microphone import RATE_HZ
+from bench.client.realtime import ConnectionLost, Transport, Wish
+from bench.client.webrtc import WebRtcClient
+from bench.client.websocket import WebSocketClient
 from core.audio import Pcm
 from tests.speech import say
 

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from bench.capacity.cores import cores
-from bench.capacity.ends import cycles_of
-from pipeline.conversation import MAX_CONVERSATIONS
+from bench.capacity.cpu_affinity import cores
+from bench.capacity.session_limit import cycles_of
+from pipeline.conversation.conversation import MAX_CONVERSATIONS
 
 CYCLES = 1000
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from bench.address import Address
-from bench.clips import COMMANDS
-from bench.footprint import Footprint, quiet_footprint
+from bench.client.address import Address
+from bench.measurements.footprint import Footprint, quiet_footprint
+from bench.tools.clips import COMMANDS
 from core.audio import ASR_RATE_HZ, Pcm
 from tests.server.process import Running, serving
 from tests.speech import say

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.address import Address
-from bench.footprint import Footprint, metrics, quiet_footprint
+from bench.client.address import Address
+from bench.measurements.footprint import Footprint, metrics, quiet_footprint
 from tests.server.process import Running, serving
 from tests.soak.talkers import Log, all_four
 

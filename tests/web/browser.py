@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from aiohttp import web as aioweb
 from playwright.sync_api import Browser, expect, sync_playwright
 
-from pipeline.home import Home, default_home
+from pipeline.tools.home import Home, default_home
 from tests.conftest import require
 from tests.web.test_engines import REPORT
 from web.routes import PageDoor, routes

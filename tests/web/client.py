@@ -8,7 +8,7 @@ from aiohttp import web as aioweb
 from aiohttp.test_utils import TestClient, TestServer
 
 from core.errors import NotFound, Overloaded
-from core.http import Route
+from core.http.routes import Route
 
 Client = TestClient[aioweb.Request, aioweb.Application]
 

@@ -9,9 +9,9 @@ from aiohttp import ClientSession
 from aiohttp import web as aioweb
 from playwright.sync_api import Browser, Page, expect
 
-from devices.announcing import Announcements
+from devices.announcements import Announcements
 from devices.api.door import DevicesDoor
-from devices.api.journal import Journal
+from devices.api.event_log import Journal
 from devices.api.routes import routes
 from devices.xiaozhi.routes import routes as xiaozhi_routes
 from devices.xiaozhi.settings import XiaozhiSettings

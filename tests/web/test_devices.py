@@ -11,14 +11,14 @@ import pytest
 from aiohttp import web as aioweb
 from playwright.sync_api import Browser, Page, expect
 
-from devices.announcing import Announcements
+from devices.announcements import Announcements
 from devices.api.door import DevicesDoor
-from devices.api.journal import Journal
+from devices.api.event_log import Journal
 from devices.api.routes import routes
 from devices.directory import Device
 from devices.presence import Doing, Notice, Presence
 from devices.registry.registry import Registry
-from pipeline.conversation import Conversations
+from pipeline.conversation.conversation import Conversations
 from tests.devices.registry.known import Known, contact, known
 from tests.web.browser import Stub, serving
 

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
-from core.http import Route
+from core.http.routes import Route
 from web.docs import INDEX, docs_routes
 from web.openapi import document
 

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 from aiohttp import ClientResponse
 
-from core import sending
-from pipeline.home.state import EntityState, HomeState, TimerState
+from core.http import sending
+from pipeline.tools.home.state import EntityState, HomeState, TimerState
 from tests.web.client import Client, with_client
 from web import home as web_home
 from web.home import home_routes, server_sent

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from pipeline.home.state import TimerState
+from pipeline.tools.home.state import TimerState
 from tests.web.browser import Stub
 from tests.web.conftest import FAKE_CALL
 from tests.web.test_conversation import Json, answer, created, done, said, spoken, traced

@@ -8,8 +8,8 @@ from aiohttp import web as aioweb
 from msgspec import Struct
 
 from core.errors import NotFound
-from pipeline.engines import own_model
-from pipeline.settings import DEFAULT
+from pipeline.services import own_model
+from pipeline.shared.settings import DEFAULT
 
 
 class ModelCard(Struct, frozen=True, kw_only=True):

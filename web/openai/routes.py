@@ -2,16 +2,16 @@
 
 from dataclasses import replace
 
-from core.http import JSON, Route
-from web.openai.answers import TranscriptionAnswer
-from web.openai.door import AudioDoor
-from web.openai.fields import TranscriptionForm, TranslationForm
-from web.openai.form import FORM
+from core.http.routes import JSON, Route
 from web.openai.models import ModelCard, ModelList
-from web.openai.speech import SpeechDoor
-from web.openai.speech_fields import SpeechFields
-from web.openai.speech_voice import VoiceList, VoiceModelList
-from web.openai.whisper_service import DetectedLanguage, WhisperServiceForm
+from web.openai.speech.door import SpeechDoor
+from web.openai.speech.fields import SpeechFields
+from web.openai.speech.voice_names import VoiceList, VoiceModelList
+from web.openai.transcriptions.door import AudioDoor
+from web.openai.transcriptions.fields import TranscriptionForm, TranslationForm
+from web.openai.transcriptions.formats import TranscriptionAnswer
+from web.openai.transcriptions.multipart import FORM
+from web.whisper_asr import DetectedLanguage, WhisperServiceForm
 
 _TAG = "openai"
 _AUDIO = (

@@ -16,12 +16,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from bench.peers.environments import VOICE_PEERS, NotInstalled, folder, install
-from bench.peers.sound import Utterance
+from bench.peers.utterance_audio import Utterance
 from bench.peers.voice.results import Rounds, table
 from bench.peers.voice.systems import TITLES, Name, System, Terms, system
-from bench.stats import machine
+from bench.tools.stats import machine
 from bench.voice.clips import clips
-from bench.voice.stubs import stubs
+from bench.voice.stub_server import stubs
 from core.errors import EarshotError, RequestError
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from statistics import median
 
-from bench.stats import markdown, percentile
+from bench.tools.stats import markdown, percentile
 
 HEAD = (
     "system",

@@ -7,13 +7,13 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from bench.address import Address
-from bench.own_server import own_server
+from bench.client.address import Address
+from bench.client.realtime import Transport, Wish
 from bench.peers.environments import VOICE_PEERS, VoiceKind, folder
 from bench.peers.systems import started
-from bench.peers.voice.lines import Say, realtime_line, small_webrtc_line
-from bench.realtime import Transport, Wish
-from bench.voice.stubs import Stubs
+from bench.peers.voice.call import Say, realtime_line, small_webrtc_line
+from bench.server.own_server import own_server
+from bench.voice.stub_server import Stubs
 
 Name = Literal[
     "earshot-webrtc", "pipecat", "pipecat-early", "earshot-ws", "speech-to-speech", "s2s-hold"
@@ -76,11 +76,12 @@ async def system(name: Name, terms: Terms, place: Path) -> AsyncGenerator[System
                 yield System(title, own.pid, line)
         case "pipecat" | "pipecat-early":
             early = ["--vad-stop", str(EARLY_MS)] if name == "pipecat-early" else []
-            async with _peer("pipecat", "inside_pipecat.py", terms, name, early) as (port, pid):
+            async with _peer("pipecat", "run_pipecat.py", terms, name, early) as (port, pid):
                 yield System(title, pid, partial(small_webrtc_line, port))
         case _:
             hold = ["--hold", str(HOLD_MS if name == "s2s-hold" else 0)]
-            async with _peer("speech-to-speech", "inside_s2s.py", terms, name, hold) as (port, pid):
+            script = "run_speech_to_speech.py"
+            async with _peer("speech-to-speech", script, terms, name, hold) as (port, pid):
                 address = Address(f"http://127.0.0.1:{port}")
                 yield System(title, pid, partial(realtime_line, address, "ws", terms.wish))
 

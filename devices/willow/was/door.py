@@ -9,26 +9,26 @@ from urllib.parse import quote
 from aiohttp import web as aioweb
 
 from core.errors import Overloaded, RequestError, StorageFailed
-from core.http import is_forwarded
+from core.http.routes import is_forwarded
 from core.ports import Clock, Metrics
 from devices.directory import Settings
-from devices.networks import address_of, is_among
-from devices.notify import AudioUrls
+from devices.ip_allowlist import address_of, is_among
+from devices.notification_urls import AudioUrls
 from devices.ota import FirmwareFolder, image_for
 from devices.presence import Presence
-from devices.willow.was.attendance import Attendance
-from devices.willow.was.commands import Commands, Guard
-from devices.willow.was.connection import Arrival, Connection
-from devices.willow.was.naming import Names
-from devices.willow.was.notices import Numbers
-from devices.willow.was.roster import Roster
-from devices.willow.was.services import Services, Told
+from devices.willow.was.connected_devices import Roster
+from devices.willow.was.rest.names import Names
 from devices.willow.was.settings import WasSettings
-from devices.willow.was.store import WillowStore
-from devices.willow.was.wakes import Wakes
+from devices.willow.was.settings_store import WillowStore
+from devices.willow.was.socket.commands import Commands, Guard
+from devices.willow.was.socket.connection import Arrival, Connection
+from devices.willow.was.socket.notifications import Numbers
+from devices.willow.was.socket.services import Services, Told
+from devices.willow.was.socket.session import Attendance
+from devices.willow.was.socket.wake import Wakes
 from firmware_protocol.willow.decode import MAX_MESSAGE_BYTES
 from firmware_protocol.willow.messages import OtaStart
-from pipeline.exchange import Exchanges
+from pipeline.session.one_shot import Exchanges
 
 logger = logging.getLogger(__name__)
 

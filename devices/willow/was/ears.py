@@ -2,10 +2,10 @@
 
 from aiohttp import web as aioweb
 
-from devices.willow.hearing import Heard
-from devices.willow.was.commands import Command
-from devices.willow.was.connection import Connection
 from devices.willow.was.door import WasDoor, arrival_of
+from devices.willow.was.socket.commands import Command
+from devices.willow.was.socket.connection import Connection
+from devices.willow.wis.asr import Heard
 
 
 class WasEars:

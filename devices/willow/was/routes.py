@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from core.http import Route
+from core.http.routes import Route
 from devices.willow.was.door import OTA_PATH, WasDoor
-from devices.willow.was.files import WasFiles
-from devices.willow.was.rest import WasRest
+from devices.willow.was.rest.files import WasFiles
+from devices.willow.was.rest.handlers import WasRest
 
 _TAG = "willow"
 

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from devices.networks import Network
-from pipeline.settings import SessionSettings
+from devices.ip_allowlist import Network
+from pipeline.shared.settings import SessionSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 
 from core.errors import ConfigError
 from engines.asr.pocketsphinx.decoder import ACOUSTIC, DICTIONARY, LANGUAGE_MODEL, Decoders
-from engines.asr.pocketsphinx.lm import Trigrams
+from engines.asr.pocketsphinx.language_model import Trigrams
 from engines.asr.pocketsphinx.model import INFO, Limits, PocketSphinx
 from engines.asr.pocketsphinx.phrases import SENTENCES, default_phrases
 from engines.asr.pocketsphinx.pronunciation import read_dictionary

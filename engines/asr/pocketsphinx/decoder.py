@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from engines.asr.pocketsphinx.features import Cepstra
-from engines.asr.pocketsphinx.lm import Trigrams
+from engines.asr.pocketsphinx.language_model import Trigrams
 from engines.asr.pocketsphinx.pronunciation import Phones, write_dictionary
 
 ACOUSTIC, DICTIONARY, LANGUAGE_MODEL = "en-us", "cmudict-en-us.dict", "en-us.lm.bin"

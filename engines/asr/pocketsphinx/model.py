@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from core.audio import Pcm
+from engines.asr.pocketsphinx.confidence import command_confidence, evidence, speech_confidence
 from engines.asr.pocketsphinx.decoder import Decoded, Decoder, Decoders, Span
 from engines.asr.pocketsphinx.features import (
     FRAME_MS,
@@ -14,8 +15,7 @@ from engines.asr.pocketsphinx.features import (
     cepstra_of_whole,
     mel_power,
 )
-from engines.asr.pocketsphinx.lm import Trigrams
-from engines.asr.pocketsphinx.scoring import command_confidence, evidence, speech_confidence
+from engines.asr.pocketsphinx.language_model import Trigrams
 from engines.base import AsrInfo, AsrItem, AsrResult, Word
 
 LANGUAGE = "en"

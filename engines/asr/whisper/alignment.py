@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from engines.asr.whisper.segments import Piece, SaidWord
 from engines.asr.whisper.tokenizer import Tokenizer
 from engines.asr.whisper.tokens import byte_letters
-from engines.asr.whisper.words import add_words, text_tokens
+from engines.asr.whisper.word_timestamps import add_words, text_tokens
 from engines.base import Task, TokenLogprob, Word
 
 _LEAST = 1e-10

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from core.errors import ConfigError, EngineMissing
 from engines.asr.whisper.settings import NAME, Settings
-from engines.cuda import how_to_get, preload
+from engines.runtime.cuda import how_to_get, preload
 
 logger = logging.getLogger(__name__)
 

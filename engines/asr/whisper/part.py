@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from core.audio import ASR_RATE_HZ, Pcm, samples_to_ms
 from engines.asr.whisper.features import Features
 from engines.asr.whisper.language import Spoken
-from engines.asr.whisper.search import Answer
 from engines.asr.whisper.segments import Piece
+from engines.asr.whisper.temperature_fallback import Answer
 from engines.asr.whisper.windows import FRAME_SAMPLES
 from engines.base import AsrOptions, AsrResult, Padding, Segment, TokenLogprob, Word
 

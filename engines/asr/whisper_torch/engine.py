@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from threading import Lock
 
-from engines.asr.whisper_torch.course import Courses
-from engines.asr.whisper_torch.loop import Job, Loop
+from engines.asr.whisper_torch.batching.engine_thread import Job, Loop
+from engines.asr.whisper_torch.batching.request import Courses
 from engines.base import AsrInfo, AsrItem, AsrResult
-from engines.joining import Done
+from engines.base.asr import Done
 
 
 class WhisperTorch:

@@ -9,15 +9,15 @@ from tokenizers import Tokenizer as Table
 
 from core.errors import ConfigError
 from engines.asr.whisper.alignment import Aligner
-from engines.asr.whisper.listening import Listening
+from engines.asr.whisper.decode import Listening
 from engines.asr.whisper.settings import read_notes, rules_of
 from engines.asr.whisper.tokenizer import Tokenizer
 from engines.asr.whisper.windows import usual_frames
-from engines.asr.whisper_torch.aligning import PathFinder
-from engines.asr.whisper_torch.course import Courses
-from engines.asr.whisper_torch.device import Device, open_device
+from engines.asr.whisper_torch.batching.engine_thread import Loop
+from engines.asr.whisper_torch.batching.request import Courses
+from engines.asr.whisper_torch.batching.word_alignment import PathFinder
 from engines.asr.whisper_torch.engine import WhisperTorch
-from engines.asr.whisper_torch.loop import Loop
+from engines.asr.whisper_torch.network.device import Device, open_device
 from engines.asr.whisper_torch.settings import NAME, Settings, describe
 
 logger = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from core.errors import ConfigError, EngineMissing
 from engines.asr.whisper import settings as shared
-from engines.asr.whisper.description import (
+from engines.asr.whisper.model_info import (
     expects_names,
     languages_of,
     supported,
@@ -15,7 +15,7 @@ from engines.asr.whisper.description import (
 )
 from engines.asr.whisper.rules import TAKES_ALL
 from engines.asr.whisper.windows import MAX_ITEM_MS
-from engines.asr.whisper_torch.shape import CONFIG, TOKENIZER, read_shape
+from engines.asr.whisper_torch.checkpoint import CONFIG, TOKENIZER, read_shape
 from engines.base import AsrInfo
 
 NAME = "whisper_torch"

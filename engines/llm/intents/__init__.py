@@ -50,8 +50,8 @@ def understand(text: str, language: str, tools: Sequence[ToolSpec]) -> "Understa
     """What `text` means, or None. Blocks for the load on the first use of a language."""
     _import_library()
     from engines.llm.intents.grammar import grammar
+    from engines.llm.intents.home_names import names_of
     from engines.llm.intents.language import supported
-    from engines.llm.intents.names import names_of
 
     known = grammar(supported(language), names_of(tools))
     return known.understand(text) or known.misheard(text)
@@ -61,8 +61,8 @@ def phrases(language: str, tools: Sequence[ToolSpec], limit: int = 5000) -> tupl
     """At most `limit` sentences as they are spoken, weighted to common commands; for language
     models. Empty for a language without sentences of our own."""
     _import_library()
-    from engines.llm.intents.names import names_of
-    from engines.llm.intents.sampling import sampled
+    from engines.llm.intents.home_names import names_of
+    from engines.llm.intents.phrase_sampling import sampled
 
     return sampled(language, names_of(tools), limit)
 

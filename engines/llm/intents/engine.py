@@ -11,8 +11,8 @@ from core.ids import new_id
 from core.ports import ToolSpec
 from engines.base import AS_CONFIGURED, LlmOptions, Message, TextDelta, ToolCall
 from engines.llm.intents.grammar import MAX_CHARS, MAX_GRAMMARS, Grammar, Understanding, grammar
+from engines.llm.intents.home_names import HOUSE_INTENTS, INTENT, Names, names_of
 from engines.llm.intents.language import languages, supported
-from engines.llm.intents.names import HOUSE_INTENTS, INTENT, Names, names_of
 from engines.llm.intents.replies import Replies, replies
 
 CALL_PREFIX = "intent"

@@ -9,10 +9,10 @@ from typing import Any
 from hassil.intents import Intents, SlotList, TextSlotList
 from hassil.recognize import RecognizeResult, recognize_best
 
+from engines.llm.intents.home_names import Names
 from engines.llm.intents.language import Ours, ours
-from engines.llm.intents.names import Names
+from engines.llm.intents.phonetic_match import Sounds
 from engines.llm.intents.sentences import WITHOUT_TOOL, sentences
-from engines.llm.intents.sounds import Sounds
 
 MAX_WORDS = 40  # a command is shorter; matching time grows with the length
 MAX_CHARS = 400  # of MAX_WORDS words

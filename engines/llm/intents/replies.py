@@ -9,7 +9,7 @@ from typing import Any
 from jinja2 import StrictUndefined, TemplateError
 from jinja2.sandbox import SandboxedEnvironment
 
-from engines.llm.intents import spoken
+from engines.llm.intents import spoken_numbers
 from engines.llm.intents.grammar import Understanding
 from engines.llm.intents.language import Ours, home_assistant_data, ours
 
@@ -98,11 +98,11 @@ class Replies:
         values["other_word"] = states.get(unmatched[0]["state"], "") if unmatched else ""
         if "hour" in result:
             now = time(int(result["hour"]), int(result["minute"]))
-            values["spoken_time"] = spoken.clock_time(now, self._language)
+            values["spoken_time"] = spoken_numbers.clock_time(now, self._language)
             values["hour"] = now.hour
         if "date" in result:
             today = date.fromisoformat(result["date"])
-            values["spoken_date"] = spoken.calendar_date(today, self._language)
+            values["spoken_date"] = spoken_numbers.calendar_date(today, self._language)
         if found.intent == "Arithmetic":
             values["answer"] = calculate(found.slots)
         return values
@@ -153,14 +153,16 @@ class Replies:
     def _functions(self) -> dict[str, Callable[..., str]]:
         words = self._words
         return {
-            "join": lambda items: spoken.joined(list(items), words),
-            "the": lambda names: spoken.joined([_with_article(name) for name in names], words),
+            "join": lambda items: spoken_numbers.joined(list(items), words),
+            "the": lambda names: spoken_numbers.joined(
+                [_with_article(name) for name in names], words
+            ),
             "The": lambda names: _capital(
-                spoken.joined([_with_article(name) for name in names], words)
+                spoken_numbers.joined([_with_article(name) for name in names], words)
             ),
             "is": lambda names: "are" if len(names) > 1 or names[-1:][0].endswith("s") else "is",
-            "duration": lambda seconds: spoken.duration(seconds, words),
-            "number": lambda value: spoken.number(float(value), words.decimal),
+            "duration": lambda seconds: spoken_numbers.duration(seconds, words),
+            "number": lambda value: spoken_numbers.number(float(value), words.decimal),
         }
 
 

@@ -3,8 +3,8 @@
 import re
 from typing import Any
 
+from engines.llm.intents.home_names import Names
 from engines.llm.intents.language import home_assistant_data, ours
-from engines.llm.intents.names import Names
 
 WITHOUT_TOOL = ("HassNevermind",)
 "Intents of Home Assistant that need no tool, only an answer."

@@ -10,15 +10,15 @@ from core.events import Usage
 from core.ports import ToolSpec
 from core.rate_limits import RateLimits
 from engines.base import AS_CONFIGURED, CallDelta, LlmOptions, Message, TextDelta, ToolCall
-from engines.llm.chat import chat_messages, chat_tools
-from engines.llm.openai.calls import CallAssembler
+from engines.llm.chat_messages import chat_messages, chat_tools
 from engines.llm.openai.chunks import Chunk
-from engines.llm.openai.client import Client
-from engines.llm.openai.dialect import Dialect
-from engines.llm.openai.refusals import BAD, Refused, is_about_length, quoted
-from engines.llm.openai.served import LLAMA_CPP, Served, listed, look, names_of, with_owner
+from engines.llm.openai.server_info import LLAMA_CPP, Served, listed, look, names_of, with_owner
+from engines.llm.openai.server_quirks import Dialect
 from engines.llm.openai.settings import Settings
-from engines.llm.thoughts import Thoughts
+from engines.llm.openai.tool_calls import CallAssembler
+from engines.llm.reasoning_filter import Thoughts
+from engines.runtime.openai_http.client import Client
+from engines.runtime.openai_http.errors import BAD, Refused, is_about_length, quoted
 
 logger = logging.getLogger(__name__)
 

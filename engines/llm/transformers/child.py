@@ -28,7 +28,7 @@ from engines.llm.transformers.wire import (
     Written,
     reply_reader,
 )
-from engines.wire import frame
+from engines.runtime.worker.protocol import frame
 
 logger = logging.getLogger(__name__)
 

@@ -10,11 +10,11 @@ from core.errors import EngineError, Overloaded
 from core.events import Usage
 from core.ports import ToolSpec
 from engines.base import AS_CONFIGURED, LlmOptions, Message, TextDelta, ToolCall
-from engines.llm.chat import chat_messages, chat_tools
-from engines.llm.thoughts import Thoughts
+from engines.llm.chat_messages import chat_messages, chat_tools
+from engines.llm.reasoning_filter import Thoughts
 from engines.llm.transformers.child import Child
 from engines.llm.transformers.settings import NAME, Settings, read_context
-from engines.llm.transformers.tool_text import NoCall, ToolText
+from engines.llm.transformers.tool_call_parser import NoCall, ToolText
 from engines.llm.transformers.wire import Ended, Generate, LoadModel, Written
 
 logger = logging.getLogger(__name__)

@@ -1,11 +1,12 @@
-"""What the server and a language model's process say to each other, in `engines.wire` frames."""
+"""What the server and a language model's process say to each other, in
+`engines.runtime.worker.protocol` frames."""
 
 from typing import Any
 
 from msgspec import Struct
 from msgspec.msgpack import Decoder
 
-from engines.wire import FrameReader
+from engines.runtime.worker.protocol import FrameReader
 
 
 class LoadModel(Struct, frozen=True, tag_field="type", tag="load"):

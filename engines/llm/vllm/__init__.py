@@ -19,9 +19,9 @@ __all__ = ["Settings", "create"]
 
 def create(settings: Settings) -> "Vllm":
     """The engine, not started: enter its `running()`. Raises EngineMissing, ConfigError."""
+    from engines.llm.vllm.command_line import check, model_of
     from engines.llm.vllm.engine import Vllm
     from engines.llm.vllm.environment import read_environment
-    from engines.llm.vllm.launch import check, model_of
 
     if sys.platform != "linux":
         raise EngineMissing("llm", NAME, "runs on Linux only")

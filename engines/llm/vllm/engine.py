@@ -14,13 +14,13 @@ from core.ports import ToolSpec
 from core.rate_limits import RateLimits
 from engines.base import AS_CONFIGURED, CallDelta, LlmOptions, Message, TextDelta, ToolCall
 from engines.llm import openai
+from engines.llm.vllm.command_line import HOST, asked_with, command, variables
 from engines.llm.vllm.environment import Environment
-from engines.llm.vllm.launch import HOST, asked_with, command, variables
-from engines.llm.vllm.log import ServerLog
-from engines.llm.vllm.port import reserved
-from engines.llm.vllm.process import started
 from engines.llm.vllm.settings import NAME, Settings
-from engines.llm.vllm.supervisor import Server, Supervisor
+from engines.runtime.external_server.free_port import reserved
+from engines.runtime.external_server.output_log import ServerLog
+from engines.runtime.external_server.process import started
+from engines.runtime.external_server.supervisor import Server, Supervisor
 
 if TYPE_CHECKING:
     from engines.llm.openai.engine import OpenAiLlm

@@ -8,7 +8,7 @@ import pytest
 
 from core.errors import StorageFailed
 from core.ports import Place
-from devices.announcing import (
+from devices.announcements import (
     MAX_WAITING_PER_TARGET,
     NOTIFY_TIMEOUT_S,
     SETTLE_S,
@@ -16,9 +16,9 @@ from devices.announcing import (
     Announcements,
 )
 from devices.presence import Notice, Presence
-from pipeline.conversation import Conversations
-from pipeline.home import Home, default_home
-from pipeline.skills import Timers
+from pipeline.conversation.conversation import Conversations
+from pipeline.tools.home import Home, default_home
+from pipeline.tools.skills import Timers
 from tests.devices.api.fakes import FakeLive, FakeRooms, FakeTalks, device
 from tests.loop import run_virtual
 from tests.pipeline.fakes import LoopClock

@@ -12,13 +12,13 @@ import pytest
 from core.errors import ConfigError, NotFound, RequestError
 from devices.directory import Device
 from server.__main__ import main
-from server.auth import Gate
+from server.commands.devices import address_of, run
+from server.commands.devices_arguments import ACTIONS, add_actions
+from server.commands.exit_codes import Exit
 from server.config import Config
-from server.config_load import load
-from server.devices_arguments import ACTIONS, add_actions
-from server.devices_command import address_of, run
-from server.exits import Exit
-from server.state import make_key
+from server.config.load import load
+from server.http.auth import Gate
+from server.runtime.state_dir import make_key
 from tests.devices.api.fakes import FakeLive
 from tests.devices.api.test_door import Scene, scene
 from tests.devices.registry.known import contact

@@ -14,12 +14,12 @@ import msgspec
 import pytest
 from aiohttp import ClientResponse, ClientSession
 
-from core import sending
 from core.errors import RequestError
-from devices.announcing import Announcements
+from core.http import sending
+from devices.announcements import Announcements
 from devices.api import door as door_file
 from devices.api.door import DevicesDoor
-from devices.api.journal import Journal
+from devices.api.event_log import Journal
 from devices.api.routes import routes
 from devices.directory import Device, DeviceProfile, Kind
 from devices.ota import FirmwareFolder
@@ -27,7 +27,7 @@ from devices.pairing import RegistrySettings
 from devices.presence import Presence
 from devices.registry.database import opened
 from devices.registry.registry import Registry
-from server.auth import Gate
+from server.http.auth import Gate
 from tests.devices.api.fakes import FakeLive, FakeTalks
 from tests.devices.registry.known import Moment, contact
 from tests.server.http import KEY, error_of, serving

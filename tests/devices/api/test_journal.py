@@ -2,8 +2,8 @@
 
 import pytest
 
-from devices.api import journal as journal_file
-from devices.api.journal import Entry, Journal
+from devices.api import event_log as journal_file
+from devices.api.event_log import Entry, Journal
 from devices.presence import Presence
 from tests.devices.api.fakes import FakeLive
 from tests.devices.registry.known import Moment

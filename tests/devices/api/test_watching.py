@@ -10,9 +10,9 @@ import pytest
 from sqlalchemy import text
 
 from core.errors import StorageFailed
-from devices.announcing import Announcements
+from devices.announcements import Announcements
 from devices.api.door import AGAIN_S, DevicesDoor
-from devices.api.journal import Journal
+from devices.api.event_log import Journal
 from devices.directory import Device
 from devices.presence import Presence
 from devices.registry.registry import Registry

@@ -7,7 +7,7 @@ from typing import Any
 
 from core.ports import Place, ToolContext
 from devices.home_assistant.client import HomeAssistant, State
-from devices.home_assistant.mirror import Mirror
+from devices.home_assistant.entities import Mirror
 from devices.home_assistant.settings import HomeAssistantSettings
 from devices.home_assistant.tools import HouseTools
 from tests.devices.home_assistant.fake import TOKEN, FakeHome

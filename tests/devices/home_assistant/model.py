@@ -5,12 +5,12 @@ from contextlib import asynccontextmanager
 
 from core.ports import ToolContext, ToolSpec
 from engines.base import AS_CONFIGURED, LlmOptions, Message, TextDelta, ToolCall
-from pipeline.exchange import Exchanges, Question
-from pipeline.home import Home, HomeConfig
-from pipeline.skills import ClockTools
-from pipeline.text_language import TextLanguage
-from server.config_home_assistant import HomeAssistantConfig
-from server.home_assistant import house
+from pipeline.session.one_shot import Exchanges, Question
+from pipeline.speech.language_id import TextLanguage
+from pipeline.tools.home import Home, HomeConfig
+from pipeline.tools.skills import ClockTools
+from server.compose.home_assistant import house
+from server.config.sections.home_assistant import HomeAssistantConfig
 from tests.devices.home_assistant.fake import TOKEN
 from tests.devices.home_assistant.house import until
 from tests.engines.intents_talk import HandClock

@@ -7,9 +7,9 @@ import logging
 import pytest
 
 from devices.home_assistant.client import State
+from devices.home_assistant.entities import Mirror
 from devices.home_assistant.errors import Away, Refused, Slow
-from devices.home_assistant.mirror import Mirror
-from pipeline.home import Home, HomeConfig
+from pipeline.tools.home import Home, HomeConfig
 from tests.devices.home_assistant.fake import answered, fake_home, light
 from tests.devices.home_assistant.house import client, reached, run, until
 

@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from pipeline.mcp import connection
+from pipeline.tools.mcp import client
 from tests.devices.home_assistant.fake import TOKEN, fake_home
 from tests.devices.home_assistant.house import run, until
 from tests.devices.home_assistant.mcp_home import home_with_tools
@@ -42,7 +42,7 @@ def test_a_language_model_uses_its_tools(caplog: pytest.LogCaptureFixture) -> No
 def test_a_token_that_its_mcp_server_refuses_is_sent_once(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "FIRST_WAIT_S", 0.01)
+    monkeypatch.setattr(client, "FIRST_WAIT_S", 0.01)
 
     async def main() -> None:
         async with (

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from devices.home_assistant.names import House, Registries, candidates, house
+from devices.home_assistant.registries import House, Registries, candidates, house
 
 
 def registries(**told: Any) -> Registries:

@@ -7,17 +7,17 @@ from typing import Any
 import pytest
 
 from core.errors import ConfigError, RemoteProtocolError
-from devices.home_assistant.answer import parse
-from devices.home_assistant.frames import Commands, Event, Result, decode, greeting
-from devices.home_assistant.names import Area, Entity, House
+from devices.home_assistant.conversation import parse
+from devices.home_assistant.protocol import Commands, Event, Result, decode, greeting
+from devices.home_assistant.registries import Area, Entity, House
 from devices.home_assistant.rooms import wants_room
 from devices.home_assistant.services import plan
 from devices.home_assistant.settings import HomeAssistantSettings
 from devices.home_assistant.threads import Threads
 from devices.home_assistant.words import spoken
 from engines.base import AsrInfo
-from pipeline.settings import SessionSettings
-from server.config_home_assistant import HomeAssistantConfig
+from pipeline.shared.settings import SessionSettings
+from server.config.sections.home_assistant import HomeAssistantConfig
 from tests.devices.home_assistant.fake import answered
 
 HOUSE = House(

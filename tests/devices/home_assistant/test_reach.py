@@ -2,9 +2,9 @@
 
 import pytest
 
-from pipeline.home import Home, HomeConfig
-from server.config_home_assistant import HomeAssistantConfig
-from server.home_assistant import house
+from pipeline.tools.home import Home, HomeConfig
+from server.compose.home_assistant import house
+from server.config.sections.home_assistant import HomeAssistantConfig
 from tests.devices.home_assistant.fake import TOKEN, fake_home
 from tests.devices.home_assistant.house import run, until
 from tests.engines.intents_talk import HandClock

@@ -10,9 +10,9 @@ import pytest
 from core.ports import ToolContext
 from engines.base import Message, TextDelta, ToolCall
 from engines.llm import intents
-from pipeline.home import Home, HomeConfig
-from pipeline.skills import ClockTools, ListTools, Timers, TimerTools
-from pipeline.tools import Toolbox
+from pipeline.tools.home import Home, HomeConfig
+from pipeline.tools.skills import ClockTools, ListTools, Timers, TimerTools
+from pipeline.tools.toolbox import Toolbox
 from tests.devices.home_assistant.fake import FakeHome, answered, fake_home, light
 from tests.devices.home_assistant.house import ENGLISH, run, spoken_in, tools
 from tests.engines.intents_talk import Announced, HandClock

@@ -10,8 +10,8 @@ import psycopg
 import pytest
 
 from core.errors import NotFound
-from devices.registry import news as news_file
-from devices.registry.news import CHANNEL, News
+from devices.registry import notifications as news_file
+from devices.registry.notifications import CHANNEL, News
 from tests.devices.registry.known import Known, contact, known
 from tests.devices.registry.postgres import Postgres
 

@@ -16,7 +16,7 @@ import pytest
 from core.errors import NotFound
 from devices.directory import Contact, Device
 from devices.pairing import RegistrySettings
-from devices.registry import rows, tokens
+from devices.registry import queries, tokens
 from tests.devices.registry.known import Known, contact, known
 from tests.devices.registry.postgres import Postgres
 
@@ -177,7 +177,7 @@ def test_a_device_that_comes_to_two_servers_at_once_is_one(
 def test_a_device_that_is_being_approved_is_not_pushed_out(
     server: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rows, "MAX_NEW", 1)
+    monkeypatch.setattr(queries, "MAX_NEW", 1)
 
     async def main() -> None:
         url = server.create()

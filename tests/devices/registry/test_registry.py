@@ -11,8 +11,8 @@ from sqlalchemy import update
 from core.errors import NotFound, RequestError
 from devices.directory import Device, DeviceProfile
 from devices.pairing import RegistrySettings, Rule
+from devices.registry import queries
 from devices.registry import registry as registry_file
-from devices.registry import rows
 from devices.registry.tables import devices
 from tests.devices.registry.known import Known, contact, known
 
@@ -192,7 +192,7 @@ def test_an_unknown_device_is_not_found(url: str, action: str) -> None:
 def test_devices_that_nobody_approves_are_limited(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rows, "MAX_NEW", 3)
+    monkeypatch.setattr(queries, "MAX_NEW", 3)
 
     async def come(here: Known, *numbers: int) -> list[Device]:
         found = []

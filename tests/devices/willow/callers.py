@@ -12,7 +12,7 @@ import numpy as np
 from aiohttp import ClientSession
 
 from core.audio import AudioFrame, Pcm
-from media.peer import Peer, PeerCallbacks, PeerSettings
+from media.webrtc.peer import Peer, PeerCallbacks, PeerSettings
 
 Message = dict[str, Any]
 FRAME = 960

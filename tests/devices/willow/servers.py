@@ -8,17 +8,17 @@ from typing import Any
 
 from aiohttp import ClientSession
 
-from devices.willow.door import WillowDoor, WillowSettings
-from devices.willow.routes import routes
-from media.spool import SpoolLimits, Spools
-from pipeline.conversation import Conversations
-from pipeline.engines import EngineSet
-from pipeline.exchange import Exchanges
-from pipeline.reading import Reader
-from pipeline.recording import Transcriber
+from devices.willow.wis.door import WillowDoor, WillowSettings
+from devices.willow.wis.routes import routes
+from media.files.upload_spool import SpoolLimits, Spools
+from pipeline.conversation.conversation import Conversations
+from pipeline.services import EngineSet
+from pipeline.session.one_shot import Exchanges
+from pipeline.speech.file import Reader
+from pipeline.speech.language_id import TextLanguage
 from pipeline.surroundings import Surroundings
-from pipeline.text_language import TextLanguage
-from pipeline.tools import Toolbox
+from pipeline.tools.toolbox import Toolbox
+from pipeline.transcription.recording import Transcriber
 from tests.media.thread_decoder import ThreadDecoder
 from tests.pipeline.fakes import Adder, Counts, EchoLlm, LevelAsr, LoopClock, LoudVads, ToneTts
 from tests.server.http import serving

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from aiohttp import ClientSession, ClientTimeout, FormData
 
-from media.files import decode_file
+from media.files.decode import decode_file
 from tests.devices.willow.uploads import form, wav
 from tests.server.process import serving
 from tests.speech import say

@@ -8,8 +8,8 @@ import pytest
 from aiortc.rtp import RtcpByePacket
 
 from core.audio import Pcm
-from devices.willow.calls import call_settings
-from devices.willow.door import WillowSettings
+from devices.willow.wis.door import WillowSettings
+from devices.willow.wis.rtc.calls import call_settings
 from tests.devices.willow.callers import Caller, calling
 from tests.devices.willow.servers import Scene, Server, TranslatingAsr, against
 from tests.server.http import error_of

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 from aiohttp import ClientWebSocketResponse, WSMsgType
 
-from devices.willow.door import WillowSettings
-from devices.willow.question import USUAL_TEMPERATURE
+from devices.willow.wis.chat_params import USUAL_TEMPERATURE
+from devices.willow.wis.door import WillowSettings
 from engines.base import LlmOptions
 from tests.devices.willow.servers import Scene, Server, against
 from tests.devices.willow.test_chatbot import HeldLlm

@@ -9,7 +9,7 @@ import pytest
 
 from core.items import MessageItem
 from engines.base import LlmOptions, TextDelta
-from media.files import decode_file
+from media.files.decode import decode_file
 from tests.devices.slow_tools import hurry
 from tests.devices.willow.servers import Scene, Server, against
 from tests.pipeline.fakes import EchoLlm

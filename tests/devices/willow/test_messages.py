@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from core.audio import ASR_RATE_HZ, AudioFrame
 from core.errors import RequestError
-from devices.willow.messages import Ping, Start, Stop, infer, pong, read_message
-from devices.willow.take import TAIL_GAP_S, TAIL_MS, Take
+from devices.willow.wis.rtc.messages import Ping, Start, Stop, infer, pong, read_message
+from devices.willow.wis.rtc.recording import TAIL_GAP_S, TAIL_MS, Take
 from tests.loop import run_virtual
 
 

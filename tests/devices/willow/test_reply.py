@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.errors import EarshotError, EngineError, RequestError
-from devices.willow.hearing import Heard
-from devices.willow.reply import MAX_REPLY_BYTES, briefly, device_reply, file_reply
-from server.edge import error_response
+from devices.willow.wis.asr import Heard
+from devices.willow.wis.asr_reply import MAX_REPLY_BYTES, briefly, device_reply, file_reply
+from server.http.edge import error_response
 
 WORDS = st.text(max_size=4000)
 

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from aiohttp import ClientPayloadError
 
-from core import sending
 from core.audio import AudioFrame
 from core.errors import EngineError
+from core.http import sending
 from engines.base import WordMark
-from media.encode import UNKNOWN_SIZE
-from media.files import decode_file
+from media.files.decode import decode_file
+from media.files.encode import UNKNOWN_SIZE
 from tests.devices.willow.servers import Scene, Server, against
 from tests.pipeline.fakes import ToneTts
 from tests.server.http import error_of
@@ -105,7 +105,7 @@ def test_a_text_is_spoken_in_any_format(kind: str, content_type: str) -> None:
 def test_wav_is_16_khz_mono_and_starts_before_a_slow_voice_is_done(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("devices.willow.speaking.WHOLE_TIMEOUT_S", 0.05)
+    monkeypatch.setattr("devices.willow.wis.tts.WHOLE_TIMEOUT_S", 0.05)
     tts = PickyTts()
 
     async def act(server: Server) -> None:

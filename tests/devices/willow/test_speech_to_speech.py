@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from media.files import decode_file
+from media.files.decode import decode_file
 from tests.devices.willow.servers import Scene, Server, TranslatingAsr, against
 from tests.devices.willow.test_speaking import PickyTts
 from tests.devices.willow.uploads import form, wav

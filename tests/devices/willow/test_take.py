@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from core.audio import AudioFrame
-from devices.willow.take import TAIL_GAP_S, Take
+from devices.willow.wis.rtc.recording import TAIL_GAP_S, Take
 from tests.loop import run_virtual
 
 FRAME_MS = 20

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from aiohttp import FormData
 
-from devices.willow.door import WillowSettings
-from media.files import decode_file
+from devices.willow.wis.door import WillowSettings
+from media.files.decode import decode_file
 from tests.devices.willow.servers import (
     Scene,
     Server,

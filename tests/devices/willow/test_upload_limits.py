@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from aiohttp import ClientConnectionError
 
-from devices.willow.door import WillowSettings
-from devices.willow.upload import MAX_PARTS
-from media.spool import SpoolLimits, Spools
+from devices.willow.wis.door import WillowSettings
+from devices.willow.wis.upload import MAX_PARTS
+from media.files.upload_spool import SpoolLimits, Spools
 from tests.devices.willow.servers import MAX_UPLOAD_BYTES, Scene, Server, against
 from tests.devices.willow.uploads import ONE_TWO, audio, flac, form, pieces, wav
 from tests.server.http import error_of

@@ -16,7 +16,7 @@ from aiohttp import ClientSession, ClientTimeout, FormData
 from av.audio.stream import AudioStream
 
 from core.audio import Pcm
-from media.files import decode_file
+from media.files.decode import decode_file
 from tests.devices.willow.callers import calling
 from tests.ports import reserved_port
 from tests.server.process import LOADS_HERE, run, serving

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from devices.networks import PageSettings
-from devices.willow.door import WillowSettings
-from devices.willow.routes import routes
-from server.auth import Gate
-from server.networks import networks_of
+from devices.ip_allowlist import PageSettings
+from devices.willow.wis.door import WillowSettings
+from devices.willow.wis.routes import routes
+from server.http.auth import Gate
+from server.net.allowlist import networks_of
 from tests.devices.willow.callers import calling
 from tests.devices.willow.servers import Scene, Server, TranslatingAsr, against
 from tests.devices.willow.uploads import ONE_TWO, form, pieces, wav

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import numpy as np
 from aiohttp import FormData
 
-from media.encode import open_encoder
+from media.files.encode import open_encoder
 
 ONE_TWO = np.repeat(np.array([0, 1000, 2000, 0], np.int16), [8000, 8000, 8000, 16_000])
 "At 16 kHz; the scripted recogniser hears `one two`."

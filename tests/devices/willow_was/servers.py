@@ -9,16 +9,16 @@ from typing import Any
 
 from aiohttp import ClientSession
 
-from devices.networks import Network
+from devices.ip_allowlist import Network
 from devices.presence import Presence
-from devices.willow.routes import routes
 from devices.willow.was.door import WasDoor
 from devices.willow.was.ears import WasEars
 from devices.willow.was.routes import was_routes
 from devices.willow.was.settings import WasSettings
-from pipeline.settings import SessionSettings
-from server.auth import Gate
-from server.networks import networks_of
+from devices.willow.wis.routes import routes
+from pipeline.shared.settings import SessionSettings
+from server.http.auth import Gate
+from server.net.allowlist import networks_of
 from tests.devices.willow.servers import Scene as Inference
 from tests.devices.willow.uploads import ONE_TWO
 from tests.devices.willow_was.known import Known

@@ -4,10 +4,18 @@ import pytest
 
 from core.errors import Conflict, RequestError
 from devices.directory import Device, DeviceProfile
-from devices.willow.was.body import MAX_DEPTH, read_object
-from devices.willow.was.config import DEFAULTS, MASK, checked, effective, masked, merged, with_text
-from devices.willow.was.store import StoredNvs, read_nvs
-from devices.willow.was.zones import posix_zones
+from devices.willow.was.device_config import (
+    DEFAULTS,
+    MASK,
+    checked,
+    effective,
+    masked,
+    merged,
+    with_text,
+)
+from devices.willow.was.rest.body import MAX_DEPTH, read_object
+from devices.willow.was.rest.timezones import posix_zones
+from devices.willow.was.settings_store import StoredNvs, read_nvs
 from firmware_protocol.willow.encode import encode
 from firmware_protocol.willow.messages import Config, Scalar
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from devices.willow.was.config import MASK
+from devices.willow.was.device_config import MASK
 from tests.devices.willow_was.servers import Scene, Server, against, mac_of
 from tests.devices.willow_was.simulated import fetch
 from tests.server.http import error_of

@@ -9,8 +9,8 @@ import pytest
 
 from core.ports import Place
 from devices.directory import DeviceProfile
-from pipeline.exchange import Exchange, Question
-from pipeline.settings import SessionSettings
+from pipeline.session.one_shot import Exchange, Question
+from pipeline.shared.settings import SessionSettings
 from tests.devices.willow_was.servers import SPEECH, Scene, Server, against, mac_of
 from tests.devices.willow_was.simulated import SimulatedWillow
 

@@ -18,16 +18,16 @@ from devices.presence import Presence
 from devices.wyoming.connection import Services
 from devices.wyoming.door import WyomingDoor
 from devices.wyoming.settings import WyomingSettings
-from devices.wyoming.speak import Speaking
-from engines.wake_words import WakeEngine
-from pipeline.conversation import Conversations
-from pipeline.engines import EngineSet
-from pipeline.exchange import Exchanges
-from pipeline.reading import Reader
-from pipeline.recording import Transcriber
+from devices.wyoming.tts import Speaking
+from engines.base.wake import WakeEngine
+from pipeline.conversation.conversation import Conversations
+from pipeline.services import EngineSet
+from pipeline.session.one_shot import Exchanges
+from pipeline.speech.file import Reader
 from pipeline.surroundings import Surroundings
-from pipeline.tools import Toolbox
-from server.listeners import bind
+from pipeline.tools.toolbox import Toolbox
+from pipeline.transcription.recording import Transcriber
+from server.net.listeners import bind
 from tests.devices.willow.servers import TranslatingAsr, UsualLanguage
 from tests.pipeline.fakes import Adder, Counts, EchoLlm, LoopClock, LoudVads, ToneTts
 

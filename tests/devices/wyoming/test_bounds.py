@@ -6,11 +6,11 @@ import pytest
 from wyoming.asr import Transcript
 from wyoming.ping import Pong
 
-from devices.wyoming.answer import answer
-from devices.wyoming.asked import SoundFormat
+from devices.wyoming.asr import MAX_WAITING_BYTES, SoundQueue
 from devices.wyoming.connection import Connection
-from devices.wyoming.hear import MAX_WAITING_BYTES, SoundQueue
-from devices.wyoming.wire import LINE_TIMEOUT_S, PAUSE_TIMEOUT_S, SEND_TIMEOUT_S, Wire
+from devices.wyoming.framing import LINE_TIMEOUT_S, PAUSE_TIMEOUT_S, SEND_TIMEOUT_S, Wire
+from devices.wyoming.handle import answer
+from devices.wyoming.requests import SoundFormat
 from tests.devices.wyoming.servers import Scene
 from tests.loop import run_virtual
 

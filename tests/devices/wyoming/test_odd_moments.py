@@ -12,7 +12,7 @@ from wyoming.info import Describe
 from wyoming.ping import Ping
 from wyoming.tts import Synthesize, SynthesizeChunk, SynthesizeStart
 
-from server.listeners import bind
+from server.net.listeners import bind
 from tests.devices.wyoming.servers import (
     DEADLINE_S,
     SILENCE,

@@ -16,9 +16,9 @@ from wyoming.ping import Ping
 from wyoming.wake import Detect, Detection
 
 from core.audio import ASR_RATE_HZ, Pcm
+from engines.base.wake import WakeEngine
 from engines.registry import available, load
 from engines.wake.none import NoWake
-from engines.wake_words import WakeEngine
 from tests.devices.wyoming.servers import SILENCE, SPEECH, Scene, client, kinds, send, sound, until
 from tests.devices.wyoming.test_door import run, texts
 from tests.speech import say

@@ -27,14 +27,14 @@ from devices.xiaozhi.door import XiaozhiDoor
 from devices.xiaozhi.routes import routes
 from devices.xiaozhi.settings import XiaozhiSettings
 from engines.base import AsrItem, AsrResult, WordMark
-from firmware_protocol.xiaozhi.dialogue import DialogueSettings
-from pipeline.conversation import Conversations
-from pipeline.engines import EngineSet
-from pipeline.sessions import Sessions
+from firmware_protocol.xiaozhi.state_machine import DialogueSettings
+from pipeline.conversation.conversation import Conversations
+from pipeline.services import EngineSet
+from pipeline.session.sessions import Sessions
 from pipeline.surroundings import Surroundings
-from pipeline.tools import Toolbox
-from server.auth import Gate
-from serving.scheduler import Priority
+from pipeline.tools.toolbox import Toolbox
+from server.http.auth import Gate
+from serving.scheduling.scheduler import Priority
 from tests.devices.xiaozhi.simulated import WORDS, Board
 from tests.pipeline.fakes import Adder, Counts, EchoLlm, LevelAsr, LoopClock, LoudVads, ToneTts
 from tests.server.http import serving

@@ -14,12 +14,12 @@ from aiohttp import WSServerHandshakeError
 
 from core.errors import RequestError
 from devices.directory import Device
-from devices.xiaozhi.check_in import answer_to, contact_of, hardware_id_of
-from devices.xiaozhi.mouth import PACKET_MS, RATE_HZ
+from devices.xiaozhi.audio import PACKET_MS, RATE_HZ
+from devices.xiaozhi.ota_check import answer_to, contact_of, hardware_id_of
 from devices.xiaozhi.settings import XiaozhiSettings
-from firmware_protocol.xiaozhi.dialogue import DialogueSettings
-from server.auth import Gate
-from server.config_xiaozhi import XiaozhiConfig
+from firmware_protocol.xiaozhi.state_machine import DialogueSettings
+from server.config.sections.xiaozhi import XiaozhiConfig
+from server.http.auth import Gate
 from tests.devices.xiaozhi.servers import LOOPBACK, MemoryDirectory, Scene, Server, against
 from tests.server.http import KEY, error_of
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from core.errors import RequestError
-from devices.xiaozhi.check_in import is_newer
-from devices.xiaozhi.images import version_in
+from devices.xiaozhi.firmware import version_in
+from devices.xiaozhi.ota_check import is_newer
 from devices.xiaozhi.settings import XiaozhiSettings
 from tests.devices.xiaozhi.servers import LOOPBACK, Scene, Server, against
 from tests.server.http import error_of

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from devices.announcing import Announcements
+from devices.announcements import Announcements
 from devices.api.door import DevicesDoor
-from devices.api.journal import Journal
+from devices.api.event_log import Journal
 from devices.directory import Contact
 from devices.pairing import RegistrySettings
 from devices.presence import Notice

@@ -16,9 +16,9 @@ import torch
 from safetensors.numpy import save_file
 from transformers import GenerationConfig, WhisperConfig, WhisperForConditionalGeneration
 
-from bench.gpu.models import tensors
-from bench.whisper_tokens import LANGUAGES, whisper_tokens
-from engines.asr.whisper_torch.shape import Shape
+from bench.gpu.random_models import tensors
+from bench.server.whisper_tokens import LANGUAGES, whisper_tokens
+from engines.asr.whisper_torch.checkpoint import Shape
 from tests.engines.test_faster_whisper import NANO
 
 Array = npt.NDArray[Any]
@@ -178,7 +178,7 @@ def _renamed(name: str) -> str:
 
 
 def _variables(file: Path) -> Iterator[tuple[str, Array]]:
-    """As `serving/ct2_file.py` walks over them."""
+    """As `serving/placement/ct2_header.py` walks over them."""
     with file.open("rb") as opened:
         _number(opened, "I")
         _text(opened)

@@ -7,10 +7,10 @@ from pathlib import Path
 import torch
 
 from core.audio import Pcm
-from engines.asr.whisper_torch.device import Device, open_device
-from engines.asr.whisper_torch.features import normalised
-from engines.asr.whisper_torch.rows import Seat, Written
-from engines.asr.whisper_torch.state import NewRow
+from engines.asr.whisper_torch.batching.kv_cache import NewRow
+from engines.asr.whisper_torch.batching.slots import Seat, Written
+from engines.asr.whisper_torch.network.device import Device, open_device
+from engines.asr.whisper_torch.network.features import normalised
 from tests.speech import say
 
 SENTENCES = (

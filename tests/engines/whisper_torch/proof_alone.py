@@ -14,12 +14,12 @@ import torch
 from safetensors.torch import save_file
 
 from core.errors import ConfigError, EngineMissing
-from engines.asr.whisper_torch.aligning import warped
-from engines.asr.whisper_torch.device import Device
-from engines.asr.whisper_torch.load import read_tensors
-from engines.asr.whisper_torch.loop import Ask, Loop, Write
-from engines.asr.whisper_torch.shape import read_shape, read_special
-from engines.asr.whisper_torch.state import NewRow
+from engines.asr.whisper_torch.batching.engine_thread import Ask, Loop, Write
+from engines.asr.whisper_torch.batching.kv_cache import NewRow
+from engines.asr.whisper_torch.batching.word_alignment import warped
+from engines.asr.whisper_torch.checkpoint import read_shape, read_special
+from engines.asr.whisper_torch.network.device import Device
+from engines.asr.whisper_torch.network.weights import read_tensors
 from engines.base import AsrItem, AsrOptions
 from engines.registry import load
 from tests.engines.whisper_torch import checkpoints

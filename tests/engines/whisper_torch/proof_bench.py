@@ -12,26 +12,26 @@ import pytest
 import torch
 
 from bench.gpu import __main__ as gpu
-from bench.gpu import session
-from bench.gpu.checks import (
+from bench.gpu import run
+from bench.gpu.correctness import (
     graphs_with_eager,
     is_varied,
     teacher_forced,
     texts_of_transformers,
     with_transformers,
 )
-from bench.gpu.clock import Failed, Floors, Times, beside
-from bench.gpu.floor import encoder_flop, floor_ms, step_bytes
-from bench.gpu.models import END, NO_TIMESTAMPS, SHAPES, START, tensors, write
-from bench.gpu.ours import answers, opened
+from bench.gpu.cuda_clock import Failed, Floors, Times, beside
+from bench.gpu.random_models import END, NO_TIMESTAMPS, SHAPES, START, tensors, write
+from bench.gpu.roofline import encoder_flop, floor_ms, step_bytes
 from bench.gpu.speaking import speaking
-from bench.gpu.theirs import loaded
-from engines.asr.whisper_torch.device import Device
-from engines.asr.whisper_torch.graphs import StepShape
-from engines.asr.whisper_torch.load import build
-from engines.asr.whisper_torch.rows import Rows
-from engines.asr.whisper_torch.shape import Special
-from engines.asr.whisper_torch.state import NewRow, State
+from bench.gpu.transformers_baseline import loaded
+from bench.gpu.whisper_torch import answers, opened
+from engines.asr.whisper_torch.batching.kv_cache import NewRow, State
+from engines.asr.whisper_torch.batching.slots import Rows
+from engines.asr.whisper_torch.checkpoint import Special
+from engines.asr.whisper_torch.network.cuda_graphs import StepShape
+from engines.asr.whisper_torch.network.device import Device
+from engines.asr.whisper_torch.network.weights import build
 from engines.base import AsrItem, AsrOptions
 from tests.engines.whisper_torch import driver
 from tests.engines.whisper_torch.driver import Wish
@@ -203,7 +203,7 @@ def test_a_check_that_fails_is_named_and_told_by_the_status(
         ("texts_of_transformers", lambda *_: texts),
         ("with_transformers", lambda *_: share),
     ):
-        monkeypatch.setattr(session, name, stands_in)
+        monkeypatch.setattr(run, name, stands_in)
     monkeypatch.setattr(gpu, "answers", lambda *_: None)
     status = gpu.main(["--device", "cpu", "--tiny", "--only", "sizes"])
     told = capsys.readouterr().out

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 import torch
 
-from engines.asr.whisper_torch.state import NewRow
+from engines.asr.whisper_torch.batching.kv_cache import NewRow
 from tests.engines.whisper_torch import checkpoints
 from tests.engines.whisper_torch.driver import Wish, answers, clips, heard, mel, opened
 from tests.engines.whisper_torch.proof_transformers import Pair, loaded, said

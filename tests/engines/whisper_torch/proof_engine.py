@@ -13,7 +13,7 @@ from core.audio import ASR_RATE_HZ, silence
 from core.errors import ConfigError, EngineError, EngineMissing, RequestError
 from engines.asr.whisper_torch.engine import WhisperTorch
 from engines.base import AsrItem, AsrModel, AsrOptions, AsrResult
-from engines.joining import JoiningModel
+from engines.base.asr import JoiningModel
 from engines.registry import load
 from tests.engines import test_contract as contract
 from tests.engines.test_faster_whisper import NANO

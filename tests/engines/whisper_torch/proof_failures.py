@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from core.errors import EngineError
-from engines.asr.whisper_torch.device import Device
+from engines.asr.whisper_torch.batching.engine_thread import Ask, Job, Loop, Write
+from engines.asr.whisper_torch.batching.kv_cache import NewRow
 from engines.asr.whisper_torch.engine import WhisperTorch
-from engines.asr.whisper_torch.loop import Ask, Job, Loop, Write
-from engines.asr.whisper_torch.state import NewRow
+from engines.asr.whisper_torch.network.device import Device
 from engines.base import AsrItem, AsrResult
 from tests.engines.whisper_torch import checkpoints
 from tests.engines.whisper_torch.driver import clips, heard, mel, opened

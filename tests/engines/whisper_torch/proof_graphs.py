@@ -9,15 +9,15 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.cuda._utils import _get_device_index
 
-from bench.gpu.checks import graphs_with_eager
-from bench.gpu.models import tensors
-from engines.asr.whisper_torch.device import Device, choose_kernels
-from engines.asr.whisper_torch.features import DeviceLogMel
-from engines.asr.whisper_torch.graphs import Captured, Eager, EncodeShape, StepShape
-from engines.asr.whisper_torch.load import _Take, build
-from engines.asr.whisper_torch.rows import AHEAD
-from engines.asr.whisper_torch.shape import Shape, Special
-from engines.asr.whisper_torch.state import Kind, NewRow
+from bench.gpu.correctness import graphs_with_eager
+from bench.gpu.random_models import tensors
+from engines.asr.whisper_torch.batching.kv_cache import Kind, NewRow
+from engines.asr.whisper_torch.batching.slots import AHEAD
+from engines.asr.whisper_torch.checkpoint import Shape, Special
+from engines.asr.whisper_torch.network.cuda_graphs import Captured, Eager, EncodeShape, StepShape
+from engines.asr.whisper_torch.network.device import Device, choose_kernels
+from engines.asr.whisper_torch.network.features import DeviceLogMel
+from engines.asr.whisper_torch.network.weights import _Take, build
 from tests.engines.whisper_torch.graphs import pretend
 
 SMALL = Shape(80, 64, 2, 2, 2, 2, 2000, audio_positions=500)

@@ -4,10 +4,10 @@ import shutil
 from pathlib import Path
 
 from engines.registry import Available
-from server.models import measure as measuring
-from serving.choose import Wanted, choose, find_whisper
-from serving.hardware import look
-from serving.measured import device_name, note_measured, read_measured
+from server.commands.models import bench as measuring
+from serving.placement.benchmarks import device_name, note_measured, read_measured
+from serving.placement.choose import Wanted, choose, find_whisper
+from serving.placement.hardware import look
 from tests.engines.test_faster_whisper import NANO
 from tests.engines.whisper_torch import checkpoints
 

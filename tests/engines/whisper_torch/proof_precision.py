@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import WhisperForConditionalGeneration
 
-from engines.asr.whisper_torch.linear import Kept, keep
+from engines.asr.whisper_torch.network.linear import Kept, keep
 from tests.engines.whisper_torch import checkpoints
 from tests.engines.whisper_torch.driver import heard, opened
 

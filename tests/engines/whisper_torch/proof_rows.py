@@ -7,9 +7,9 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engines.asr.whisper_torch.device import Device
-from engines.asr.whisper_torch.rows import Written, shape_of
-from engines.asr.whisper_torch.state import NewRow
+from engines.asr.whisper_torch.batching.kv_cache import NewRow
+from engines.asr.whisper_torch.batching.slots import Written, shape_of
+from engines.asr.whisper_torch.network.device import Device
 from tests.engines.whisper_torch import checkpoints
 from tests.engines.whisper_torch.driver import Wish, answers, clips, heard, mel, opened
 
@@ -93,8 +93,8 @@ def test_draws_follow_the_seed(device: Device, encoded: Sequence[torch.Tensor]) 
 
 def test_draws_have_the_model_s_chances(device: Device) -> None:
     """Of three tokens with 0.6, 0.3 and 0.1, over many seeds."""
-    from engines.asr.whisper_torch.choice import _gumbel
-    from engines.asr.whisper_torch.state import State
+    from engines.asr.whisper_torch.batching.kv_cache import State
+    from engines.asr.whisper_torch.batching.sampling import _gumbel
 
     count = 4000
     state = State(device.shape, device.special, 1, torch.float32, torch.device("cpu"))
@@ -112,7 +112,7 @@ def test_a_long_prompt_read_at_once_is_as_good_as_token_by_token(
     prompt = (565, *range(280, 340), START, NO_TIMES)
     wish = [Wish(1, NewRow(prompt, len(prompt) + 20, beam_size=beams)) for beams in (1, 5)]
     at_once = answers(device, encoded, wish)
-    monkeypatch.setattr("engines.asr.whisper_torch.rows.READ_AT_ONCE", 448)
+    monkeypatch.setattr("engines.asr.whisper_torch.batching.slots.READ_AT_ONCE", 448)
     by_token = answers(device, encoded, wish)
     assert all(alike(at_once[i], by_token[i]) for i in range(2))
 

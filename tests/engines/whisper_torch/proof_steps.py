@@ -13,15 +13,15 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from bench.gpu.models import tensors
+from bench.gpu.random_models import tensors
 from engines.asr.whisper.windows import FRAME_SAMPLES, WINDOW_SAMPLES, usual_frames, window_frames
-from engines.asr.whisper_torch import graphs
-from engines.asr.whisper_torch.device import Device, shapes
-from engines.asr.whisper_torch.graphs import Eager, EncodeShape, StepShape
-from engines.asr.whisper_torch.load import build
-from engines.asr.whisper_torch.rows import shape_of
-from engines.asr.whisper_torch.shape import Shape, Special
-from engines.asr.whisper_torch.state import Kind, NewRow, State
+from engines.asr.whisper_torch.batching.kv_cache import Kind, NewRow, State
+from engines.asr.whisper_torch.batching.slots import shape_of
+from engines.asr.whisper_torch.checkpoint import Shape, Special
+from engines.asr.whisper_torch.network import cuda_graphs
+from engines.asr.whisper_torch.network.cuda_graphs import Eager, EncodeShape, StepShape
+from engines.asr.whisper_torch.network.device import Device, shapes
+from engines.asr.whisper_torch.network.weights import build
 from engines.base import Padding
 from tests.engines.whisper_torch.graphs import pretend
 
@@ -173,13 +173,13 @@ def test_captured_graphs_are_those_that_are_used(monkeypatch: pytest.MonkeyPatch
         device = small(capacity=2)
         device.capture(usual_frames("nopad")[:4], 1e9, lambda: 0.0)
         captured, replayed = device.launcher, list[bool]()
-        replay = graphs._Graphs.replay
+        replay = cuda_graphs._Graphs.replay
 
         def seen(self: Any, key: Any) -> bool:
             replayed.append(replay(self, key))
             return replayed[-1]
 
-        monkeypatch.setattr(graphs._Graphs, "replay", seen)
+        monkeypatch.setattr(cuda_graphs._Graphs, "replay", seen)
         window = torch.randn(1, 80, window_frames(30_000, "nopad"))
         (encoded,) = captured.encode(window)
         device.rows.join(0, NewRow((50258, 50363), 20), encoded)

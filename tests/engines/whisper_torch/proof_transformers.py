@@ -11,10 +11,10 @@ import torch
 from transformers import WhisperFeatureExtractor, WhisperForConditionalGeneration
 
 from core.audio import Pcm
-from engines.asr.whisper_torch.device import Device
-from engines.asr.whisper_torch.encoder import encode
-from engines.asr.whisper_torch.features import mel_filters
-from engines.asr.whisper_torch.state import NewRow
+from engines.asr.whisper_torch.batching.kv_cache import NewRow
+from engines.asr.whisper_torch.network.device import Device
+from engines.asr.whisper_torch.network.encoder import encode
+from engines.asr.whisper_torch.network.features import mel_filters
 from tests.engines.whisper_torch import checkpoints
 from tests.engines.whisper_torch.driver import Wish, answers, clips, heard, mel, opened
 

@@ -2,17 +2,6 @@ from collections.abc import Sequence
 
 import pytest
 
-from firmware_protocol.xiaozhi.dialogue import (
-    Action,
-    Ask,
-    Cancel,
-    Commit,
-    Dialogue,
-    DialogueSettings,
-    HangUp,
-    Hear,
-    Send,
-)
 from firmware_protocol.xiaozhi.messages import (
     Abort,
     Detected,
@@ -29,6 +18,17 @@ from firmware_protocol.xiaozhi.messages import (
     Stt,
     Timing,
     Tts,
+)
+from firmware_protocol.xiaozhi.state_machine import (
+    Action,
+    Ask,
+    Cancel,
+    Commit,
+    Dialogue,
+    DialogueSettings,
+    HangUp,
+    Hear,
+    Send,
 )
 
 

@@ -5,6 +5,13 @@ import msgspec
 import pytest
 
 from firmware_protocol.xiaozhi.errors import BadMessage
+from firmware_protocol.xiaozhi.json_codec import (
+    MAX_DEPTH,
+    MAX_TEXT_BYTES,
+    decode_device_message,
+    decode_server_message,
+    encode_message,
+)
 from firmware_protocol.xiaozhi.messages import (
     Abort,
     Detected,
@@ -15,13 +22,6 @@ from firmware_protocol.xiaozhi.messages import (
     McpAnswer,
     ServerHello,
     Tts,
-)
-from firmware_protocol.xiaozhi.texts import (
-    MAX_DEPTH,
-    MAX_TEXT_BYTES,
-    decode_device_message,
-    decode_server_message,
-    encode_message,
 )
 from tests.firmware_protocol.xiaozhi.vectors import Case, limits, messages, named, text_of
 

@@ -6,8 +6,8 @@ from typing import Literal
 import pytest
 
 from core.ports import ToolContext, ToolOutcome
-from pipeline.mcp import McpServer, McpTools
-from pipeline.mcp.bounded import MAX_MESSAGE_BYTES
+from pipeline.tools.mcp import McpServer, McpTools
+from pipeline.tools.mcp.bounded import MAX_MESSAGE_BYTES
 from tests.pipeline.mcp.stubborn import stubborn
 from tests.pipeline.mcp.test_servers import running
 

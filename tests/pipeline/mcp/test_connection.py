@@ -2,7 +2,7 @@
 
 import asyncio
 
-from pipeline.mcp import McpServer, McpTools
+from pipeline.tools.mcp import McpServer, McpTools
 
 
 class BreaksWhenLeft(McpTools):

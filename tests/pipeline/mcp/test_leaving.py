@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from core.ports import ToolContext
-from pipeline.mcp import McpServer, McpTools
+from pipeline.tools.mcp import McpServer, McpTools
 from tests.pipeline.mcp.stubborn import stubborn
 
 BOUND_S = 5

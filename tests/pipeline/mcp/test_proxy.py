@@ -6,7 +6,7 @@ from contextlib import AbstractAsyncContextManager
 import pytest
 
 from core.errors import ConfigError
-from pipeline.mcp import McpServer, McpTools
+from pipeline.tools.mcp import McpServer, McpTools
 from tests.pipeline.mcp.stubborn import Stubborn, stubborn
 from tests.pipeline.mcp.test_servers import running
 

@@ -15,8 +15,8 @@ import pytest
 from core.errors import ConfigError
 from core.ports import ToolContext, ToolOutcome
 from engines.base import ToolCall
-from pipeline.mcp import McpServer, McpTools, connection, mcp_tools
-from pipeline.tools import Toolbox
+from pipeline.tools.mcp import McpServer, McpTools, client, mcp_tools
+from pipeline.tools.toolbox import Toolbox
 from tests.pipeline.fakes import Counts
 from tests.ports import reserved_port
 from tests.shared import ROOT
@@ -268,7 +268,7 @@ def test_too_many_tools_are_cut() -> None:
 def test_a_list_that_changes_without_a_word_is_looked_at_by_the_clock(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(connection, "LIST_EVERY_S", 0.1)
+    monkeypatch.setattr(client, "LIST_EVERY_S", 0.1)
 
     async def main() -> None:
         tools = old("silent")
@@ -281,7 +281,7 @@ def test_a_list_that_changes_without_a_word_is_looked_at_by_the_clock(
 def test_a_server_that_is_not_there_holds_up_nobody(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(connection, "CONNECT_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(client, "CONNECT_TIMEOUT_S", 0.5)
     speaks = ("-c", "echo the key s3cr3t99 is wrong >&2; exit 1")
     servers = {
         "missing": McpServer(command="/nowhere/kitchen"),
@@ -323,7 +323,7 @@ def test_stopping_while_connecting_leaves_no_process(tmp_path: Path) -> None:
 
 
 def test_without_the_library_the_start_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "find_spec", lambda name: None)
+    monkeypatch.setattr(client, "find_spec", lambda name: None)
     assert mcp_tools({}) == ()
     with pytest.raises(ConfigError, match=r"`earshot extras add mcp`"):
         mcp_tools({"a": McpServer(command="a")})

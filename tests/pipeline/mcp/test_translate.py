@@ -8,8 +8,8 @@ from mcp_types import CallToolResult, Tool
 
 from core.errors import ConfigError
 from core.ports import ToolOutcome
-from pipeline.mcp.settings import McpServer
-from pipeline.mcp.translate import MAX_TOOLS, outcome, specs
+from pipeline.tools.mcp.schema import MAX_TOOLS, outcome, specs
+from pipeline.tools.mcp.settings import McpServer
 
 SERVER = McpServer(command="kitchen", env={"KEY": "hush-hush"}, timeout_s=7)
 

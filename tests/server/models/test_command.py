@@ -12,9 +12,9 @@ from sys import executable
 import pytest
 from msgspec.json import decode
 
-from server.exits import Exit
-from server.models.command import REACH_S
-from server.models.installed import partial_folder
+from server.commands.exit_codes import Exit
+from server.commands.models.command import REACH_S
+from server.models.inventory import partial_folder
 from tests.server.models.fake_hub import FakeHub, serving, weights_file, whisper_files
 from tests.shared import ROOT
 
@@ -250,7 +250,7 @@ def test_list_is_quick(tmp_path: Path) -> None:
         earshot(tmp_path, "", "list")
         took_s.append(_children_cpu_s() - began_s)
     assert min(took_s) < 0.7, "0.4 on an idle machine; one library more is 0.1 to 0.3"
-    code = "import sys, server.models.command; print(*sys.modules)"
+    code = "import sys, server.commands.models.command; print(*sys.modules)"
     done = run([executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     heavy = {"aiohttp", "aiortc", "av", "ctranslate2", "faster_whisper", "huggingface_hub"}
     heavy |= {"jsonschema", "onnxruntime", "wyoming"}

@@ -15,7 +15,7 @@ from msgspec.json import decode, encode
 from engines.base import AsrItem
 from engines.registry import load
 from server.models.convert import LIBRARIES
-from server.models.installed import find_installed
+from server.models.inventory import find_installed
 from server.models.record import read_record
 from tests.server.models.fake_hub import FakeHub, serving
 from tests.server.models.test_command import NANO, earshot, last_line
@@ -32,7 +32,7 @@ from pathlib import Path
 from safetensors.torch import load_file
 source, target, script = map(Path, sys.argv[1:])
 sys.path.insert(0, str(script.parent.parent))
-from engines.convert_whisper import RENAMED
+from engines.runtime.convert_whisper import RENAMED
 config, state = json.loads((source / "config.json").read_text()), {}
 for name, value in load_file(source / "model.safetensors").items():
     if name != "proj_out.weight":

@@ -13,13 +13,13 @@ from server.models.convert import padding_of, write_notes
 from server.models.automatic import automatic
 from server.models.errors import ModelsError
 from server.models.hub import Hub
-from server.models.installed import find_installed, installed
+from server.models.inventory import find_installed, installed
 from server.models.progress import Progress
 from server.models.record import FILE, read_record
-from server.models.sources import checkpoint_of, source_of
+from server.models.source_spec import checkpoint_of, source_of
 from serving.catalogue import find
-from serving.ct2_file import Unreadable, WeightsFile, read_weights_file
-from serving.hardware import Gpu, Hardware
+from serving.placement.ct2_header import Unreadable, WeightsFile, read_weights_file
+from serving.placement.hardware import Gpu, Hardware
 from tests.server.models.fake_hub import weights_file
 
 

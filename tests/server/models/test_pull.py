@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from server.models.errors import HubUnreachable, ModelsError, Offline
-from server.models.fetch import fetch
+from server.models.download import fetch
 from server.models.hub import Hub
-from server.models.installed import find_installed, partial_folder
+from server.models.inventory import find_installed, partial_folder
 from server.models.progress import Progress
 from server.models.pull import Pulled, pull
 from server.models.record import read_record, write_record
-from server.models.sources import checkpoint_of, source_of
+from server.models.source_spec import checkpoint_of, source_of
 from serving.catalogue import ModelUnknown, find
 from tests.server.models.fake_hub import TINY, FakeHub, serving, weights_file, whisper_files
 

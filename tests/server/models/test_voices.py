@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from core.errors import ConfigError
-from server.models.check import check
+from server.commands.models.doctor import check
 from server.models.errors import ModelsError, Offline
-from server.models.installed import find_installed, installed, partial_folder
+from server.models.inventory import find_installed, installed, partial_folder
 from server.models.progress import Progress
 from server.models.pull import Pulled, pull
 from server.models.record import read_record
-from server.models.show import as_table
-from server.models.sources import source_of
+from server.commands.models.list import as_table
+from server.models.source_spec import source_of
 from server.models.voices import KOKORO_REPOSITORY, PIPER_REPOSITORY, setting, with_pulled
 from tests.conftest import require
 from tests.engines.tiny_voices import have_kokoro, have_piper, kokoro_files, piper_voice

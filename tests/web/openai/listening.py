@@ -14,16 +14,16 @@ from aiohttp import ClientResponse, ClientSession, FormData
 
 from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples, samples_to_ms
 from engines.base import AsrInfo, AsrItem, AsrOptions, AsrResult, Segment, TokenLogprob, Word
-from media.spool import SpoolLimits, Spools
-from pipeline.engines import EngineSet
-from pipeline.recording import Transcriber
-from serving.scheduler import Priority
+from media.files.upload_spool import SpoolLimits, Spools
+from pipeline.services import EngineSet
+from pipeline.transcription.recording import Transcriber
+from serving.scheduling.scheduler import Priority
 from tests.media.thread_decoder import ThreadDecoder
 from tests.pipeline.fakes import LoudVads, words_of
 from tests.server.http import serving
-from web.openai.door import AudioDoor
 from web.openai.models import ModelCard
 from web.openai.routes import routes
+from web.openai.transcriptions.door import AudioDoor
 
 MAX_UPLOAD_BYTES = 3_000_000
 MAX_DURATION_S = 60.0

@@ -11,13 +11,13 @@ from openai import AsyncOpenAI
 from core.audio import AudioFrame
 from core.errors import EngineError
 from engines.base import TtsInfo, WordMark
-from pipeline.engines import EngineSet
-from pipeline.reading import Reader
-from pipeline.text_language import TextLanguage
+from pipeline.services import EngineSet
+from pipeline.speech.file import Reader
+from pipeline.speech.language_id import TextLanguage
 from tests.pipeline.fakes import LoudVads, ToneTts
 from tests.server.http import serving
 from web.openai.routes import speech_routes
-from web.openai.speech import SpeechDoor
+from web.openai.speech.door import SpeechDoor
 
 SPEECH = "/v1/audio/speech"
 TIMEOUT_S = 20.0

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from aiohttp import FormData
 
-from server import http_connection
+from server.http import connection
 from tests.loop import longest_turn
 from tests.server.http import error_of
 from tests.web.openai.listening import (
@@ -122,7 +122,7 @@ def test_a_form_cut_anywhere(tmp_path: Path) -> None:
 def test_a_form_that_stops_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_connection, "BODY_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(connection, "BODY_TIMEOUT_S", 0.1)
 
     async def scene(server: Server) -> None:
         for begun in (b"--b\r\nX", PART % b"model" + b"defa", PART % b"file" + SPOKEN[:1000]):

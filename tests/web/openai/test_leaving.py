@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from aiohttp import ClientError, FormData
 
-from core.connected import ClientGone, while_connected
+from core.http.connected import ClientGone, while_connected
 from tests.loop import run_virtual
 from tests.web.openai.listening import (
     ONE,

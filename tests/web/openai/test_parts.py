@@ -8,19 +8,19 @@ from faster_whisper.tokenizer import _LANGUAGE_CODES
 from openapi_spec_validator import validate
 
 from engines.base import Segment, TokenLogprob
-from media.spool import Spools
-from pipeline.engines import EngineSet
-from pipeline.recording import Transcriber
+from media.files.upload_spool import Spools
+from pipeline.services import EngineSet
+from pipeline.transcription.recording import Transcriber
 from tests.media.thread_decoder import ThreadDecoder
 from tests.pipeline.fakes import LoudVads
 from tests.web.openai.listening import Cards
-from web.openai.answers import logprobs, usage
-from web.openai.checks import is_known
-from web.openai.door import AudioDoor
-from web.openai.fields import TranscriptionFields, TranslationFields
-from web.openai.languages import NAMES, code_of, name_of
 from web.openai.routes import routes
-from web.openai.subtitles import srt, vtt
+from web.openai.transcriptions.door import AudioDoor
+from web.openai.transcriptions.fields import TranscriptionFields, TranslationFields
+from web.openai.transcriptions.formats import logprobs, usage
+from web.openai.transcriptions.languages import NAMES, code_of, name_of
+from web.openai.transcriptions.subtitles import srt, vtt
+from web.openai.transcriptions.validation import is_known
 from web.openapi import document
 
 

@@ -17,7 +17,7 @@ from openai.types.audio import (
 )
 
 from core.errors import EngineError, Overloaded
-from server import http_connection
+from server.http import connection
 from tests.web.openai.listening import ONE, THREE, TWO, Runner, Server, against, recording, wav
 
 SPOKEN = ("spoken.wav", wav(recording(ONE, TWO)))
@@ -171,7 +171,7 @@ def test_a_large_upload_goes_through_every_buffer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On the server's own loop: it reads in larger pieces than the parser lets pass at once."""
-    monkeypatch.setattr(http_connection, "BODY_TIMEOUT_S", 2)
+    monkeypatch.setattr(connection, "BODY_TIMEOUT_S", 2)
     noise = np.random.default_rng(1).integers(-3000, 3000, 55 * 16000, np.int16)
     size_bytes = 9_000_000
 

@@ -9,7 +9,7 @@ from openai import OpenAI
 from openai.types.audio import TranscriptionVerbose
 
 from core.audio import ASR_RATE_HZ, AudioFrame, silence
-from media.files import write_wav
+from media.files.decode import write_wav
 from tests.server.process import serving
 from tests.shared import shared_data
 from tests.speech import say

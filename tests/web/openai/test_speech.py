@@ -11,15 +11,15 @@ import pytest
 from aiohttp import ClientPayloadError
 from openapi_spec_validator import validate
 
-from media.files import decode_file
-from pipeline.engines import EngineSet
-from pipeline.reading import Reader
-from pipeline.text_language import TextLanguage
+from media.files.decode import decode_file
+from pipeline.services import EngineSet
+from pipeline.speech.file import Reader
+from pipeline.speech.language_id import TextLanguage
 from tests.pipeline.fakes import LoudVads
 from tests.server.http import error_of
 from tests.web.openai.speaking import SPEECH, HeldTts, Server, against, until
 from web.openai.routes import speech_routes
-from web.openai.speech import SpeechDoor
+from web.openai.speech.door import SpeechDoor
 from web.openapi import document
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import openai
 import pytest
 
-from media.files import decode_file
+from media.files.decode import decode_file
 from tests.web.openai.speaking import HeldTts, Server, against
 
 

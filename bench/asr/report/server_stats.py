@@ -1,0 +1,112 @@
+"""`stats_summary-NAME.txt`: what the server itself counted meanwhile, from its `/metrics`."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from aiohttp import ClientError, ClientSession
+from prometheus_client.parser import text_string_to_metric_families
+
+from bench.client.address import Address
+
+QUEUE = "earshot_asr_queue_seconds_sum"
+COMPUTE = "earshot_asr_compute_seconds_sum"
+CALLS = "earshot_asr_compute_seconds_count"
+SIZE = "batch"
+"Label of the two above: how many items were computed at once."
+
+HEADER = (
+    "Read from the server's /metrics before and after; other clients of the server count too. ",
+    "Input and output are part of the infer time: nobody measures them apart. ",
+    "",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """All calls of one size."""
+
+    count: int
+    infer_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """Since the server started, or between two moments."""
+
+    queue_s: float = 0.0
+    infer_s: float = 0.0
+    calls: Mapping[int, Calls] = field(default_factory=dict)
+    "By how many items they computed at once."
+
+    def since(self, before: "Stats") -> "Stats":
+        none = Calls(0, 0.0)
+        calls = {
+            size: Calls(
+                now.count - before.calls.get(size, none).count,
+                now.infer_s - before.calls.get(size, none).infer_s,
+            )
+            for size, now in self.calls.items()
+        }
+        made = {size: one for size, one in calls.items() if one.count}
+        return Stats(self.queue_s - before.queue_s, self.infer_s - before.infer_s, made)
+
+
+def parsed(exposition: str) -> Stats | None:
+    """From Prometheus' text format; None when it is not of a server of ours."""
+    queue_s: float | None = None
+    infer_s = 0.0
+    counts: dict[int, float] = {}
+    seconds: dict[int, float] = {}
+    for family in text_string_to_metric_families(exposition):
+        for sample in family.samples:
+            if sample.name == QUEUE:
+                queue_s = (queue_s or 0.0) + sample.value
+            infer_s += sample.value if sample.name == COMPUTE else 0.0
+            if sample.name in {CALLS, COMPUTE} and SIZE in sample.labels:
+                into = counts if sample.name == CALLS else seconds
+                size = int(sample.labels[SIZE])
+                into[size] = into.get(size, 0.0) + sample.value
+    if queue_s is None:
+        return None
+    calls = {size: Calls(round(count), seconds.get(size, 0.0)) for size, count in counts.items()}
+    return Stats(queue_s, infer_s, calls)
+
+
+async def read(address: Address) -> Stats | None:
+    """None when the server has no metrics, or not ours."""
+    async with ClientSession(headers=address.headers) as http:
+        try:
+            async with http.get(f"{address.url}/metrics", ssl=address.ssl()) as response:
+                return parsed(await response.text()) if response.ok else None
+        except (ClientError, TimeoutError, ValueError, UnicodeDecodeError):
+            return None
+
+
+def stats_text(model: str, stats: Stats | None) -> str:
+    """The Triton client's lines per model and per size of a call."""
+    lines: Sequence[str] = HEADER
+    if stats is None:
+        lines = (*lines, "The server tells nothing about itself. ")
+    else:
+        lines = (
+            *lines,
+            f"model name is {model} ",
+            (
+                f"queue time {stats.queue_s:<5.2f} s, compute infer time {stats.infer_s:<5.2f} s, "
+                f"compute input time {0:<5.2f} s, compute output time {0:<5.2f} s "
+            ),
+            *(_row(size, calls) for size, calls in sorted(stats.calls.items())),
+        )
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _row(size: int, calls: Calls) -> str:
+    """With the spelling that readers of these files look for."""
+    total_ms, count = calls.infer_s * 1000, calls.count
+    return (
+        f"execuate inference with batch_size {size:<2} total {count:<5} times, "
+        f"total_infer_time {total_ms:<9.2f} ms, "
+        f"avg_infer_time {total_ms:<9.2f}/{count:<5}={total_ms / count:.2f} ms, "
+        f"avg_infer_time_per_sample {total_ms:<9.2f}/{count:<5}/{size}"
+        f"={total_ms / count / size:.2f} ms "
+    )

@@ -1,0 +1,129 @@
+"""What a run came to: numbers for JSON, a table for people."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bench.asr.error_rates import (
+    Errors,
+    Heard,
+    characters,
+    errors_of,
+    kept_words,
+    normalised,
+    words,
+)
+from bench.asr.measure import Result, Run
+from bench.tools.stats import markdown, percentile
+
+PERCENTILES = (50, 90, 95, 99)
+
+Row = tuple[str, str]
+
+
+def answered(run: Run) -> list[Result]:
+    """Those that were recognised, be it wrongly; the others have no latency."""
+    return [result for result in run.results if not result.answer.error]
+
+
+def heard_words(run: Run) -> list[Heard]:
+    """Raw words; a recording without an answer is a recording of which nothing was heard."""
+    return [Heard(r.clip.id, words(r.clip.text), words(r.answer.text)) for r in run.results]
+
+
+def heard_characters(run: Run) -> list[Heard]:
+    return [
+        Heard(r.clip.id, characters(r.clip.text), characters(r.answer.text)) for r in run.results
+    ]
+
+
+def summary(run: Run, language: str | None) -> dict[str, Any]:
+    """Everything that was measured, as the JSON file holds it."""
+    clean = [
+        (
+            normalised(r.clip.text, language or r.clip.language),
+            normalised(r.answer.text, language or r.clip.language),
+            r.clip.id,
+        )
+        for r in run.results
+    ]
+    shown = [r.answer for r in run.results if r.answer.partials]
+    kept = [kept_words(answer.partials, answer.text) for answer in shown]
+    total = sum(of for _, of in kept)
+    return {
+        "recordings": len(run.results),
+        "failed": len(run.results) - len(answered(run)),
+        "audio_s": run.audio_s,
+        "wall_s": run.wall_s,
+        "rtf": run.rtf,
+        "wer": _errors(errors_of(Heard(i, words(s), words(g)) for s, g, i in clean)),
+        "wer_raw": _errors(errors_of(heard_words(run))),
+        "cer": _errors(errors_of(Heard(i, characters(s), characters(g)) for s, g, i in clean)),
+        "cer_raw": _errors(errors_of(heard_characters(run))),
+        "latency_ms": _spread([r.answer.took_ms for r in answered(run)]),
+        "first_partial_ms": _spread(
+            [a.first_partial_ms for a in shown if a.first_partial_ms is not None]
+        ),
+        "partial_words_kept": sum(words for words, _ in kept) / total if total else None,
+    }
+
+
+def recordings(run: Run) -> list[dict[str, Any]]:
+    """Each recording on its own."""
+    return [
+        {
+            "id": result.clip.id,
+            "said": result.clip.text,
+            "heard": result.answer.text,
+            "audio_s": result.audio_s,
+            "latency_ms": result.answer.took_ms,
+            "first_partial_ms": result.answer.first_partial_ms,
+            "partials": result.answer.partials,
+            "error": result.answer.error,
+        }
+        for result in run.results
+    ]
+
+
+def table(found: Mapping[str, Any], what: str) -> str:
+    """Markdown. `what`: what the latency is."""
+    rows: list[Row] = [
+        ("recordings, without an answer", f"{found['recordings']}, {found['failed']}"),
+        ("audio, wall", f"{found['audio_s']:.1f} s, {found['wall_s']:.1f} s"),
+        ("RTF = wall / audio", f"{found['rtf']:.4f}"),
+    ]
+    for name in ("wer", "cer"):
+        for key, kind in ((name, "Whisper's normaliser"), (f"{name}_raw", "raw")):
+            rows.append((f"{name.upper()}, {kind}", _rate(found[key])))
+    rows += [(f"{what}, {key}", f"{value:.0f} ms") for key, value in _of(found, "latency_ms")]
+    rows += [
+        (f"first partial after speech begins, {key}", f"{value:.0f} ms")
+        for key, value in _of(found, "first_partial_ms")
+    ]
+    if found["partial_words_kept"] is not None:
+        rows.append(("words of partials that stayed", f"{found['partial_words_kept']:.1%}"))
+    return markdown(["what", "measured"], rows)
+
+
+def _of(found: Mapping[str, Any], name: str) -> Sequence[tuple[str, float]]:
+    return list((found[name] or {}).items())
+
+
+def _rate(errors: Mapping[str, Any]) -> str:
+    return (
+        f"{errors['percent']:.2f} % ({errors['insertions']} ins, {errors['deletions']} del, "
+        f"{errors['substitutions']} sub of {errors['said']})"
+    )
+
+
+def _errors(found: Errors) -> dict[str, Any]:
+    return {
+        "percent": found.percent,
+        "insertions": found.insertions,
+        "deletions": found.deletions,
+        "substitutions": found.substitutions,
+        "said": found.said,
+    }
+
+
+def _spread(values: Sequence[float]) -> dict[str, float] | None:
+    return {f"p{one}": percentile(values, one) for one in PERCENTILES} if values else None

@@ -1,0 +1,126 @@
+"""The text files that the Triton ASR client writes, byte for byte, so that its readers read ours.
+
+`rtf-NAME.txt`, `recogs-NAME.txt`, `errs-NAME.txt`. Ours adds `errs-cer-NAME.txt`: theirs says
+%WER for characters too.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+
+from bench.asr.error_rates import Heard, errors_of
+from bench.tools.stats import percentile
+from bench.tools.word_errors import NOTHING, Pair
+
+_HINT = (
+    "Search below for sections starting with PER-UTT DETAILS:, "
+    "SUBSTITUTIONS:, DELETIONS:, INSERTIONS:, PER-WORD STATS:"
+)
+
+
+def rtf_text(audio_s: float, wall_s: float, latencies_s: Sequence[float]) -> str:
+    """`rtf-NAME.txt`: the real-time factor, and how latencies spread."""
+    lines = [
+        f"RTF: {wall_s / audio_s:.4f}",
+        f"total_duration: {audio_s:.3f} seconds",
+        f"({audio_s / 3600:.2f} hours)",
+        f"processing time: {wall_s:.3f} seconds ({wall_s / 3600:.2f} hours)",
+        f"latency_variance: {float(np.var(latencies_s)) * 1000:.2f}",
+        *(
+            f"latency_{percent}_percentile_ms: {percentile(latencies_s, percent) * 1000:.2f}"
+            for percent in (50, 90, 95, 99)
+        ),
+        f"average_latency_ms: {float(np.mean(latencies_s)) * 1000:.2f}",
+    ]
+    return _joined(lines)
+
+
+def recogs_text(heard: Iterable[Heard]) -> str:
+    """`recogs-NAME.txt`: what was said and heard, as lists."""
+    return _joined(
+        line
+        for one in _by_id(heard)
+        for line in (f"{one.id}:\tref={list(one.said)}", f"{one.id}:\thyp={list(one.heard)}")
+    )
+
+
+def errs_text(heard: Iterable[Heard], rate: str = "WER") -> str:
+    """`errs-NAME.txt`: every error, by recording, by kind and by word."""
+    heard = _by_id(heard)
+    found = errors_of(heard)
+    pairs = [pair for one in heard for pair in one.aligned()]
+    lines = [
+        f"%{rate} = {found.percent:.2f}",
+        (
+            f"Errors: {found.insertions} insertions, {found.deletions} deletions, "
+            f"{found.substitutions} substitutions, over {found.said} reference words "
+            f"({found.correct} correct)"
+        ),
+        _HINT,
+        "",
+        "PER-UTT DETAILS: corr or (ref->hyp)  ",
+        *(f"{one.id}:\t{_marked(one.aligned())}" for one in heard),
+        "",
+        "SUBSTITUTIONS: count ref -> hyp",
+        *_counted(pair for pair in pairs if NOTHING not in pair and pair[0] != pair[1]),
+        "",
+        "DELETIONS: count ref",
+        *_counted((said,) for said, got in pairs if got == NOTHING),
+        "",
+        "INSERTIONS: count hyp",
+        *_counted((got,) for said, got in pairs if said == NOTHING),
+        "",
+        "PER-WORD STATS: word  corr tot_errs count_in_ref count_in_hyp",
+        *_by_word(pairs),
+    ]
+    return _joined(lines)
+
+
+def _marked(pairs: Sequence[Pair]) -> str:
+    """The text with its errors in brackets; neighbouring errors share one."""
+    shown: list[str] = []
+    said: list[str] = []
+    got: list[str] = []
+    for one, other in (*pairs, ("", "")):
+        if one != other:
+            said += [one] if one != NOTHING else []
+            got += [other] if other != NOTHING else []
+            continue
+        if said or got:
+            shown.append(f"({' '.join(said) or NOTHING}->{' '.join(got) or NOTHING})")
+            said, got = [], []
+        shown.append(one)
+    return " ".join(shown[:-1])  # the last ends the row of pairs
+
+
+def _counted(found: Iterable[tuple[str, ...]]) -> Iterator[str]:
+    """The most frequent first."""
+    ordered = sorted(((count, key) for key, count in Counter(found).items()), reverse=True)
+    for count, key in ordered:
+        yield f"{count}   {' -> '.join(key)}"
+
+
+def _by_word(pairs: Iterable[Pair]) -> Iterator[str]:
+    """Those with most errors first."""
+    correct: Counter[str] = Counter()
+    in_said: Counter[str] = Counter()
+    in_heard: Counter[str] = Counter()
+    for said, got in pairs:
+        correct[said] += said == got
+        in_said[said] += 1
+        in_heard[got] += 1
+    rows = []
+    for word in (in_said | in_heard).keys() - {NOTHING}:
+        wrong = in_said[word] + in_heard[word] - 2 * correct[word]
+        rows.append((wrong, word))
+    for wrong, word in sorted(rows, reverse=True):
+        yield f"{word}   {correct[word]} {wrong} {in_said[word]} {in_heard[word]}"
+
+
+def _by_id(heard: Iterable[Heard]) -> list[Heard]:
+    return sorted(heard, key=lambda one: one.id)
+
+
+def _joined(lines: Iterable[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)

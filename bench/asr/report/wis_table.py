@@ -1,0 +1,90 @@
+"""`--wis-table`: Willow Inference Server's own benchmark table, for the models at hand.
+
+Its lengths and its columns. Its figure was the server's own time without upload; ours is the
+client's, from request to answer, the median of several. Its recordings are not ours: speech at
+hand is repeated and cut to its lengths.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from statistics import median
+from wave import open as open_wave
+
+import numpy as np
+from aiohttp import ClientSession
+
+from bench.asr.upload import Uploader
+from bench.client.address import Address
+from bench.client.realtime import CannotConnect
+from bench.tools.stats import markdown
+from core.audio import ASR_RATE_HZ, Pcm
+from media.pcm import to_bytes
+
+LENGTHS_S = (3.84, 10.688, 29.248, 180.0)
+ROUNDS = 5
+HEAD = ("Model", "Speech Duration (ms)", "Inference Time (ms)", "Realtime Multiple")
+NOTE = (
+    "Inference time: request to answer at the client, median of {rounds}, after one warm-up. "
+    "Speech repeated and cut to these lengths."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    model: str
+    speech_s: float
+    took_ms: float
+
+    @property
+    def multiple(self) -> int:
+        """As WIS counts: whole multiples only."""
+        return int(1000 * self.speech_s // self.took_ms)
+
+
+async def measured(
+    address: Address,
+    models: Sequence[str],
+    speech: Pcm,
+    *,
+    language: str | None,
+    timeout_s: float,
+    rounds: int = ROUNDS,
+) -> AsyncIterator[Measured]:
+    """Row by row. Raises CannotConnect, also when a model is refused."""
+    async with ClientSession(headers=address.headers) as http:
+        for model in models:
+            uploader = Uploader(http, address, model, timeout_s)
+            for speech_s in LENGTHS_S:
+                data = wav_of(speech, speech_s)
+                times = []
+                for number in range(rounds + 1):
+                    answer = await uploader.send("speech.wav", data, language)
+                    if answer.error:
+                        raise CannotConnect(f"{model}, {speech_s:g} s: {answer.error}")
+                    if number:  # the first one warms up
+                        times.append(answer.took_ms)
+                yield Measured(model, speech_s, median(times))
+
+
+def table(rows: Sequence[Measured]) -> str:
+    """Markdown."""
+    return markdown(
+        HEAD,
+        (
+            (row.model, f"{row.speech_s * 1000:.0f}", f"{row.took_ms:.0f}", f"{row.multiple}x")
+            for row in rows
+        ),
+    )
+
+
+def wav_of(speech: Pcm, length_s: float) -> bytes:
+    """16 kHz speech, repeated and cut to this length, as a WAV file."""
+    pcm = np.resize(speech, round(length_s * ASR_RATE_HZ))
+    file = BytesIO()
+    with open_wave(file, "wb") as wav:
+        wav.setnchannels(1)
+        wav.setsampwidth(2)
+        wav.setframerate(ASR_RATE_HZ)
+        wav.writeframes(to_bytes(pcm))
+    return file.getvalue()

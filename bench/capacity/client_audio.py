@@ -1,0 +1,33 @@
+"""What all clients send: commands with a quiet room between them, once as Opus, once as PCM."""
+
+from base64 import b64encode
+from collections.abc import Sequence
+from functools import cache
+
+import numpy as np
+
+from bench.client.microphone import FRAME_SAMPLES, RATE_HZ
+from bench.peers.utterance_audio import utterance
+from bench.tools.clips import COMMANDS, spoken
+from core.audio import Pcm
+from media.codecs.opus import OpusEncoder
+from media.pcm import to_bytes
+
+
+def packets() -> Sequence[bytes]:
+    """An Opus packet per 20 ms."""
+    encoder = OpusEncoder(RATE_HZ)
+    return [encoder.encode(frame) for frame in _frames()]
+
+
+def appends() -> Sequence[str]:
+    """An event of the Realtime API per 20 ms."""
+    audio = (b64encode(to_bytes(frame)).decode() for frame in _frames())
+    return [f'{{"type":"input_audio_buffer.append","audio":"{one}"}}' for one in audio]
+
+
+@cache
+def _frames() -> Sequence[Pcm]:
+    clips = [utterance(text, spoken(text), seed).pcm for seed, text in enumerate(COMMANDS)]
+    pcm = np.concatenate(clips)
+    return list(pcm[: len(pcm) - len(pcm) % FRAME_SAMPLES].reshape(-1, FRAME_SAMPLES))

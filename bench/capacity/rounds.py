@@ -1,0 +1,128 @@
+"""Round after round, every system with every number of sessions, in changing order."""
+
+import sys
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from bench.capacity import webrtc_load, websocket_load
+from bench.capacity.client_audio import appends, packets
+from bench.capacity.cpu_affinity import Cores
+from bench.capacity.run import Run
+from bench.capacity.summary import extrapolated, table
+from bench.capacity.systems import Bare, bare, configuration, earshot
+from bench.capacity.websocket_load import ANSWER_S, COMMITS_BY_ITSELF, ECHO, IS_LISTENED_TO
+from bench.client.realtime import CannotConnect
+from core.errors import EarshotError, RequestError
+
+LONG_MS = 60_000
+"An answer that outlasts a run."
+
+CALLED = ("stock", "media", "quiet", "deaf", "earshot")
+CONNECTED = ("echo", "deaf", "no-turns", "vad")
+"Systems by the names that docs/bench.md explains; the first is what the others are compared with."
+
+BARE: Mapping[str, Bare] = {
+    "stock": "stock",
+    "media": "media",
+    "quiet": "quiet",
+    "echo": "echo",
+}
+
+Measure = Callable[[int], Coroutine[Any, Any, Run]]
+"So many sessions, once."
+
+
+class NotMeasured(EarshotError):
+    """No run of a system succeeded."""
+
+    code = "not_measured"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    cores: Cores
+    seconds: float
+    rounds: int
+    systems: Sequence[str] | None = None
+    "Only these."
+
+
+async def webrtc(plan: Plan, calls: Sequence[int]) -> str:
+    """The table. Raises EarshotError."""
+    wanted = _wanted(plan, CALLED)
+    said = packets()
+    async with AsyncExitStack() as stack:
+        measures: dict[str, Measure] = {}
+        for name in wanted:
+            if (kind := BARE.get(name)) is not None:
+                program = bare(plan.cores, kind)
+            else:
+                config = configuration(answer_ms=LONG_MS, is_deaf=name == "deaf")
+                program = earshot(plan.cores, config)
+            server = await stack.enter_async_context(program)
+            _tell(f"{name}: process {server.pid}")
+            measures[name] = partial(webrtc_load.run, server, said, plan.seconds)
+        return _report(await _rounds(plan, measures, calls))
+
+
+async def websocket(plan: Plan, sockets: Sequence[int]) -> str:
+    """The table. Raises EarshotError."""
+    wanted = _wanted(plan, CONNECTED)
+    said = appends()
+    manners = {"echo": ECHO, "vad": IS_LISTENED_TO}
+    async with AsyncExitStack() as stack:
+        measures: dict[str, Measure] = {}
+        for name in wanted:
+            if (kind := BARE.get(name)) is not None:
+                program = bare(plan.cores, kind)
+            else:
+                config = configuration(answer_ms=ANSWER_S * 1000, is_deaf=name == "deaf")
+                program = earshot(plan.cores, config)
+            server = await stack.enter_async_context(program)
+            _tell(f"{name}: process {server.pid}")
+            manner = manners.get(name, COMMITS_BY_ITSELF)
+            measures[name] = partial(websocket_load.run, server, manner, said, plan.seconds)
+        return _report(await _rounds(plan, measures, sockets))
+
+
+async def _rounds(
+    plan: Plan, measures: Mapping[str, Measure], numbers: Sequence[int]
+) -> dict[str, dict[int, list[Run]]]:
+    found = {name: {number: list[Run]() for number in numbers} for name in measures}
+    names = list(measures)
+    for turn in range(plan.rounds):
+        for number in numbers:
+            first = turn % len(names)
+            for name in (*names[first:], *names[:first]):
+                try:
+                    run = await measures[name](number)
+                except CannotConnect as error:  # of a machine that is too busy: the others go on
+                    _tell(f"round {turn + 1}: {name}, {number}: not measured: {error}")
+                    continue
+                found[name][number].append(run)
+                _tell(f"round {turn + 1}: {name}, {number}: {run.cpu_percent:.2f} %")
+    if not all(any(by_number.values()) for by_number in found.values()):
+        raise NotMeasured("a system could not be measured at all")
+    return found
+
+
+def _report(found: dict[str, dict[int, list[Run]]]) -> str:
+    return f"{table(found, next(iter(found)))}\n\n{extrapolated(found)}"
+
+
+def _wanted(plan: Plan, known: Sequence[str]) -> list[str]:
+    if plan.systems is None:
+        return list(known)
+    if unknown := set(plan.systems) - {*CALLED, *CONNECTED}:
+        known = sorted({*CALLED, *CONNECTED})
+        raise RequestError(f"--systems {','.join(sorted(unknown))}: there are {', '.join(known)}")
+    if absent := [name for name in plan.systems if name not in known]:
+        _tell(f"{', '.join(absent)}: not over this transport; there are {', '.join(known)}")
+    return [name for name in known if name in plan.systems]
+
+
+def _tell(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

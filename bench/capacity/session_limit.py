@@ -1,0 +1,142 @@
+"""Where capacity ends, and what is left when sessions end."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from itertools import cycle, islice
+from time import perf_counter
+
+from bench.capacity.client_audio import packets
+from bench.capacity.cpu_affinity import Cores
+from bench.capacity.systems import configuration, earshot
+from bench.capacity.webrtc_load import calling
+from bench.capacity.websocket_load import COMMITS_BY_ITSELF, streaming
+from bench.client.address import Address
+from bench.client.realtime import CannotConnect, Transport
+from bench.measurements.footprint import Footprint, quiet_footprint
+from bench.server.own_server import OwnServer
+from bench.tools.stats import markdown
+from core.errors import EarshotError
+
+WARM_UP = 200
+"Cycles after which caches and allocators have taken what they take."
+
+AT_ONCE = 4
+
+FREED_S = 10.0
+"A place is free when its session has ended: at most an answer in the making is waited for."
+
+
+class NotLimited(EarshotError):
+    """The server did not keep its limit as it must."""
+
+    code = "not_limited"
+
+
+async def limit(cores: Cores, sessions: int) -> str:
+    """Fill the server, half over WebRTC; then the next one is told why, and nobody else suffers.
+
+    Raises NotLimited, CannotConnect.
+    """
+    config = configuration(answer_ms=60_000, is_deaf=False, max_sessions=sessions)
+    calls = sessions // 2
+    async with earshot(cores, config) as server, AsyncExitStack() as stack:
+        address = server.address
+        callers = await stack.enter_async_context(calling(address, calls, packets()))
+        rest = streaming(address, sessions - calls - 1, COMMITS_BY_ITSELF)
+        streams = await stack.enter_async_context(rest)
+        async with streaming(address, 1, COMMITS_BY_ITSELF) as (last,):
+            said = [await _refused(server, transport) for transport in ("webrtc", "ws")]
+            for stream in (*streams, last):
+                await stream.acknowledged()
+            for caller in callers:
+                await caller.heard()
+        freed_s = await _taken_again(address)
+    lines = [f"{sessions} sessions ({calls} of them calls), then:"]
+    lines += [f"- {text}" for text in said]
+    lines += [
+        "- all that were there went on",
+        f"- one left: the next came in after {freed_s:.2f} s",
+    ]
+    return "\n".join(lines)
+
+
+async def _refused(server: OwnServer, transport: Transport) -> str:
+    """The server's words. Raises NotLimited when it has none."""
+    began = perf_counter()
+    try:
+        await _connect_once(server.address, transport)
+    except CannotConnect as error:
+        took_ms = 1000 * (perf_counter() - began)
+        if "answered 503" not in str(error):
+            raise NotLimited(f"refused with: {error}") from error
+        return f"{transport}: {error} (in {took_ms:.0f} ms)"
+    raise NotLimited(f"one more session over {transport} was let in")
+
+
+async def _taken_again(address: Address) -> float:
+    """Seconds until somebody is let in. Raises NotLimited."""
+    began = perf_counter()
+    while True:
+        try:
+            await _connect_once(address, "ws")
+        except CannotConnect as error:
+            if perf_counter() - began > FREED_S:
+                raise NotLimited(f"no place is free after {FREED_S:g} s: {error}") from error
+            await asyncio.sleep(0.01)  # nothing tells when: the client would try again, too
+        else:
+            return perf_counter() - began
+
+
+async def cycles(cores: Cores, count: int) -> str:
+    """Connect and leave so often, over both transports in turn; what is held before and after."""
+    began = perf_counter()
+    warm_up = min(WARM_UP, count)
+    before, after = await cycles_of(cores, count, warm_up)
+    head = f"{count} cycles after {warm_up} of warm-up, {perf_counter() - began:.0f} s in all:"
+    return f"{head}\n\n{footprints({'before': before, 'after': after})}"
+
+
+async def cycles_of(
+    cores: Cores, count: int, warm_up: int = WARM_UP
+) -> tuple[Footprint, Footprint]:
+    """What an empty server holds before and after. Raises CannotConnect, NotEmpty."""
+    async with earshot(cores, configuration(answer_ms=2000, is_deaf=False)) as server:
+        await come_and_go(server.address, warm_up)
+        before = await quiet_footprint(server.address, server.pid)
+        await come_and_go(server.address, count)
+        return before, await quiet_footprint(server.address, server.pid)
+
+
+async def come_and_go(address: Address, count: int) -> None:
+    """So many sessions, each leaving as soon as it is heard. Raises CannotConnect."""
+    both: Sequence[Transport] = ("webrtc", "ws")
+    transports = islice(cycle(both), count)
+
+    async def client() -> None:
+        for transport in transports:
+            await _connect_once(address, transport)
+
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(AT_ONCE):
+                tasks.create_task(client())
+    except* CannotConnect as group:
+        raise CannotConnect(str(group.exceptions[0])) from group
+
+
+async def _connect_once(address: Address, transport: Transport) -> None:
+    """Until the server is heard. Raises CannotConnect."""
+    if transport == "webrtc":
+        async with calling(address, 1, packets()):
+            return
+    async with streaming(address, 1, COMMITS_BY_ITSELF) as (stream,):
+        await stream.acknowledged()
+
+
+def footprints(found: dict[str, Footprint]) -> str:
+    rows = [
+        [when, f"{one.rss_mb:.1f}", str(one.threads), str(one.files), str(one.tasks)]
+        for when, one in found.items()
+    ]
+    return markdown(["", "memory, MB RSS", "threads", "files", "tasks"], rows)

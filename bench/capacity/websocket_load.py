@@ -1,0 +1,161 @@
+"""Sessions over WebSocket that cost the client little: events made before, audio only counted."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+
+import msgspec
+from aiohttp import ClientConnectionError, ClientWebSocketResponse, WSMsgType
+from msgspec.json import encode
+
+from bench.capacity.run import SETTLE_S, Run, window
+from bench.capacity.webrtc_load import TALK
+from bench.client.address import Address
+from bench.client.http import http_session, reaching
+from bench.client.microphone import RATE_HZ
+from bench.client.realtime import CONNECT_TIMEOUT_S, CannotConnect, Json, background
+from bench.client.websocket import upgraded
+from bench.server.own_server import OwnServer
+from core.audio import PTIME_MS
+
+ANSWER_S = 4
+"An answer of so much sound is asked for as often: over time the server says as much as it hears."
+
+CLEAR = encode({"type": "input_audio_buffer.clear"}).decode()
+
+FRAMES_PER_CLEAR = 50
+"A client that commits nothing clears what it sent once a second."
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How the client uses the server."""
+
+    turn_detection: Json | None
+    is_echo: bool = False
+    "The other side only sends back what it gets: nothing but audio is sent."
+
+    def greeting(self) -> list[str]:
+        if self.is_echo:
+            return []
+        audio: Json = {"input": {"turn_detection": self.turn_detection}}
+        session: Json = {"type": "realtime", "audio": audio}
+        return [encode({"type": "session.update", "session": session}).decode()]
+
+
+ECHO = Manner(None, is_echo=True)
+COMMITS_BY_ITSELF = Manner(None)
+IS_LISTENED_TO = Manner(
+    {"type": "server_vad", "create_response": False, "interrupt_response": False}
+)
+
+
+class _Event(msgspec.Struct):
+    type: str
+    delta: str = ""
+    audio: str = ""
+    "In what an echo sends back."
+
+
+_read = msgspec.json.Decoder(_Event).decode
+
+
+class Stream:
+    """One connection; it counts what it hears."""
+
+    def __init__(self, ws: ClientWebSocketResponse, manner: Manner) -> None:
+        self.audio_chars = 0
+        "Base64."
+        self.errors = 0
+        self.cleared = 0
+        self.news = asyncio.Event()
+        "Set by each event."
+        self._ws, self._manner = ws, manner
+        self._clock = asyncio.get_running_loop().time
+
+    @property
+    def heard_s(self) -> float:
+        return self.audio_chars * 3 / 4 / 2 / RATE_HZ
+
+    async def read(self) -> None:
+        """Until the connection ends."""
+        async for message in self._ws:
+            if message.type is not WSMsgType.TEXT:
+                break
+            event = _read(message.data)
+            if event.type in {"response.output_audio.delta", "input_audio_buffer.append"}:
+                self.audio_chars += len(event.delta) + len(event.audio)
+            self.errors += event.type == "error"
+            self.cleared += event.type == "input_audio_buffer.cleared"
+            self.news.set()
+
+    async def write(self, appends: Sequence[str], offset: int, phase: float) -> None:
+        """A frame per 20 ms, and what else the manner asks for. `phase`: from 0 to 1."""
+        for text in self._manner.greeting():
+            await self.send(text)
+        origin = self._clock() + phase * PTIME_MS / 1000
+        talk_every = ANSWER_S * 1000 // PTIME_MS
+        tick = 0
+        while True:
+            await asyncio.sleep(max(0.0, origin + tick * PTIME_MS / 1000 - self._clock()))
+            await self.send(appends[(offset + tick) % len(appends)])
+            if not self._manner.is_echo:
+                if self._manner.turn_detection is None and tick % FRAMES_PER_CLEAR == 0:
+                    await self.send(CLEAR)
+                if (tick - round(phase * talk_every)) % talk_every == 0:
+                    await self.send(TALK)
+            tick += 1
+
+    async def send(self, text: str) -> None:
+        try:
+            await self._ws.send_str(text)
+        except ClientConnectionError as error:
+            raise CannotConnect("the server closed a connection") from error
+
+    async def acknowledged(self) -> None:
+        """The server still answers. Raises CannotConnect."""
+        before = self.cleared
+        await self.send(CLEAR)
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                while self.cleared == before:
+                    self.news.clear()
+                    await self.news.wait()
+        except TimeoutError:
+            raise CannotConnect(f"no answer within {CONNECT_TIMEOUT_S} s") from None
+
+
+async def run(
+    server: OwnServer, manner: Manner, appends: Sequence[str], seconds: float, sessions: int
+) -> Run:
+    """So many connections for so long. Raises CannotConnect."""
+    async with streaming(server.address, sessions, manner) as streams:
+        writing = (
+            stream.write(appends, number * len(appends) // sessions, number / sessions)
+            for number, stream in enumerate(streams)
+        )
+        async with background(*writing):
+            await asyncio.sleep(SETTLE_S)
+            before_s = sum(stream.heard_s for stream in streams)
+            measured = await window(server.pid, seconds)
+            heard_s = sum(stream.heard_s for stream in streams) - before_s
+    errors = sum(stream.errors for stream in streams)
+    return Run(sessions, measured, heard_s, refusals=errors)
+
+
+@asynccontextmanager
+async def streaming(
+    address: Address, sessions: int, manner: Manner
+) -> AsyncGenerator[Sequence[Stream]]:
+    """Connections, read all the time. Raises CannotConnect."""
+    async with AsyncExitStack() as stack:
+        http = await stack.enter_async_context(http_session(address))
+        streams = []
+        for _ in range(sessions):
+            with reaching(address):
+                ws = await upgraded(http, address.realtime(model="default"), address)
+            stack.push_async_callback(ws.close)
+            streams.append(Stream(ws, manner))
+        await stack.enter_async_context(background(*(stream.read() for stream in streams)))
+        yield streams

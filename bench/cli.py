@@ -1,0 +1,35 @@
+"""`earshot bench`: the measurements that users make of their own servers."""
+
+import argparse
+import sys
+
+from bench.asr import arguments as asr
+from bench.talk.command import Exit
+from bench.voice import command as voice
+
+EXTRA = ("kaldialign", "whisper_normalizer")
+
+
+def add_measurements(parser: argparse.ArgumentParser) -> None:
+    """One subcommand per measurement. `asr` needs the extra `bench` to run, not for its help."""
+    measurements = parser.add_subparsers(dest="measurement", required=True, metavar="WHAT")
+    voice.add_arguments(
+        measurements.add_parser("voice", help="how long an answer takes, from voice to voice")
+    )
+    what = "word errors, real-time factor and latencies"
+    asr.add_arguments(measurements.add_parser("asr", help=what))
+
+
+def main(options: argparse.Namespace) -> int:
+    """Run the one that was chosen; returns the exit code."""
+    if options.measurement == "voice":
+        return voice.main(options)
+    try:
+        from bench.asr import command
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing not in EXTRA:
+            raise
+        print(f"earshot: needs the package {missing}: `earshot extras add bench`", file=sys.stderr)
+        return Exit.USAGE
+    return command.main(options)

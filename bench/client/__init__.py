@@ -1,0 +1,1 @@
+"""Clients that measurements talk to a server with."""

@@ -1,0 +1,57 @@
+"""An OpenAI Realtime client that measures: what it says is paced, what it gets has a time.
+
+async with connect(address, "webrtc", Wish(), ear.hear) as client:
+    await client.mouth.say(pcm)
+    async for received in client.events(): ...
+"""
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Protocol
+
+from bench.client.address import Address
+from bench.client.connection_stats import Quality
+from bench.client.microphone import Mouth
+from bench.client.realtime import Json, OnSound, Received, Transport, Wish
+from bench.client.webrtc import over_webrtc
+from bench.client.websocket import over_websocket
+
+
+class RealtimeClient(Protocol):
+    """One connection, over whatever transport."""
+
+    @property
+    def transport(self) -> Transport: ...
+
+    @property
+    def mouth(self) -> Mouth: ...
+
+    @property
+    def end(self) -> str:
+        """Why the connection is over; empty while it lives."""
+        ...
+
+    async def quality(self) -> Quality:
+        """How good the connection has been so far."""
+        ...
+
+    def send(self, event: Json) -> None:
+        """In order; never blocks."""
+        ...
+
+    def events(self) -> AsyncIterator[Received]:
+        """What the server says, until the connection is over; for one reader at a time."""
+        ...
+
+
+@asynccontextmanager
+async def connect(
+    address: Address, transport: Transport, wish: Wish, on_sound: OnSound
+) -> AsyncGenerator[RealtimeClient, None]:
+    """A connection whose session is agreed on; leaving ends it. Raises CannotConnect."""
+    if transport == "webrtc":
+        async with over_webrtc(address, wish, on_sound) as webrtc:
+            yield webrtc
+    else:
+        async with over_websocket(address, wish, on_sound) as websocket:
+            yield websocket

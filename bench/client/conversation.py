@@ -1,0 +1,226 @@
+"""Holds a conversation turn by turn, and tells how long each part of a turn took at this end."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+
+from bench.client.address import Address
+from bench.client.base import RealtimeClient, connect
+from bench.client.latency_probe import Ear, Player
+from bench.client.microphone import RATE_HZ
+from bench.client.realtime import ConnectionLost, Transport, Wish, background
+from bench.client.turn import Stage, Status, TurnLog
+from bench.tools.speech_bounds import Spoken, spoken_in
+from core.audio import AudioFrame, Pcm
+
+TAIL_S = 0.2
+"After the server's last word: what is still on its way to the ear."
+
+TRACE_S = 1.0
+"Our server tells of a turn when its sound is over by its clock, the silence at the end included."
+
+SOUND_EVENT_S = 2.0
+"A WebRTC server that says nothing about playout is taken to be done after so much quiet."
+
+LOOK_AGAIN_S = 0.05
+"How often it is looked whether a quiet connection is over, or an answer played out."
+
+MAX_TURN_S = 600
+"Whatever happens, a turn is given up then."
+
+OnChange = Callable[[TurnLog], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One turn. Times are None where there was nothing to measure."""
+
+    status: Status
+    transcript: str
+    reply: str
+    error: str
+    voice_to_voice_ms: float | None
+    "Last speech sample spoken to first audible sample of the answer; for text, from its sending."
+    first_words_ms: float | None
+    "First speech sample spoken to the first words of a transcript."
+    transcript_ms: float | None
+    "Last speech sample spoken to the complete transcript."
+    reply_text_ms: float | None
+    "Last speech sample spoken to the first words of the answer."
+    server_ms: float | None
+    "End of speech to first sound as the server tells it."
+    stages: tuple[Stage, ...]
+    answer_ms: float
+    "Length of the answer's sound."
+    is_end_known: bool = True
+    "False: sound goes on after the speech, so what is counted from its last sample is None."
+    sound: Sequence[AudioFrame] = field(default=(), repr=False)
+
+
+class Talker:
+    """Owner: the task that awaits its turns, one at a time."""
+
+    def __init__(
+        self, client: RealtimeClient, ear: Ear, timeout_s: float, on_change: OnChange
+    ) -> None:
+        self._client, self._ear = client, ear
+        self._timeout_s = timeout_s
+        self._on_change = on_change
+        self._clock = asyncio.get_running_loop().time
+        self._changed = asyncio.Event()
+        self._log = TurnLog()
+        self._utterances = 0
+        self._stopped_at = 0
+        self._tells_turns: bool | None = None
+        "Whether this server tells where the time of a turn went; None: not known yet."
+
+    async def read(self) -> None:
+        """Take events until the connection is over."""
+        async for received in self._client.events():
+            self._log.take(received)
+            match received.type:
+                case "input_audio_buffer.speech_started":
+                    self._interrupt(received.at)
+                case "input_audio_buffer.speech_stopped":
+                    self._stopped_at = self._client.mouth.position
+                case "input_audio_buffer.committed":
+                    self._utterances += 1
+                    if self._utterances > 1:  # what was answered so far answered less
+                        self._ear.listen()
+            self._on_change(self._log)
+            self._changed.set()
+        self._changed.set()
+
+    async def say(self, pcm: Pcm, span: tuple[int, int] | None = None) -> Report:
+        """Speak 24 kHz mono in real time and hear the answer. Raises ConnectionLost.
+
+        `span`: first and one past the last sample of speech, where it is known.
+        """
+        said = Spoken(*span) if span else await asyncio.to_thread(spoken_in, pcm, RATE_HZ)
+        self._begin()
+        start = await self._client.mouth.say(pcm)
+        begun_at, ended_at = self._times(said, start)  # now: a mouth forgets
+        await self._answered()
+        return self._report(begun_at, ended_at)
+
+    async def listen(self) -> Report:
+        """Let a microphone's owner speak, and hear the answer. Raises ConnectionLost."""
+        self._begin()
+        mouth = self._client.mouth
+        start = mouth.position
+        while not self._log.is_speech:  # as long as it takes
+            await self._change()
+        await self._answered()
+        said, begin = mouth.said(start)
+        said = said[: max(0, self._stopped_at - begin)]
+        heard = await asyncio.to_thread(spoken_in, said, RATE_HZ)
+        return self._report(*self._times(heard, begin))
+
+    async def write(self, text: str) -> Report:
+        """Send a written message and hear the answer. Raises ConnectionLost."""
+        self._begin()
+        content = [{"type": "input_text", "text": text}]
+        item = {"type": "message", "role": "user", "content": content}
+        self._client.send({"type": "conversation.item.create", "item": item})
+        self._client.send({"type": "response.create"})
+        sent_at = self._clock()
+        await self._answered()
+        return self._report(None, sent_at)
+
+    def _times(self, said: Spoken, start: int) -> tuple[float | None, float | None]:
+        """When the first and the last sample of speech were spoken, as far as that is known."""
+        spoken_at = self._client.mouth.spoken_at
+        return (
+            None if said.begin is None else spoken_at(start + said.begin),
+            None if said.end is None else spoken_at(start + max(0, said.end - 1)),
+        )
+
+    def _interrupt(self, now: float) -> None:
+        """Over a WebSocket the client owns playout: it stops, and says how much was heard."""
+        heard_ms = self._ear.interrupt(now)
+        if heard_ms is not None and self._log.output_item_id:
+            self._client.send(
+                {
+                    "type": "conversation.item.truncate",
+                    "item_id": self._log.output_item_id,
+                    "content_index": 0,
+                    "audio_end_ms": heard_ms,
+                }
+            )
+
+    def _begin(self) -> None:
+        self._log = TurnLog()
+        self._utterances = 0
+        self._ear.listen()
+
+    async def _answered(self) -> None:
+        """Until the answer was heard, or nothing has happened for too long."""
+        began_at = self._clock()
+        while not self._is_over():
+            active_at = max(began_at, self._log.last_at, self._ear.silent_from)
+            if self._clock() > min(active_at + self._timeout_s, began_at + MAX_TURN_S):
+                break
+            await self._change()
+        over_at = self._clock()
+        await asyncio.sleep(TAIL_S)
+        if self._tells_turns is not False:
+            while not self._log.is_traced and self._clock() < over_at + TRACE_S:
+                await self._change()
+            self._tells_turns = self._tells_turns or self._log.is_traced
+
+    async def _change(self) -> None:
+        """Something happened, or a little time went by."""
+        if self._client.end:
+            raise ConnectionLost(f"the connection ended: {self._client.end}")
+        self._changed.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LOOK_AGAIN_S):
+                await self._changed.wait()
+
+    def _is_over(self) -> bool:
+        log, now = self._log, self._clock()
+        if not self._ear.is_paced:
+            return log.is_over(has_sound_events=False) and now >= self._ear.silent_from
+        is_quiet = now > max(log.last_at, self._ear.silent_from) + SOUND_EVENT_S
+        return log.is_over(has_sound_events=not is_quiet)
+
+    def _report(self, begun_at: float | None, ended_at: float | None) -> Report:
+        log, sound = self._log, self._ear.sound()
+        return Report(
+            status=log.outcome(is_heard=bool(sound)),
+            transcript=log.transcript,
+            reply=log.reply,
+            error=log.error,
+            voice_to_voice_ms=_between_ms(ended_at, self._ear.heard_at),
+            first_words_ms=_between_ms(begun_at, log.words_at),
+            transcript_ms=_between_ms(ended_at, log.transcript_at if log.transcript else None),
+            reply_text_ms=_between_ms(ended_at, log.reply_at),
+            server_ms=log.server_latency_ms,
+            stages=tuple(log.stages),
+            answer_ms=round(sum(frame.duration_ms for frame in sound), 1),
+            is_end_known=ended_at is not None,
+            sound=sound,
+        )
+
+
+@asynccontextmanager
+async def talking(
+    address: Address,
+    transport: Transport,
+    wish: Wish,
+    *,
+    timeout_s: float,
+    on_change: OnChange = lambda log: None,
+    player: Player | None = None,
+) -> AsyncGenerator[tuple[Talker, RealtimeClient], None]:
+    """A connection to talk over. Raises CannotConnect."""
+    ear = Ear(is_paced=transport == "webrtc", player=player)
+    async with connect(address, transport, wish, ear.hear) as client:
+        talker = Talker(client, ear, timeout_s, on_change)
+        async with background(talker.read()):
+            yield talker, client
+
+
+def _between_ms(begin: float | None, end: float | None) -> float | None:
+    return None if begin is None or end is None else round(1000 * (end - begin), 1)

@@ -1,0 +1,195 @@
+"""One turn as a client sees it, read from the server's events. No I/O, no clock."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from bench.client.realtime import Received, message_of
+
+Status = Literal["answered", "rejected", "failed", "cancelled", "unanswered"]
+
+TRANSCRIPTION = "conversation.item.input_audio_transcription"
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One stage as the server tells it; 0 ms is the end of speech."""
+
+    name: str
+    start_ms: float
+    end_ms: float
+    is_speculative: bool = False
+    "It began before the turn was over, in the hope that it is."
+
+    @property
+    def took_ms(self) -> float:
+        return self.end_ms - self.start_ms
+
+
+@dataclass(slots=True)
+class TurnLog:
+    """Takes events in order. A second utterance within the turn starts its answer anew."""
+
+    stable: str = ""
+    unstable: str = ""
+    "Words while they are spoken: those that stay, and those that may change."
+    transcripts: dict[str, str] = field(default_factory=dict[str, str])
+    "Item -> what was said. A pause can make two of one recording, which the server may join again."
+    reply: str = ""
+    status: Literal["", "completed", "failed", "cancelled", "incomplete"] = ""
+    "Of the latest response; empty while there is none or it goes on."
+    is_rejected: bool = False
+    error: str = ""
+    is_traced: bool = False
+    "The server has told where the time of the latest answer went: its last word on a turn."
+    stages: Sequence[Stage] = ()
+    server_latency_ms: float | None = None
+    is_speech: bool = False
+    "The server hears somebody speak, or has not yet taken what it heard as an utterance."
+    is_playing: bool = False
+    has_played: bool = False
+    output_item_id: str = ""
+    "The item that the response says; empty when it says nothing."
+    words_at: float | None = None
+    "When the first words of a transcript arrived."
+    transcript_at: float | None = None
+    "When the transcript was complete."
+    reply_at: float | None = None
+    "When the first words of the answer arrived."
+    last_at: float = 0.0
+    _response_id: Any = None
+    _speech_start_ms: Any = None
+    _item_id: Any = None
+    "Of the newest utterance."
+    _has_hypotheses: bool = False
+
+    @property
+    def transcript(self) -> str:
+        return " ".join(text for text in self.transcripts.values() if text)
+
+    def take(self, received: Received) -> None:
+        """Note one event."""
+        event, self.last_at = received.event, received.at
+        kind = received.type
+        if kind.startswith("input_audio_buffer."):
+            self._input(kind, event)
+        elif kind.startswith("output_audio_buffer."):
+            self._playout(kind, event)
+        elif kind.startswith(TRANSCRIPTION) or kind == "earshot.hypothesis":
+            self._transcription(kind, event, received.at)
+        elif kind == "conversation.item.deleted":  # a later item says it again, with more words
+            self.transcripts.pop(str(event.get("item_id")), None)
+        elif kind.startswith("response."):
+            self._response(kind, event, received.at)
+        elif kind == "earshot.turn":
+            self._turn(_object(event.get("turn")))
+        elif kind == "error":
+            self.error = message_of(event)
+
+    def _input(self, kind: str, event: Mapping[str, Any]) -> None:
+        match kind.rpartition(".")[2]:
+            case "speech_started":
+                self.is_speech = True
+                self._speech_start_ms = event.get("audio_start_ms")
+                self._item_id = event.get("item_id")
+            case "speech_stopped":  # speech of no length was none: nothing is committed
+                self.is_speech = event.get("audio_end_ms") != self._speech_start_ms
+            case "committed":  # whatever was answered before was an answer to less
+                self.is_speech = False
+                self._item_id = event.get("item_id")
+                self._forget_answer()
+            case "cleared":
+                self.is_speech = False
+
+    def _forget_answer(self) -> None:
+        self.reply, self.status, self.error = "", "", ""
+        self.is_rejected = self.is_playing = self.has_played = False
+        self.output_item_id = ""
+        self.is_traced, self.stages, self.server_latency_ms = False, (), None
+        self.transcript_at = self.reply_at = None
+
+    def _transcription(self, kind: str, event: Mapping[str, Any], at: float) -> None:
+        if kind == "earshot.hypothesis":
+            self.stable, self.unstable = str(event.get("stable")), str(event.get("unstable"))
+            self._has_hypotheses = True
+        elif kind.endswith(".delta") and not self._has_hypotheses:  # which say the same, sooner
+            self.stable, self.unstable = self.stable + str(event.get("delta") or ""), ""
+        elif kind.endswith(".completed"):
+            item_id, text = str(event.get("item_id")), str(event.get("transcript") or "").strip()
+            self.transcripts[item_id] = text
+            self.stable, self.unstable, self.transcript_at = "", "", at
+        elif kind.endswith(".failed"):
+            self.error = message_of(event)
+        if self.words_at is None and (self.stable or self.unstable or self.transcript):
+            self.words_at = at
+
+    def _playout(self, kind: str, event: Mapping[str, Any]) -> None:
+        if event.get("response_id", self._response_id) == self._response_id:
+            self.is_playing = kind.endswith(".started")
+            self.has_played = self.has_played or not self.is_playing
+
+    def _response(self, kind: str, event: Mapping[str, Any], at: float) -> None:
+        response = _object(event.get("response"))
+        response_id = event.get("response_id", response.get("id"))
+        if kind == "response.created":
+            self._begin_response(response_id)
+        elif response_id != self._response_id:
+            return  # the last of an answer that was cut short
+        elif kind in {"response.output_text.delta", "response.output_audio_transcript.delta"}:
+            self.reply += str(event.get("delta", ""))
+            self.reply_at = at if self.reply_at is None else self.reply_at
+        elif kind == "response.output_item.added":
+            item = _object(event.get("item"))
+            if item.get("type") == "message":
+                self.output_item_id = str(item.get("id", ""))
+        elif kind == "response.done":
+            self.status = response.get("status", "completed")
+            details = _object(response.get("status_details"))
+            if self.status == "failed":
+                self.error = message_of(details)
+
+    def _begin_response(self, response_id: Any) -> None:
+        self._response_id = response_id
+        self.reply, self.status = "", ""
+        self.is_playing = self.has_played = False
+        self.output_item_id = ""
+        self.reply_at = None
+
+    def _turn(self, turn: Mapping[str, Any]) -> None:
+        if turn.get("response_id") not in (None, self._response_id):
+            return  # of an answer that was cut short: it was heard until now
+        is_newest = turn.get("item_id", self._item_id) == self._item_id
+        if turn.get("status") == "rejected" and is_newest:
+            self.is_rejected, self.is_speech = True, False
+        self.is_traced = True
+        self.server_latency_ms = turn.get("response_latency_ms")
+        self.stages = tuple(
+            Stage(
+                str(stage["stage"]),
+                float(stage["start_ms"]),
+                float(stage["end_ms"]),
+                bool(stage.get("is_speculative", False)),
+            )
+            for stage in turn.get("stages", ())
+        )
+
+    def is_over(self, *, has_sound_events: bool) -> bool:
+        """Nothing more is expected. `has_sound_events`: the transport tells when sound ends."""
+        if self.is_speech or self.is_playing:
+            return False
+        if self.is_rejected:
+            return True
+        is_heard = self.has_played or not has_sound_events
+        is_silent = not self.output_item_id or self.status != "completed"
+        return bool(self.status) and (is_heard or is_silent)
+
+    def outcome(self, *, is_heard: bool) -> Status:
+        if self.is_rejected:
+            return "rejected"
+        if self.status in {"failed", "cancelled"}:
+            return "failed" if self.status == "failed" else "cancelled"
+        return "answered" if self.reply or is_heard else "unanswered"
+
+
+def _object(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

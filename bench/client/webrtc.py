@@ -1,0 +1,118 @@
+"""The Realtime API over WebRTC: sound on the media track, events on the data channel."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+
+from aiohttp import ClientSession, FormData
+from msgspec.json import encode
+
+from bench.client.address import Address
+from bench.client.connection_stats import Quality, quality_of
+from bench.client.http import http_session, reaching, refusal
+from bench.client.microphone import RATE_HZ, Mouth
+from bench.client.realtime import (
+    CONNECT_TIMEOUT_S,
+    CannotConnect,
+    Inbox,
+    Json,
+    OnSound,
+    Received,
+    Transport,
+    Wish,
+    background,
+    decoded,
+    extended,
+    greeted,
+)
+from core.errors import RequestError
+from media.webrtc.peer import CloseReason, Peer, PeerCallbacks, PeerSettings
+
+CREATED = 201
+
+_WORDS: Mapping[CloseReason, str] = {
+    CloseReason.CLOSED: "closed",
+    CloseReason.REMOTE_CLOSED: "the server closed it",
+    CloseReason.CONNECT_TIMEOUT: f"no media within {CONNECT_TIMEOUT_S} s; is UDP blocked?",
+    CloseReason.CONNECT_FAILED: "no way for media was found; is UDP blocked?",
+    CloseReason.CONNECTION_LOST: "nothing came any more",
+    CloseReason.LAGGING: "our events were not taken",
+}
+
+
+class WebRtcClient:
+    """A `RealtimeClient`."""
+
+    transport: Transport = "webrtc"
+
+    def __init__(self, on_sound: OnSound) -> None:
+        clock = asyncio.get_running_loop().time
+        self.mouth = Mouth(clock)
+        self.inbox = Inbox(clock)
+        self.peer = Peer(
+            PeerCallbacks(
+                pull=self.mouth.pull,
+                on_frame=lambda frame: on_sound(frame, clock()),
+                on_message=self._on_message,
+            ),
+            PeerSettings(
+                playout_rate_hz=RATE_HZ,
+                listen_rate_hz=RATE_HZ,
+                connect_timeout_s=CONNECT_TIMEOUT_S,
+            ),
+        )
+
+    @property
+    def end(self) -> str:
+        return self.inbox.end
+
+    async def quality(self) -> Quality:
+        return quality_of(await self.peer.meter().measure(), self.inbox.quality)
+
+    def send(self, event: Json) -> None:
+        self.peer.send(encode(event).decode())
+
+    def events(self) -> AsyncGenerator[Received, None]:
+        return self.inbox.events()
+
+    async def run(self) -> None:
+        """Until the connection is over."""
+        self.inbox.close(_WORDS[await self.peer.run()])
+
+    def _on_message(self, text: str | bytes) -> None:
+        if (event := decoded(text)) is not None:
+            self.inbox.put(event)
+
+
+@asynccontextmanager
+async def over_webrtc(
+    address: Address, wish: Wish, on_sound: OnSound
+) -> AsyncGenerator[WebRtcClient, None]:
+    """A call whose session is agreed on. Raises CannotConnect."""
+    client = WebRtcClient(on_sound)
+    try:
+        async with http_session(address) as http:
+            answer = await _call(http, address, wish, await client.peer.offer())
+        try:
+            await client.peer.accept(answer)
+        except RequestError as error:
+            raise CannotConnect(f"the server's SDP answer cannot be used: {error}") from error
+        async with background(client.run()):
+            await greeted(client.inbox)
+            await extended(client.send, client.inbox)
+            yield client
+    finally:
+        await client.peer.close()
+
+
+async def _call(http: ClientSession, address: Address, wish: Wish, offer: str) -> str:
+    form = FormData()
+    form.add_field("sdp", offer, content_type="application/sdp")
+    session = {**wish.session(), "model": wish.model}
+    form.add_field("session", encode(session).decode(), content_type="application/json")
+    url = address.realtime("/calls")
+    with reaching(address):
+        async with http.post(url, data=form, ssl=address.ssl()) as response:
+            if response.status != CREATED:
+                raise await refusal(response)
+            return await response.text()

@@ -1,0 +1,160 @@
+"""Before anything is timed: the tokens are transformers', and graphs say what kernels say."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from bench.gpu.transformers_baseline import generator
+from bench.gpu.whisper_torch import answers
+from engines.asr.whisper_torch.batching.kv_cache import Kind, NewRow
+from engines.asr.whisper_torch.network.cuda_graphs import Eager, EncodeShape, StepShape
+from engines.asr.whisper_torch.network.device import Device
+
+MOST_DIFFERENCES = 32
+"Of one text; with more of them nothing is equal that could be counted."
+
+_CLOSE = 2e-2
+"Relative: graphs may have been captured with other kernels than eager calls choose."
+
+
+def equal_share(ours: Sequence[Sequence[int]], theirs: Sequence[Sequence[int]]) -> float:
+    """Of all tokens, those that are equal, place by place. After a first difference the rest is
+    another text: it counts as different."""
+    total = sum(map(len, theirs))
+    same = 0
+    for mine, its in zip(ours, theirs, strict=True):
+        alike = [a == b for a, b in zip(mine, its, strict=False)]
+        same += alike.index(False) if False in alike else len(alike)
+    return same / total if total else 1.0
+
+
+def is_varied(texts: Sequence[Sequence[int]]) -> bool:
+    """Another text for each window, and no few tokens again and again: else equal tokens would say
+    nothing about what was heard or said before."""
+    differ = len(set(map(tuple, texts))) == len(texts)
+    return differ and all(2 * len(set(text)) > len(text) for text in texts)
+
+
+def texts_of_transformers(
+    reference: Any, windows: Sequence[torch.Tensor], tokens: int, beams: int = 1
+) -> list[list[int]]:
+    """Windows one by one."""
+    made = [generator(reference, window[None], tokens, beams)() for window in windows]
+    return [output[0].tolist()[-tokens:] for output in made]
+
+
+def teacher_forced(
+    model: Device, windows: Sequence[torch.Tensor], texts: Sequence[Sequence[int]]
+) -> float:
+    """Share of steps whose likeliest token is that of the text so far: where one differs, ours goes
+    on behind the reference's token. A single tie does not void what follows it."""
+    differences = 0
+    for window, text in zip(windows, texts, strict=True):
+        known = 0
+        for _ in range(MOST_DIFFERENCES):
+            (written,) = answers(model, [window], len(text) - known, given=text[:known])
+            rest = text[known:]
+            alike = [a == b for a, b in zip(written.tokens, rest, strict=True)]
+            if all(alike):
+                break
+            differences += 1
+            known += alike.index(False) + 1
+            if known == len(text):
+                break
+        else:
+            differences += len(text) - known
+    return 1 - differences / sum(map(len, texts))
+
+
+def with_transformers(
+    model: Device, windows: Sequence[torch.Tensor], texts: Sequence[Sequence[int]], beams: int
+) -> float:
+    """Greedy: share of equal steps (`teacher_forced`). A beam's past is its own choice: there what
+    is equal up to a first difference counts."""
+    if beams == 1:
+        return teacher_forced(model, windows, texts)
+    mine = [written.tokens for written in answers(model, windows, len(texts[0]), beams)]
+    return equal_share(mine, texts)
+
+
+def graphs_with_eager(model: Device) -> tuple[int, int]:
+    """How many captured graphs leave behind what kernels launched one by one do, of how many."""
+    eager = Eager(model.weights, model.state)
+    captured = model.launcher.captured
+    same = 0
+    for number, shape in enumerate(captured):
+        if isinstance(shape, EncodeShape):
+            size = (shape.windows, model.shape.mels, shape.frames)
+            mel = _random(size, number, model).to(model.dtype)
+            same += _alike([model.launcher.encode(mel)], [eager.encode(mel)])
+        else:
+            _fill(model, shape, number)
+            before = [one.clone() for one in _written(model)]
+            model.launcher.step(shape)
+            replayed = [one.clone() for one in _written(model)]
+            for kept, old in zip(_written(model), before, strict=True):
+                kept.copy_(old)
+            eager.step(shape)
+            same += _alike(replayed, _written(model))
+    _free(model)
+    return same, len(captured)
+
+
+def _written(model: Device) -> list[torch.Tensor]:
+    """All that a step may change."""
+    state = model.state
+    return [state.ints, state.floats, state.tokens, state.best, state.said]
+
+
+def _fill(model: Device, shape: StepShape, seed: int) -> None:
+    """Rows in the midst of answers of the shape's kind, as different as they may be."""
+    state, special = model.state, model.special
+    _free(model)
+    chance = torch.Generator().manual_seed(seed)
+    state.said.copy_(_random(tuple(state.said.shape), seed, model))
+    first = 0
+    while first < shape.rows:
+        beams, temperature = 1, 0.0
+        if shape.kind in (Kind.BEAM, Kind.MIXED) and first % 3 == 0:
+            beams = min(5, shape.rows - first)
+        elif shape.kind in (Kind.DRAWN, Kind.MIXED):
+            temperature = 0.7
+        is_timed = shape.kind is not Kind.PLAIN and first % 2 == 0
+        most = min(shape.said, model.shape.text_positions) - 1
+        length = int(torch.randint(2, most, (), generator=chance))
+        words = torch.randint(special.end, (length,), generator=chance).tolist()
+        prompt = (special.start, *(() if is_timed else (special.no_timestamps,)))
+        heard = shape.heard if shape.is_full else max(1, shape.heard - 7 * first)
+        size = (2, model.shape.decoder_layers, model.shape.decoder_heads, heard)
+        audio = _random((*size, model.shape.head_width), first, model).to(model.dtype)
+        limit = model.shape.text_positions
+        new = NewRow(prompt, limit, is_timed, beams, temperature, seed=first)
+        state.put(first, new, audio)
+        rows = slice(first, first + beams)
+        state.tokens[rows, len(prompt) : length + 1] = torch.tensor(
+            words[: length + 1 - len(prompt)], device=state.device
+        )
+        state.position[rows] = max(length, len(prompt) - 1)
+        if beams > 1:
+            state.score[rows] = -torch.arange(beams, device=state.device) / 4
+        first += beams
+
+
+def _free(model: Device) -> None:
+    model.state.free(0, model.state.rows)
+
+
+def _random(size: tuple[int, ...], seed: int, model: Device) -> torch.Tensor:
+    source = torch.Generator(model.weights.device).manual_seed(seed)
+    return torch.randn(size, generator=source, device=model.weights.device)
+
+
+def _alike(one: Sequence[torch.Tensor], other: Sequence[torch.Tensor]) -> bool:
+    def close(a: torch.Tensor, b: torch.Tensor) -> bool:
+        if not a.is_floating_point():
+            return bool((a == b).all())
+        near = torch.isclose(a.float(), b.float(), rtol=_CLOSE, atol=_CLOSE, equal_nan=True)
+        return bool(near.all())
+
+    return all(close(a, b) for a, b in zip(one, other, strict=True))

@@ -1,0 +1,137 @@
+"""Whisper in its real shapes with random weights, written as a checkpoint that both sides load."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from engines.asr.whisper_torch.checkpoint import Shape
+
+SHAPES: Mapping[str, Shape] = {
+    "turbo": Shape(128, 1280, 32, 20, 4, 20, 51866),
+    "large-v3": Shape(128, 1280, 32, 20, 32, 20, 51866),
+    "large-v2": Shape(80, 1280, 32, 20, 32, 20, 51865),
+    "medium": Shape(80, 1024, 24, 16, 24, 16, 51865),
+    "base": Shape(80, 512, 6, 8, 6, 8, 51865),
+    "toy": Shape(80, 64, 2, 2, 2, 2, 51865),
+}
+
+END, START, NO_TIMESTAMPS = 50257, 50258, 50363
+_SPREAD = 0.02
+_SHARP = 2.0
+"How much more than as training starts them the decoder's questions to the audio weigh."
+_UNEVEN = 0.2
+"Of the tokens' sizes, in natural logarithms."
+
+
+def config_of(shape: Shape) -> dict[str, Any]:
+    """transformers' `config.json`."""
+    return {
+        "model_type": "whisper",
+        "architectures": ["WhisperForConditionalGeneration"],
+        "num_mel_bins": shape.mels,
+        "d_model": shape.width,
+        "encoder_layers": shape.encoder_layers,
+        "decoder_layers": shape.decoder_layers,
+        "encoder_attention_heads": shape.encoder_heads,
+        "decoder_attention_heads": shape.decoder_heads,
+        "encoder_ffn_dim": 4 * shape.width,
+        "decoder_ffn_dim": 4 * shape.width,
+        "vocab_size": shape.vocabulary,
+        "pad_token_id": END,
+        "bos_token_id": END,
+        "eos_token_id": END,
+        "decoder_start_token_id": START,
+        "suppress_tokens": [END],  # so that every answer has as many tokens as it is given
+        "begin_suppress_tokens": [],
+    }
+
+
+def write(folder: Path, name: str, device: str, dtype: torch.dtype) -> Path:
+    """A checkpoint of that shape in `folder`. Written once: gigabytes take their time."""
+    from safetensors.torch import save_file
+
+    shape = SHAPES[name]
+    folder = folder / f"{name}-{str(dtype).removeprefix('torch.')}"
+    if (folder / "model.safetensors").is_file():
+        return folder
+    folder.mkdir(parents=True, exist_ok=True)
+    config = config_of(shape)
+    (folder / "config.json").write_text(json.dumps(config))
+    more = {"no_timestamps_token_id": NO_TIMESTAMPS + (shape.mels == 128), "max_length": 448}
+    kept = ("suppress_tokens", "begin_suppress_tokens", "decoder_start_token_id", "eos_token_id")
+    special = {key: config[key] for key in (*kept, "pad_token_id", "bos_token_id")}
+    (folder / "generation_config.json").write_text(json.dumps(special | more))
+    named = {f"model.{name}": values for name, values in tensors(shape, device, dtype).items()}
+    save_file(named, folder / "model.safetensors", {"format": "pt"})
+    return folder
+
+
+def tensors(shape: Shape, device: str, dtype: torch.dtype) -> dict[str, torch.Tensor]:
+    """Random weights by transformers' names without `model.`: nonsense, but another token at most
+    steps, and another text for each window.
+
+    As training starts them a tied decoder only repeats its last token: what went in comes out
+    likeliest. So tokens are small beside what the layers add, and the decoder looks sharply at some
+    of the audio rather than at its mean. Some tokens are larger: the likeliest stands out, as it
+    does in trained models. What follows a GELU is balanced: its outputs' mean, else added by each
+    layer, would in the end be all that a window is encoded as.
+    """
+    random = torch.Generator(device).manual_seed(0)
+    found: dict[str, torch.Tensor] = {}
+
+    def weight(name: str, *size: int, spread: float = _SPREAD, is_balanced: bool = False) -> None:
+        values = torch.randn(size, generator=random, device=device) * spread
+        if is_balanced:
+            values -= values.mean(1, keepdim=True)
+        found[name] = values.to(dtype).cpu()
+
+    def norm(name: str) -> None:
+        found[f"{name}.weight"] = torch.ones(shape.width, dtype=dtype)
+        found[f"{name}.bias"] = torch.zeros(shape.width, dtype=dtype)
+
+    def linear(
+        name: str,
+        outputs: int,
+        inputs: int,
+        *,
+        bias: bool = True,
+        gain: float = 1.0,
+        is_balanced: bool = False,
+    ) -> None:
+        spread = gain * inputs**-0.5
+        weight(f"{name}.weight", outputs, inputs, spread=spread, is_balanced=is_balanced)
+        if bias:
+            weight(f"{name}.bias", outputs)
+
+    def attention(name: str) -> None:
+        for part in ("q", "k", "v"):
+            gain = _SHARP if "encoder_attn" in name and part in "qk" else 1.0
+            linear(f"{name}.{part}_proj", shape.width, shape.width, bias=part != "k", gain=gain)
+        linear(f"{name}.out_proj", shape.width, shape.width)
+        norm(f"{name}_layer_norm")
+
+    for part, layers in (("encoder", shape.encoder_layers), ("decoder", shape.decoder_layers)):
+        for layer in range(layers):
+            name = f"{part}.layers.{layer}"
+            attention(f"{name}.self_attn")
+            if part == "decoder":
+                attention(f"{name}.encoder_attn")
+            linear(f"{name}.fc1", 4 * shape.width, shape.width)
+            linear(f"{name}.fc2", shape.width, 4 * shape.width, is_balanced=True)
+            norm(f"{name}.final_layer_norm")
+        norm(f"{part}.layer_norm")
+    for conv, inputs in (("conv1", shape.mels), ("conv2", shape.width)):
+        size, spread = (shape.width, inputs, 3), (3 * inputs) ** -0.5
+        weight(f"encoder.{conv}.weight", *size, spread=spread, is_balanced=conv == "conv2")
+    for conv in ("conv1", "conv2"):
+        weight(f"encoder.{conv}.bias", shape.width)
+    weight("encoder.embed_positions.weight", shape.audio_positions, shape.width, spread=0.3)
+    added = (3 * shape.decoder_layers) ** 0.5  # each layer adds thrice about 1
+    weight("decoder.embed_positions.weight", shape.text_positions, shape.width, spread=added)
+    weight("decoder.embed_tokens.weight", shape.vocabulary, shape.width)
+    sizes = (_UNEVEN * torch.randn(shape.vocabulary, 1, generator=random, device=device)).exp()
+    found["decoder.embed_tokens.weight"] *= sizes.to(dtype).cpu()
+    return found

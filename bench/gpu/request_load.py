@@ -1,0 +1,114 @@
+"""Utterances that arrive while others are decoded: how long the engine takes for each, from its
+samples to its result, waiting included."""
+
+import math
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from threading import Event, Lock
+from typing import Any
+
+import numpy as np
+
+from bench.gpu.speaking import speaking
+from core.pcm import ASR_RATE_HZ
+from engines.asr.whisper_torch.network.device import Device
+from engines.base import AsrItem, AsrOptions, AsrResult
+
+PARTIAL_S = 0.5
+PATIENCE_S = 60.0
+
+_NOISE = np.random.default_rng(0).normal(0, 3000, 10 * ASR_RATE_HZ).astype(np.int16)
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    due_s: float
+    "Since the beginning."
+    audio_s: float
+    is_final: bool = True
+
+
+def at_random(per_s: float, duration_s: float, seed: int = 0) -> list[Arrival]:
+    """Whole utterances of 2 to 8 s, as independent speakers send them."""
+    chance, now_s, found = random.Random(seed), 0.0, list[Arrival]()
+    while now_s < duration_s:
+        now_s += chance.expovariate(per_s)
+        found.append(Arrival(now_s, chance.uniform(2, 8)))
+    return found
+
+
+def streams(count: int, duration_s: float, seed: int = 0) -> list[Arrival]:
+    """Speakers who talk all the time, in utterances of 2 to 8 s: a partial of all so far every
+    500 ms, and the final."""
+    chance, found = random.Random(seed), list[Arrival]()
+    for _ in range(count):
+        begin_s = chance.uniform(0, min(8, duration_s))
+        while begin_s < duration_s:
+            audio_s = chance.uniform(2, 8)
+            partials = range(1, int(audio_s / PARTIAL_S))
+            found += [Arrival(begin_s + PARTIAL_S * n, PARTIAL_S * n, False) for n in partials]
+            begin_s += audio_s
+            found.append(Arrival(begin_s, audio_s))
+    return sorted(found, key=lambda arrival: arrival.due_s)
+
+
+def latencies_ms(
+    model: Device, arrivals: Sequence[Arrival]
+) -> tuple[Sequence[float], Sequence[float]]:
+    """Of partials and of finals, from when each is due to its result. Raises RuntimeError when
+    some have none."""
+    engine = speaking(model)
+    notes = _Notes(len(arrivals))
+    try:
+        for audio_s in (2, 5, 8):  # what is done once is no arrival's
+            engine.decode([_item(audio_s)])
+        began_s = time.perf_counter()
+        for arrival in arrivals:
+            due_s = began_s + arrival.due_s
+            time.sleep(max(0.0, due_s - time.perf_counter()))
+            engine.begin([_item(arrival.audio_s)], notes.of(due_s, arrival.is_final))
+        is_over = notes.over.wait(PATIENCE_S + time.perf_counter() - began_s)
+    finally:
+        engine.close()
+    if not is_over or notes.failed:
+        raise RuntimeError(f"{notes.left} of {len(arrivals)} have no answer: {notes.failed}")
+    return notes.times_ms[False], notes.times_ms[True]
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, math.ceil(share * len(ordered)) - 1)]
+
+
+def _item(audio_s: float) -> AsrItem:
+    return AsrItem("noise", _NOISE[: round(ASR_RATE_HZ * audio_s)], True, AsrOptions("en"))
+
+
+class _Notes:
+    """Written by the loop's thread."""
+
+    def __init__(self, count: int) -> None:
+        self.left = count
+        self.failed: Exception | None = None
+        self.times_ms: dict[bool, list[float]] = {False: [], True: []}
+        "By whether it was a final."
+        self.over = Event()
+        self._lock = Lock()
+
+    def of(self, since_s: float, is_final: bool) -> Any:
+        def done(results: Sequence[AsrResult] | Exception) -> None:
+            took_ms = 1000 * (time.perf_counter() - since_s)
+            with self._lock:
+                self.left -= 1
+                if isinstance(results, Exception):
+                    self.failed = results
+                elif not results[0].text:
+                    self.failed = RuntimeError("an utterance without text")
+                else:
+                    self.times_ms[is_final].append(took_ms)
+                if not self.left or self.failed:
+                    self.over.set()
+
+        return done

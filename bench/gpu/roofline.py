@@ -1,0 +1,30 @@
+"""The least time that a window can take on a device of known speed: arithmetic, no measurement."""
+
+from bench.gpu.cuda_clock import Floors
+from engines.asr.whisper_torch.checkpoint import Shape
+
+
+def encoder_flop(shape: Shape, frames: int) -> float:
+    """Products of the convolutions, the layers' matrices and attention."""
+    positions, width = frames // 2, shape.width
+    convolutions = 2 * 3 * width * (frames * shape.mels + positions * width)
+    matrices = 2 * positions * 12 * width**2
+    attention = 4 * positions**2 * width
+    cross = 2 * positions * 2 * width**2 * shape.decoder_layers
+    return convolutions + shape.encoder_layers * (matrices + attention) + cross
+
+
+def step_bytes(shape: Shape, rows: int, heard: int, said: int, number_bytes: int) -> float:
+    """All weights once, and each row's keys and values."""
+    weights = shape.decoder_layers * 14 * shape.width**2 + shape.vocabulary * shape.width
+    kept = 2 * shape.decoder_layers * shape.width * (heard + said)
+    return number_bytes * (weights + rows * kept)
+
+
+def floor_ms(
+    shape: Shape, floors: Floors, *, windows: int, beams: int, frames: int, tokens: int, bytes_: int
+) -> float:
+    """Of `windows` windows of `frames` mel frames, with `tokens` tokens each."""
+    encoding_s = windows * encoder_flop(shape, frames) / floors.flop_per_s
+    read = step_bytes(shape, windows * beams, frames // 2, tokens // 2, bytes_)
+    return 1000 * (encoding_s + tokens * read / floors.bytes_per_s)

@@ -1,0 +1,118 @@
+"""One run of `bench.gpu`: its settings, its models, and which of them hold."""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import torch
+
+from bench.gpu.correctness import (
+    graphs_with_eager,
+    is_varied,
+    texts_of_transformers,
+    with_transformers,
+)
+from bench.gpu.cuda_clock import Floors, floors
+from bench.gpu.random_models import write
+from bench.gpu.roofline import floor_ms
+from bench.gpu.transformers_baseline import loaded
+from bench.gpu.whisper_torch import opened
+from engines.asr.whisper_torch.network.device import Device
+
+CAPTURE_S = 60.0
+LEAST_EQUAL = 0.999
+"Of tokens: the same precision's rounding, in another order, is all that may differ."
+
+ROWS: Mapping[str, int] = {"turbo": 128, "large-v2": 16}
+"What is timed with it needs so many; of the others 8."
+
+
+class Bench:
+    """One run's settings and the models that it has opened."""
+
+    def __init__(self, options: argparse.Namespace, folder: Path) -> None:
+        self.options, self.folder = options, folder
+        self.device = torch.device(options.device)
+        self.dtype = torch.float32 if self.device.type == "cpu" else torch.float16
+        self.kind = str(self.dtype).removeprefix("torch.")
+        self.rounds = 2 if options.tiny else 7
+        self.floors: Floors = floors(self.device, self.dtype)
+        self.failed: list[str] = []
+        "Checks, which stop nothing: times are told all the same."
+        self._checked: set[str] = set()
+        self._name = ""
+        self._model: Device | None = None
+
+    def model(self, name: str) -> Device:
+        """Checked, if that was not done in this run. One at a time: the others' memory is given
+        back."""
+        name = "toy" if self.options.tiny else name
+        model = self._opened(name, 8 if self.options.tiny else ROWS.get(name, 8))
+        if name not in self._checked:
+            self._checked.add(name)
+            self._check(name, model)
+        return model
+
+    def _opened(self, name: str, rows: int) -> Device:
+        if self._model is None or name != self._name:
+            self._model = None
+            if self.device.type == "cuda":
+                torch.cuda.empty_cache()
+            folder = write(self.folder, name, self.options.device, self.dtype)
+            self._model = opened(folder, self.kind, self.options.device, rows, CAPTURE_S)
+            self._name = name
+        return self._model
+
+    def reference(self) -> object:
+        """transformers' model of the one that is open."""
+        folder = self.folder / f"{self._name}-{self.kind}"
+        return loaded(folder, self.dtype, self.options.device)
+
+    def windows(self, model: Device, frames: Sequence[int], seed: int = 0) -> list[torch.Tensor]:
+        source = torch.Generator("cpu").manual_seed(seed)
+        made = [torch.randn(model.shape.mels, length, generator=source) for length in frames]
+        return [one.to(self.device, self.dtype) for one in made]
+
+    def floor(self, model: Device, windows: int, frames: int, tokens: int, beams: int = 1) -> float:
+        return floor_ms(
+            model.shape,
+            self.floors,
+            windows=windows,
+            beams=beams,
+            frames=frames,
+            tokens=tokens,
+            bytes_=self.dtype.itemsize,
+        )
+
+    def _check(self, name: str, model: Device) -> None:
+        """Tokens equal to transformers', and graphs to kernels."""
+        print("\n| check | of | equal |\n|---|---|---|")
+        same, count = graphs_with_eager(model)
+        if same != count:
+            self.failed.append(f"{name}, graphs: {count - same} of {count} do not what kernels do")
+        equal = f"{same / count:.4f}" if count else "none captured"
+        print(f"| {name}: state after a graph, after its kernels | {count} graphs | {equal} |")
+        if not self.options.skip_transformers:
+            reference = self.reference()
+            windows = self.windows(model, [3000] * (2 if self.options.tiny else 20))
+            for beams in (1, 5):
+                told = self._compared(name, model, reference, windows, beams)
+                print(f"| {name}: ours, transformers | {told} |", flush=True)
+
+    def _compared(
+        self,
+        name: str,
+        model: Device,
+        reference: object,
+        windows: Sequence[torch.Tensor],
+        beams: int,
+    ) -> str:
+        counted = "steps, beam 1" if beams == 1 else f"tokens to a first difference, beam {beams}"
+        texts = texts_of_transformers(reference, windows, 24 if self.options.tiny else 50, beams)
+        share = with_transformers(model, windows, texts, beams)
+        if share < LEAST_EQUAL:
+            self.failed.append(f"{name}, tokens: {share:.4f} equal to transformers', beam {beams}")
+        if is_varied(texts):
+            return f"{counted} | {share:.4f}"
+        self.failed.append(f"{name}, texts: they say too little, beam {beams}")
+        return f"{counted} | failed: texts say too little, {share:.4f}"

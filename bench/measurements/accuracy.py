@@ -1,0 +1,243 @@
+"""How well does a recogniser hear home commands, and how well does it keep quiet at noise?
+
+    python -m bench.measurements.accuracy --engine pocketsphinx --data ../shared/data
+    python -m bench.measurements.accuracy --engine faster_whisper --option model=MODEL_FOLDER
+    python -m bench.measurements.accuracy --only commands --noise-db 10 --noise-reduction near_field
+
+Clips go through `decode` as a live session sends them: a longer piece every 250 ms, then the whole,
+final. What counts in the end is whether the intents model understands the same from the hypothesis
+as from the reference text.
+"""
+
+import argparse
+import asyncio
+import csv
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+
+from bench.measurements.noise import live, noise_rows, offered
+from bench.tools.noisy_clips import surroundings
+from bench.tools.utterances import hear_whole
+from bench.tools.word_errors import quantile, spoken_words, word_errors
+from core.audio import ASR_RATE_HZ, Pcm
+from core.ports import ToolContext, ToolSpec
+from engines.base import AsrItem, AsrModel, AsrResult
+from engines.llm.intents import phrases, understand
+from engines.registry import load
+from media.codecs.opus import OpusDecoder, OpusEncoder
+from media.files.decode import decode_file
+from media.processing.noise_mode import NoiseMode
+from pipeline.tools.home import Home, default_home
+from pipeline.tools.skills import ClockTools, HomeTools, ListTools, Timers, TimerTools
+
+PIECE = ASR_RATE_HZ // 4
+"Samples between two partials."
+PHRASES = 20_000
+"Sentences about the demo home for engines that take them, as the server gives them."
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    name: str
+    said: str
+    result: AsrResult
+    audio_s: float
+    compute_s: float
+    final_ms: float
+    "From the last samples to the final result."
+    is_same_whole: bool
+    "The text is the same when all audio comes at once."
+
+
+@dataclass
+class Clock:
+    """Timers ask for one; nothing here waits."""
+
+    started: datetime = field(default_factory=lambda: datetime(2026, 1, 1, tzinfo=UTC))
+
+    def now(self) -> float:
+        return 0.0
+
+    def wall(self) -> datetime:
+        return self.started
+
+
+class Nobody:
+    async def announce(self, conversation_id: str, text: str) -> bool:
+        return False
+
+
+def hear(model: AsrModel, name: str, said: str, pcm: Pcm) -> Heard:
+    """One clip, piece by piece, and once more as a whole."""
+    started = time.perf_counter()
+    if model.info.is_incremental:
+        for end in range(PIECE, len(pcm), PIECE):
+            model.decode([AsrItem(name, pcm[:end], is_final=False)])
+    last = time.perf_counter()
+    result = hear_whole(model, name, pcm)
+    done = time.perf_counter()
+    return Heard(
+        name,
+        said,
+        result,
+        audio_s=len(pcm) / ASR_RATE_HZ,
+        compute_s=done - started,
+        final_ms=1000 * (done - last),
+        is_same_whole=hear_whole(model, f"{name} whole", pcm).text == result.text,
+    )
+
+
+def through_opus(pcm: Pcm) -> Pcm:
+    """What is left after a WebRTC call: Opus at its default bit rate, decoded as calls do it."""
+    encoder, decoder = OpusEncoder(ASR_RATE_HZ), OpusDecoder(ASR_RATE_HZ)
+    frame = encoder.frame_samples
+    padded = np.pad(pcm, (0, -len(pcm) % frame))
+    packets = [encoder.encode(padded[at : at + frame]) for at in range(0, len(padded), frame)]
+    return np.concatenate([decoder.decode(packet) for packet in packets])
+
+
+def commands(
+    model: AsrModel, data: Path, is_opus: bool, around: Callable[[Pcm], Pcm] | None = None
+) -> Iterator[Heard]:
+    """`around`: what the microphone makes of each."""
+    for path, said in transcripts(data / "commands"):
+        pcm = decode_file(path)
+        pcm = around(pcm) if around else pcm
+        yield hear(model, path.name, said, through_opus(pcm) if is_opus else pcm)
+
+
+def free_speech(model: AsrModel, data: Path) -> Iterator[Heard]:
+    for path, said in transcripts(data / "speech"):
+        if path.parent.name == "en":
+            yield hear(model, path.name, said, decode_file(path))
+
+
+def transcripts(folder: Path) -> list[tuple[Path, str]]:
+    with (folder / "transcripts.tsv").open(encoding="utf-8") as file:
+        rows = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
+        return [(folder / row["path"], row["transcript"]) for row in rows]
+
+
+def tool_specs() -> list[ToolSpec]:
+    """The tools of the demo home: their names are what the intents model understands."""
+    home, clock = Home(default_home()), Clock()
+    tools = (
+        HomeTools(home),
+        ListTools(home),
+        TimerTools(Timers(home, clock, Nobody())),
+        ClockTools(clock),
+    )
+    return [spec for tool in tools for spec in tool.tools(ToolContext("bench", "en"))]
+
+
+def speech_rows(title: str, all_heard: Sequence[Heard]) -> Iterator[tuple[str, str]]:
+    said = [spoken_words(heard.said) for heard in all_heard]
+    got = [spoken_words(heard.result.text) for heard in all_heard]
+    errors = sum(map(word_errors, said, got))
+    exact = sum(map(list.__eq__, said, got))
+    yield f"{title}: clips", f"{len(all_heard)}"
+    yield f"{title}: WER", f"{100 * errors / sum(map(len, said)):.1f} %"
+    yield f"{title}: exact", f"{exact} ({100 * exact / len(all_heard):.0f} %)"
+    rejected = sum(not heard.result.text for heard in all_heard)
+    yield f"{title}: rejected", f"{rejected}"
+    answered = [(s, g) for s, g in zip(said, got, strict=True) if g]
+    words = sum(len(s) for s, _ in answered)
+    wrong = sum(word_errors(s, g) for s, g in answered)
+    yield f"{title}: WER of the accepted", f"{100 * wrong / max(1, words):.1f} %"
+    same = sum(heard.is_same_whole for heard in all_heard)
+    yield f"{title}: same text piecewise and whole", f"{same}"
+    audio_s = sum(heard.audio_s for heard in all_heard)
+    yield f"{title}: RTF", f"{sum(heard.compute_s for heard in all_heard) / audio_s:.3f}"
+    final_ms = sorted(heard.final_ms for heard in all_heard)
+    yield (
+        f"{title}: final p50 / p95",
+        f"{quantile(final_ms, 0.5):.0f} / {quantile(final_ms, 0.95):.0f} ms",
+    )
+
+
+def understood(all_heard: Sequence[Heard], specs: Sequence[ToolSpec]) -> list[Heard]:
+    """Those whose hypothesis means the same as the reference text, "nothing" included."""
+    return [
+        heard
+        for heard in all_heard
+        if understand(heard.result.text, "en", specs) == understand(heard.said, "en", specs)
+    ]
+
+
+def options(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.measurements.accuracy", description=__doc__
+    )
+    parser.add_argument("--engine", default="pocketsphinx")
+    parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE")
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
+    parser.add_argument("--opus", action="store_true", help="commands go through Opus first")
+    parser.add_argument(
+        "--noise-db", type=float, metavar="DB", help="commands in noise so far below them"
+    )
+    parser.add_argument(
+        "--noise-reduction", choices=get_args(NoiseMode), default="off", help="of commands"
+    )
+    parser.add_argument("--only", choices=("commands", "noise", "speech"))
+    parser.add_argument("--show", action="store_true", help="print each clip that went wrong")
+    return parser.parse_args(argv)
+
+
+def report(args: argparse.Namespace, model: AsrModel, specs: Sequence[ToolSpec]) -> None:
+    if args.only in (None, "commands"):
+        around = surroundings(args.data, args.noise_db, args.noise_reduction)
+        spoken = list(commands(model, args.data, args.opus, around))
+        right = understood(spoken, specs)
+        rows = list(speech_rows("commands", spoken))
+        share = 100 * len(right) / len(spoken)
+        rows.append(
+            ("commands: intent and slots as from the text", f"{len(right)} ({share:.1f} %)")
+        )
+        table(rows)
+        show(args, (heard for heard in spoken if heard not in right))
+    if args.only in (None, "noise"):
+        vad = load("vad", "gated", {})
+        directly = list(offered(model, vad, args.data))
+        in_sessions = asyncio.run(live(model, vad, args.data))
+        table(noise_rows("noise, recordings and 3 s pieces", directly))
+        table(noise_rows("noise, utterances of live sessions", in_sessions))
+        for one in (*directly, *in_sessions) if args.show else ():
+            if one.judged:
+                print(f"  {one.name}: {one.judged}")
+    if args.only in (None, "speech"):
+        free = list(free_speech(model, args.data))
+        table(speech_rows("free speech", free))
+        show(args, free)
+
+
+def table(rows: Iterable[tuple[str, str]]) -> None:
+    for name, value in rows:
+        print(f"| {name} | {value} |", flush=True)
+
+
+def show(args: argparse.Namespace, wrong: Iterable[Heard]) -> None:
+    for heard in wrong if args.show else ():
+        print(f"  {heard.name} {heard.result.confidence:.2f}: {heard.said} -> {heard.result.text}")
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    args = options(argv)
+    specs = tool_specs()
+    chosen: dict[str, Any] = dict(option.split("=", 1) for option in args.option)
+    if args.engine == "pocketsphinx":
+        chosen["phrases"] = phrases("en", specs, PHRASES)
+    started = time.perf_counter()
+    model = load("asr", args.engine, chosen)
+    table([("loaded in", f"{time.perf_counter() - started:.2f} s")])
+    report(args, model, specs)
+    model.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,173 @@
+"""How soon the answer falls silent when somebody speaks over it, and what it is silent for.
+
+    python -m bench.measurements.barge_in [--url URL --key KEY] [--transport ws] [--turns 30]
+    python -m bench.measurements.barge_in --backchannels [--asr pocketsphinx] [--model PATH]
+
+Over each answer the next question is asked as soon as it sounds, in real time. The server tells
+at /metrics how long its speaker went on after its ear had decided that somebody speaks; it is read
+after each turn, so that every single value is known. Over a WebSocket the client is the speaker:
+it falls silent when it is told, and that is what counts there.
+"""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from bench.client.address import Address
+from bench.client.conversation import talking
+from bench.client.microphone import RATE_HZ
+from bench.client.realtime import Wish
+from bench.client.turn import TurnLog
+from bench.measurements.footprint import metrics
+from bench.server.own_server import given_or_own
+from bench.tools.clips import spoken
+from bench.tools.speech_bounds import spoken_in
+from bench.tools.stats import machine, percentile
+from core.audio import Pcm
+from core.errors import EarshotError
+
+QUESTIONS = ("what is the date today", "how is the weather in paris", "what time is it")
+"Whatever is answered to them takes a second to say."
+
+PAUSE = "earshot_barge_in_pause_seconds"
+LIMIT_MS = 60
+TIMEOUT_S = 10
+
+
+@dataclass(slots=True)
+class Watch:
+    """What the events of one turn say."""
+
+    sounds: asyncio.Event = field(default_factory=asyncio.Event)
+    "The answer is heard."
+    told_at: float | None = None
+    "When the client was told that somebody speaks over it."
+    _was_speech: bool = False
+
+    def begin(self) -> None:
+        self.sounds.clear()
+        self.told_at = None
+
+    def change(self, log: TurnLog, *, is_paced: bool) -> None:
+        if log.is_playing or (not is_paced and log.reply):
+            self.sounds.set()
+        if log.is_speech and not self._was_speech and self.sounds.is_set():
+            self.told_at = self.told_at or log.last_at
+        self._was_speech = log.is_speech
+
+
+@dataclass(slots=True)
+class Found:
+    """Over how many answers somebody spoke, and how it went; times in ms."""
+
+    overs: int = 0
+    pauses: list[float] = field(default_factory=list[float])
+    "From the server's decision to the first packet that did not go: WebRTC."
+    told: list[float] = field(default_factory=list[float])
+    "From the first sample of speech, as it is sent, to the event that says so."
+
+
+def pauses_ms(before: Mapping[str, float], after: Mapping[str, float]) -> list[float]:
+    """What was counted in between: exact if it is one, else their mean so many times."""
+    names = (f"{PAUSE}_sum", f"{PAUSE}_count")
+    total, count = (after.get(name, 0) - before.get(name, 0) for name in names)
+    return [1000 * total / count] * round(count) if count else []
+
+
+async def talk_over(address: Address, args: argparse.Namespace) -> Found:
+    """Ask, and ask again over the answer, turn by turn."""
+    watch, found = Watch(), Found()
+    clips = [await asyncio.to_thread(spoken, text) for text in QUESTIONS]
+    opened = talking(
+        address,
+        args.transport,
+        Wish(language="en"),
+        timeout_s=TIMEOUT_S,
+        on_change=lambda log: watch.change(log, is_paced=args.transport == "webrtc"),
+    )
+    async with opened as (talker, client):
+
+        async def over(clip: Pcm) -> float | None:
+            """When its first sample of speech was sent."""
+            start = await client.mouth.say(clip)
+            begin = spoken_in(clip, RATE_HZ).begin or 0
+            return client.mouth.spoken_at(start + begin)
+
+        before = await metrics(address)
+        for turn in range(args.turns):
+            watch.begin()
+            async with asyncio.TaskGroup() as tasks:
+                asked = tasks.create_task(talker.say(clips[turn % len(clips)]))
+                first = tasks.create_task(watch.sounds.wait())
+                await asyncio.wait((asked, first), return_when=asyncio.FIRST_COMPLETED)
+                first.cancel()
+                if not asked.done():
+                    found.overs += 1
+                    spoken_at = await over(clips[(turn + 1) % len(clips)])
+                    if spoken_at is not None and watch.told_at is not None:
+                        found.told.append(1000 * (watch.told_at - spoken_at))
+            after = await metrics(address)
+            found.pauses += pauses_ms(before, after)
+            before = after
+    return found
+
+
+def line(name: str, values: Sequence[float]) -> str:
+    p50, p95 = (percentile(values, percent) for percent in (50, 95))
+    return f"{name}: p50 {p50:.1f}, p95 {p95:.1f}, max {max(values):.1f} ms of {len(values)}"
+
+
+async def run(args: argparse.Namespace) -> int:
+    print(machine())
+    async with given_or_own(args.url, args.key) as address:
+        found = await talk_over(address, args)
+    print(f"{found.overs} answers spoken over")
+    if found.told:
+        print(line("first sample of speech to the event", found.told))
+    if args.transport == "ws":
+        return 0 if found.told else 1
+    if not found.pauses:
+        raise ValueError("no answer was spoken over")
+    print(line("decision to silence", found.pauses), f"(target {LIMIT_MS})")
+    print("all: " + " ".join(f"{value:.1f}" for value in sorted(found.pauses)))
+    return 0 if percentile(found.pauses, 95) <= LIMIT_MS else 1
+
+
+def judge_all(args: argparse.Namespace) -> int:
+    """The confusion table. In this process and in virtual time: no server, no microphone."""
+    from bench.measurements.interruptions import confusion, ears, judged, synthetic
+
+    found = []
+    those = ears(args.asr, args.model)
+    for overlap in synthetic():
+        one = judged(overlap, those)
+        print(f"{overlap.kind}\t{overlap.name}\t{one.outcome}\t{one.pause_ms} ms\t{one.words}")
+        found.append(one)
+    print()
+    for row in confusion(found):
+        print(row)
+    return 0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """0: the target is met; 1: it is not."""
+    parser = argparse.ArgumentParser(prog="python -m bench.measurements.barge_in")
+    parser.add_argument("--url", help="a server; without it, one is started")
+    parser.add_argument("--key")
+    parser.add_argument("--transport", choices=("webrtc", "ws"), default="webrtc")
+    parser.add_argument("--turns", type=int, default=30)
+    parser.add_argument("--backchannels", action="store_true", help="what is taken for what")
+    parser.add_argument("--asr", default="pocketsphinx", help="with --backchannels: its recogniser")
+    parser.add_argument("--model", default="", help="with --asr: its weights")
+    args = parser.parse_args(argv)
+    try:
+        return judge_all(args) if args.backchannels else asyncio.run(run(args))
+    except (EarshotError, ValueError) as error:
+        print(f"bench.measurements.barge_in: {error}", file=sys.stderr)
+        return 5
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,120 @@
+"""One answer through a room and back, as a session hears it: paced frames, guard, interruption."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from bench.measurements.echo.rooms import Scene, echo, microphone
+from core.audio import ASR_RATE_HZ, PTIME_MS, AudioFrame, Pcm, ms_to_samples, samples_to_ms
+from engines.base import VadEngine
+from media.pcm import dbfs
+from media.processing.echo import Echo
+from pipeline.shared.settings import TurnDetection
+from pipeline.user_turn.endpointing import Edge
+from pipeline.user_turn.speech_detector import Hearing
+
+FRAME = ms_to_samples(PTIME_MS, ASR_RATE_HZ)
+SETTLED = ms_to_samples(2000, ASR_RATE_HZ)
+"From the first sound on; what is cancelled after it is measured."
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Somebody who speaks over the answer."""
+
+    pcm: Pcm
+    at: int
+    "Sample at which they begin."
+
+
+@dataclass(slots=True)
+class Start:
+    """Speech that the session found."""
+
+    at: int
+    "Sample of its first speech."
+    known: int
+    "Samples heard when it was certain."
+    said: list[Pcm] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Talk:
+    """What became of it."""
+
+    starts: list[Start]
+    heard: Pcm
+    cleaned: Pcm
+    cpu_s: float
+    "Of the canceller alone."
+    first_sound: int
+
+    @property
+    def erle_db(self) -> float:
+        """How much quieter the microphone became once the canceller was settled."""
+        from_here = self.first_sound + SETTLED
+        return dbfs(self.heard[from_here:]) - dbfs(self.cleaned[from_here:])
+
+    @property
+    def cpu_percent(self) -> float:
+        """Of one core, while audio comes in real time."""
+        return 100_000 * self.cpu_s / samples_to_ms(len(self.heard), ASR_RATE_HZ)
+
+
+def talk(
+    echoes: Echo, far: Pcm, scene: Scene | None, vad: VadEngine, person: Person | None = None
+) -> Talk:
+    """Play `far` into the scene's room, or with None into headphones; `person` may interrupt.
+
+    As in a session, the answer stops at the first start of speech, if somebody was to speak.
+    """
+    hearing = Hearing(vad.open())
+    hearing.configure(TurnDetection())
+    heard = _heard(far, scene, person)
+    last = int(np.flatnonzero(far)[-1])
+    starts: list[Start] = []
+    cleaned: list[Pcm] = []
+    cpu_s = 0.0
+    for at in range(0, len(far) - FRAME + 1, FRAME):
+        begun = time.process_time()
+        if at <= last:
+            echoes.play(far[at : at + FRAME], at)
+        clean = echoes.clean(heard[at : at + FRAME], at)
+        cpu_s += time.process_time() - begun
+        cleaned.append(clean)
+        hearing.guard(is_guarded=at <= last or echoes.is_sounding(at))
+        if _listen(hearing, AudioFrame(clean, ASR_RATE_HZ, at), starts) and person is not None:
+            last = min(last, at)
+            heard = _heard(far, scene, person, until=at + FRAME)
+    first_sound = int(np.flatnonzero(far)[0])
+    return Talk(starts, heard[: len(cleaned) * FRAME], np.concatenate(cleaned), cpu_s, first_sound)
+
+
+def _listen(hearing: Hearing, frame: AudioFrame, starts: list[Start]) -> bool:
+    """Whether speech began."""
+    begins = False
+    for piece in hearing.push(frame):
+        if piece.edge is not None and piece.edge.edge is Edge.STARTED:
+            starts.append(Start(piece.edge.at, hearing.samples))
+            begins = True
+        if piece.in_speech:
+            starts[-1].said.append(piece.pcm)
+    return begins
+
+
+def _heard(far: Pcm, scene: Scene | None, person: Person | None, until: int | None = None) -> Pcm:
+    echoed = echo(far, scene, until) if scene is not None else np.zeros(len(far))
+    if person is None:
+        return microphone(echoed)
+    return microphone(echoed, person.pcm, person.at)
+
+
+def interruption(starts: Sequence[Start], person: Person) -> Start | None:
+    """The start that is this person's."""
+    early = ms_to_samples(300, ASR_RATE_HZ)
+    for start in starts:
+        if person.at - early <= start.at < person.at + len(person.pcm):
+            return start
+    return None

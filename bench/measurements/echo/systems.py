@@ -1,0 +1,88 @@
+"""What echoes are measured with: ours, its parts, and other libraries where they are installed."""
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+from core.audio import ASR_RATE_HZ, Pcm
+from media.processing.aec3 import BLOCK, EchoCanceller
+from media.processing.echo import Echo, HalfDuplex, Untouched
+from media.processing.echo_reference import Reference
+
+FILTER = ASR_RATE_HZ * 4 // 10
+"Samples that a filter without a search for the delay must span: 400 ms."
+
+Process = Callable[[Pcm, Pcm], Pcm]
+"Microphone and reference of the same 20 ms -> cleaned."
+
+
+class Library(HalfDuplex):
+    """A library's canceller without any judgement of ours."""
+
+    def __init__(self, process: Process) -> None:
+        super().__init__()
+        self._process = process
+        self._sent = Reference(ASR_RATE_HZ, is_paced=True)
+
+    def play(self, pcm: Pcm, at: int) -> None:
+        super().play(pcm, at)
+        self._sent.write(pcm, at)
+
+    def clean(self, pcm: Pcm, at: int) -> Pcm:
+        return self._process(pcm, self._sent.read(at, at + len(pcm)))
+
+
+def _webrtc() -> Echo:
+    return Library(import_module("pywebrtc_audio").EchoCanceller(ASR_RATE_HZ).process)
+
+
+def _livekit() -> Echo:
+    rtc = import_module("livekit.rtc")
+    module = rtc.AudioProcessingModule(echo_cancellation=True)
+
+    def frame(pcm: Pcm) -> Any:
+        return rtc.AudioFrame(bytearray(pcm.tobytes()), ASR_RATE_HZ, 1, len(pcm))
+
+    def block(near: Pcm, far: Pcm) -> Pcm:
+        module.process_reverse_stream(frame(far))
+        module.set_stream_delay_ms(0)
+        heard = frame(near)
+        module.process_stream(heard)
+        return np.frombuffer(bytes(heard.data), np.int16)
+
+    return Library(_in_blocks(block))
+
+
+def _speex() -> Echo:
+    canceller = import_module("pyaec").Aec(BLOCK, FILTER, ASR_RATE_HZ, True)
+
+    def block(near: Pcm, far: Pcm) -> Pcm:
+        return np.array(canceller.cancel_echo(near, far), np.int16)
+
+    return Library(_in_blocks(block))
+
+
+def _in_blocks(block: Process) -> Process:
+    def process(near: Pcm, far: Pcm) -> Pcm:
+        cuts = range(0, len(near), BLOCK)
+        return np.concatenate([block(near[at : at + BLOCK], far[at : at + BLOCK]) for at in cuts])
+
+    return process
+
+
+def systems() -> Mapping[str, Callable[[], Echo]]:
+    """By the name that the table shows; without libraries that are not there."""
+    found: dict[str, Callable[[], Echo]] = {
+        "nothing": Untouched,
+        "half duplex": HalfDuplex,
+        "EchoCanceller": EchoCanceller,
+        "pywebrtc-audio alone": _webrtc,
+    }
+    if find_spec("livekit") is not None:
+        found["livekit alone"] = _livekit
+    if find_spec("pyaec") is not None:
+        found["pyaec (Speex) alone"] = _speex
+    return found

@@ -1,0 +1,247 @@
+"""What speech and noise over an answer are taken for, by a whole session in virtual time: the real
+voice activity detection, recogniser and judgement, over an answer that is a tone in headphones.
+"""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+import numpy as np
+
+from bench.client.microphone import RATE_HZ
+from bench.server.stub_engines import tts
+from bench.server.stub_engines.scheduled_asr import LoopTime, Unmeasured
+from bench.tools.clips import LEAD_MS, spoken
+from bench.tools.overlap_clips import KINDS, Kind, Overlap, overlaps
+from bench.tools.virtual_time import run_virtual
+from core.audio import ASR_RATE_HZ, PTIME_MS, Pcm, ms_to_samples, silence
+from core.events import PlayoutCleared, SessionEvent, Transcribed, Usage
+from core.ports import ToolSpec
+from engines.base import (
+    AS_CONFIGURED,
+    AsrItem,
+    AsrModel,
+    AsrResult,
+    Llm,
+    LlmOptions,
+    Message,
+    TextDelta,
+    ToolCall,
+    VadEngine,
+)
+from engines.registry import load
+from media.framer import Framer
+from media.resample import Resampler
+from pipeline.conversation.conversation import Conversations
+from pipeline.response.plan import Understands
+from pipeline.services import EngineSet
+from pipeline.session.session import Session
+from pipeline.session.sessions import Sessions
+from pipeline.shared.settings import DEFAULT, ResponseRequest, SessionSettings, TurnDetection
+from pipeline.surroundings import Surroundings
+from pipeline.tools.toolbox import Toolbox
+from serving.scheduling.scheduler import Priority
+
+ANSWER = "All the lights in the kitchen are on now."
+ANSWER_MS = 6000
+BEFORE_MS = 1500
+"Of the answer, until somebody speaks over it."
+AFTER_MS = 2500
+ROOM_DBFS = -66.0
+"A quiet room: nothing that is heard is digital silence."
+
+LONGEST_FRAME_S = 1.5 * PTIME_MS / 1000
+"More between two frames is a pause."
+
+Outcome = Literal["not noticed", "resumed", "cancelled"]
+OUTCOMES: tuple[Outcome, ...] = ("not noticed", "resumed", "cancelled")
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What became of the answer."""
+
+    overlap: Overlap
+    outcome: Outcome
+    pause_ms: int
+    "Resumed: the longest time without a frame. Cancelled: from the first pause to the end."
+    words: str
+    "As the client was told; empty for what was taken for noise."
+
+
+def processor_time_s() -> float:
+    """As a decode's cost: what else a machine does is not in it."""
+    return time.process_time()
+
+
+class Timed:
+    """A `Recogniser` in this process: a decode takes the virtual time that it cost by `clock`."""
+
+    def __init__(self, model: AsrModel, clock: Callable[[], float] = processor_time_s) -> None:
+        self.info = model.info
+        self._model, self._clock = model, clock
+
+    async def decode(self, item: AsrItem, priority: Priority) -> AsrResult:
+        began = self._clock()
+        result = self._model.decode([item])[0]
+        await asyncio.sleep(self._clock() - began)
+        return result
+
+    def forget(self, utterance: str) -> None:
+        self._model.forget(utterance)
+
+    def hold(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def admit(self, priority: Priority) -> None: ...
+
+    def hurry(self, utterance: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Ears:
+    """Engines as a server has them, in this process."""
+
+    vad: VadEngine
+    recogniser: Timed
+    assistant: Llm
+
+
+def ears(asr: str = "pocketsphinx", model: str = "") -> Ears:
+    """The engines of a server without settings, or another recogniser. Raises EngineError."""
+    recogniser: AsrModel = load("asr", asr, {"model": model} if model else {})
+    return Ears(load("vad", "gated", {}), Timed(recogniser), load("llm", "intents", {}))
+
+
+def synthetic() -> Iterator[Overlap]:
+    """All clips, by our own voice. Raises EngineMissing."""
+    return overlaps(_said)
+
+
+def _said(text: str, voice: str) -> Pcm:
+    resampler = Resampler(RATE_HZ, ASR_RATE_HZ)
+    parts = [resampler.push(spoken(text, voice)), resampler.flush()]
+    return np.concatenate(parts)[ms_to_samples(LEAD_MS, ASR_RATE_HZ) :]
+
+
+class Talkative:
+    """Answers with a long sound, and understands what the assistant understands."""
+
+    name = "talkative"
+    languages: tuple[str, ...] = ()
+    context_tokens: int | None = None
+
+    def __init__(self, assistant: Llm) -> None:
+        self._assistant = assistant
+
+    async def reply(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[ToolSpec],
+        *,
+        language: str,
+        options: LlmOptions = AS_CONFIGURED,
+    ) -> AsyncGenerator[TextDelta | ToolCall | Usage, None]:
+        """See `Llm.reply`."""
+        yield TextDelta(ANSWER)
+
+    async def understands(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec], *, language: str
+    ) -> bool:
+        """See `Understands.understands`."""
+        assert isinstance(self._assistant, Understands)
+        return await self._assistant.understands(messages, tools, language=language)
+
+
+def judged(overlap: Overlap, ears: Ears) -> Judged:
+    """It alone over an answer of its own."""
+    found: list[Judged] = []
+
+    async def main() -> None:
+        found.append(await _judged(overlap, ears))
+
+    run_virtual(main())
+    return found[0]
+
+
+async def _judged(overlap: Overlap, ears: Ears) -> Judged:
+    engines = EngineSet(
+        ears.vad,
+        {DEFAULT: ears.recogniser},
+        {DEFAULT: Talkative(ears.assistant)},
+        {DEFAULT: tts.create(tts.Settings(tone_ms=ANSWER_MS))},
+    )
+    around = Surroundings(engines, Toolbox([], Unmeasured()), LoopTime(), Unmeasured())
+    as_the_page = SessionSettings(turn_detection=TurnDetection(kind="semantic_vad"))
+    events: list[tuple[float, SessionEvent]] = []
+    opened = Sessions(around, Conversations(), 1).open(as_the_page, paced_by="server")
+    async with opened as session, asyncio.TaskGroup() as tasks:
+        reading = tasks.create_task(_read(session, events), name="overlap-events")
+        session.create_response(ResponseRequest())
+        came = await _speak_over(session, overlap.pcm)
+        reading.cancel()
+    words = " ".join(event.transcript for _, event in events if isinstance(event, Transcribed))
+    ended = next((at for at, event in events if isinstance(event, PlayoutCleared)), None)
+    gaps = [(before, after) for before, after in pairwise(came) if after - before > LONGEST_FRAME_S]
+    if ended is not None:
+        paused = min([before for before, _ in gaps] + [max(at for at in came if at <= ended)])
+        return Judged(overlap, "cancelled", _ms(ended - paused), words)
+    if not gaps:
+        return Judged(overlap, "not noticed", 0, words)
+    pause_s = max(after - before for before, after in gaps) - PTIME_MS / 1000
+    return Judged(overlap, "resumed", _ms(pause_s), words)
+
+
+async def _speak_over(session: Session, pcm: Pcm) -> list[float]:
+    """When a frame of sound came."""
+    loop = asyncio.get_running_loop()
+    came: list[float] = []
+    quiet = [silence(ms, ASR_RATE_HZ) for ms in (BEFORE_MS, AFTER_MS)]
+    heard = _in_a_room(np.concatenate([quiet[0], pcm, quiet[1]]))
+    for frame in Framer(ASR_RATE_HZ).push(heard):
+        await asyncio.sleep(PTIME_MS / 1000)
+        session.feed(frame)
+        if session.pull() is not None:
+            came.append(loop.time())
+    return came
+
+
+def _in_a_room(pcm: Pcm) -> Pcm:
+    level = 32768 * 10 ** (ROOM_DBFS / 20)
+    noisy = pcm + np.random.default_rng(3).normal(0, level, len(pcm))
+    return np.clip(np.round(noisy), -32768, 32767).astype(np.int16)
+
+
+async def _read(session: Session, into: list[tuple[float, SessionEvent]]) -> None:
+    loop = asyncio.get_running_loop()
+    async for event in session.events:
+        into += [(loop.time(), event)]
+
+
+def confusion(all_judged: Sequence[Judged]) -> Iterator[str]:
+    """Lines of a table: what it was, by what became of the answer."""
+    yield f"| over the answer | clips | {' | '.join(OUTCOMES)} | pause, median | longest |"
+    yield "|---|---|---|---|---|---|---|"
+    for kind in KINDS:
+        of_kind = [one for one in all_judged if one.overlap.kind == kind]
+        counts = Counter(one.outcome for one in of_kind)
+        pauses = sorted(one.pause_ms for one in of_kind if one.outcome == "resumed")
+        shown = f"{pauses[len(pauses) // 2]} ms | {pauses[-1]} ms" if pauses else "- | -"
+        columns = " | ".join(str(counts[outcome]) for outcome in OUTCOMES)
+        yield f"| {kind} (synthetic) | {len(of_kind)} | {columns} | {shown} |"
+
+
+def right(all_judged: Iterable[Judged], kind: Kind) -> float:
+    """The share of a kind for which the answer did what it should."""
+    of_kind = [one for one in all_judged if one.overlap.kind == kind]
+    good = [(one.outcome == "cancelled") == (kind == "interruption") for one in of_kind]
+    return sum(good) / len(good)
+
+
+def _ms(seconds: float) -> int:
+    return round(1000 * seconds)

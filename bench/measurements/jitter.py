@@ -1,0 +1,191 @@
+"""How late is audio behind aiortc's own jitter buffer, and how late behind ours?
+
+Two aiortc peers in one process: a beep goes in every 200 ms, and we wait for it to come out. Each
+round runs stock and ours one after the other, so that a busy machine disturbs both.
+
+    python -m bench.measurements.jitter --rounds 5
+"""
+
+import argparse
+import asyncio
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from statistics import median
+
+import numpy as np
+
+from core.audio import AudioFrame
+from media.codecs.opus import OPUS_RATE_HZ
+from media.webrtc.loopback import loopback
+
+BEEP_EVERY_TICKS = 10
+"200 ms apart: more than stock is late before a loss, less than after it, so beeps carry a number."
+
+TONES_HZ = (500, 900, 1300, 1700, 2100, 2500, 2900, 3300)
+"Eight tones in turn: a beep can be 1.6 s late and still be told from its neighbours."
+
+BEEP_LEVEL = 3000
+"Half of what a beep's samples reach, far above what is left of the one before."
+
+SETTLE_TICKS = 20
+"Beeps in the first 400 ms wait for the connection, not for the buffer."
+
+PHASE_TICKS = 100
+"2 s per phase."
+
+PHASES = 3
+
+LAST_TICKS = 25
+"Half a second more, so that a slow buffer can give its last beeps."
+
+
+@dataclass(slots=True)
+class Delays:
+    """Milliseconds from beep in to beep out, in each phase of a run."""
+
+    clean: list[float] = field(default_factory=list)
+    after_one_loss: list[float] = field(default_factory=list)
+    after_random_loss: list[float] = field(default_factory=list)
+    crossed: int = 0
+    "Beeps heard as another, or out of their order."
+
+    def extend(self, other: "Delays") -> None:
+        self.clean += other.clean
+        self.after_one_loss += other.after_one_loss
+        self.after_random_loss += other.after_random_loss
+        self.crossed += other.crossed
+
+
+@dataclass(slots=True)
+class Beeper:
+    """The microphone: counts ticks, beeps, and remembers when."""
+
+    clock: Callable[[], float]
+    phases: int = PHASES
+    tick: int = 0
+    done: asyncio.Event = field(default_factory=asyncio.Event)
+    sent: dict[int, float] = field(default_factory=dict)
+
+    def pull(self) -> AudioFrame | None:
+        tick = self.tick
+        self.tick += 1
+        if self.tick == SETTLE_TICKS + self.phases * PHASE_TICKS + LAST_TICKS:
+            self.done.set()
+        if tick % BEEP_EVERY_TICKS:
+            return None
+        number = tick // BEEP_EVERY_TICKS
+        self.sent[number] = self.clock()
+        time_s = np.arange(OPUS_RATE_HZ // 50) / OPUS_RATE_HZ
+        tone = np.sin(2 * np.pi * TONES_HZ[number % len(TONES_HZ)] * time_s) * 12_000
+        return AudioFrame(tone.astype(np.int16), OPUS_RATE_HZ, 0)
+
+
+@dataclass(slots=True)
+class Ear:
+    """Hears which beep is out, and when."""
+
+    clock: Callable[[], float]
+    heard: list[tuple[int, float]] = field(default_factory=list)
+    "Tone index and time of each beep."
+    _quiet: bool = True
+
+    def hear(self, frame: AudioFrame) -> None:
+        pcm = frame.pcm.astype(np.float32)
+        is_loud = bool(np.abs(pcm).max() > BEEP_LEVEL)
+        if is_loud and self._quiet:
+            spectrum = np.abs(np.fft.rfft(pcm))
+            peak_hz = float(spectrum.argmax()) * frame.rate_hz / len(pcm)
+            tone = min(range(len(TONES_HZ)), key=lambda i: abs(TONES_HZ[i] - peak_hz))
+            self.heard.append((tone, self.clock()))
+        self._quiet = not is_loud
+
+
+class Link:
+    """Loses one packet, then 10 % of them, but never a beep."""
+
+    def __init__(self, beeper: Beeper, seed: int) -> None:
+        self._beeper = beeper
+        self._random = random.Random(seed)
+        self._lost_one = False
+
+    def is_lost(self) -> bool:
+        tick = self._beeper.tick
+        if tick < SETTLE_TICKS + PHASE_TICKS or tick % BEEP_EVERY_TICKS == 1:
+            return False
+        if not self._lost_one:
+            self._lost_one = True
+            return True
+        in_random_phase = tick >= SETTLE_TICKS + 2 * PHASE_TICKS
+        # one in nine of the nine packets that are no beep: 10 % of all
+        return in_random_phase and self._random.random() < 1 / 9
+
+
+async def measure(depth: int | None, seed: int = 0, *, phases: int = PHASES) -> Delays:
+    """One run of the first phases: no loss, one loss, random loss. `depth` None is aiortc's own
+    buffer."""
+    clock = asyncio.get_running_loop().time
+    beeper, ear = Beeper(clock, phases), Ear(clock)
+    link = Link(beeper, seed)
+    await loopback(beeper.pull, ear.hear, beeper.done, depth=depth, is_lost=link.is_lost)
+    return delays(beeper.sent, ear.heard)
+
+
+def delays(sent: dict[int, float], heard: list[tuple[int, float]]) -> Delays:
+    """Match what was heard to what was sent: the latest beep of this tone that is not younger."""
+    result = Delays()
+    last = -1
+    for tone, at in heard:
+        candidates = [n for n, t in sent.items() if n % len(TONES_HZ) == tone and t <= at]
+        if not candidates or max(candidates) <= last:
+            result.crossed += 1
+            continue
+        last = max(candidates)
+        phase = last * BEEP_EVERY_TICKS - SETTLE_TICKS
+        delay_ms = (at - sent[last]) * 1000
+        if 0 <= phase < PHASE_TICKS:
+            result.clean.append(delay_ms)
+        elif PHASE_TICKS + 2 * BEEP_EVERY_TICKS <= phase < 2 * PHASE_TICKS:
+            result.after_one_loss.append(delay_ms)
+        elif 2 * PHASE_TICKS <= phase < 3 * PHASE_TICKS:
+            result.after_random_loss.append(delay_ms)
+    return result
+
+
+async def compare(rounds: int) -> dict[str, Delays]:
+    """Stock and ours in turn, `rounds` times."""
+    buffers = {"aiortc 1.16": None, "ours, depth 1": 1, "ours, depth 2": 2}
+    results = {name: Delays() for name in buffers}
+    for seed in range(rounds):
+        for name, depth in buffers.items():
+            results[name].extend(await measure(depth, seed))
+    return results
+
+
+def table(results: dict[str, Delays]) -> str:
+    """Markdown: median (range) in ms, and how many beeps each is made of."""
+
+    def cell(values: list[float]) -> str:
+        if not values:
+            return "nothing heard"
+        return f"{median(values):.0f} ({min(values):.0f}-{max(values):.0f}), n={len(values)}"
+
+    lines = [
+        "| buffer | before loss, ms | after one loss, ms | under 10 % random loss, ms | crossed |",
+        "|---|---|---|---|---|",
+    ]
+    for name, found in results.items():
+        phases = (found.clean, found.after_one_loss, found.after_random_loss)
+        lines.append(f"| {name} | {' | '.join(map(cell, phases))} | {found.crossed} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=5, help="runs per buffer, 8 s each")
+    arguments = parser.parse_args()
+    print(table(asyncio.run(compare(arguments.rounds))))
+
+
+if __name__ == "__main__":
+    main()

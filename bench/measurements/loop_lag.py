@@ -1,0 +1,129 @@
+"""How late the event loop is while a recogniser works: talkers and uploads on a real worker."""
+
+import asyncio
+import gc
+import os
+from collections.abc import Coroutine, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import perf_counter, thread_time
+from typing import Any
+
+import numpy as np
+
+from bench.client.microphone import RATE_HZ
+from bench.server.stub_engines.scheduled_asr import Unmeasured, scheduling
+from bench.tools.clips import COMMANDS, spoken
+from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples
+from core.errors import Overloaded
+from engines.base import AsrItem
+from media.resample import Resampler
+from serving.scheduling.scheduler import AsrScheduler, Priority
+from serving.workers.process import ProcessWorker
+
+PROBE_S = 0.005
+"A quarter of a frame: what is later than this is heard."
+
+IDLE_S = 3.0
+PARTIAL_MS = 200
+PAUSE_S = 0.5
+"Between two utterances of one talker."
+
+WINDOW_MS = 30_000.0
+"What an upload sends at once: about a megabyte."
+
+
+@dataclass(slots=True)
+class Load:
+    """What happened meanwhile, in milliseconds."""
+
+    idle_lags_ms: list[float] = field(default_factory=list)
+    "Before anybody talked: what else this machine does."
+    lags_ms: list[float] = field(default_factory=list)
+    own_ms: list[float] = field(default_factory=list)
+    "The loop's own work between two probes: the part of the lag that is not the machine's."
+    finals_ms: list[float] = field(default_factory=list)
+    partials: int = 0
+    dropped: int = 0
+    "Partials that were refused or replaced."
+    uploads: int = 0
+
+
+async def full_load(model: Path, workers: int, talkers: int, uploads: int, seconds: float) -> Load:
+    """Everybody talks in real time, one question after the other; uploads without a pause."""
+    threads = max(1, (os.cpu_count() or 1) // workers)
+    settings = {"model": str(model), "cpu_threads": threads}
+    pool = [
+        ProcessWorker("asr", "faster_whisper", settings, Unmeasured(), index)
+        for index in range(workers)
+    ]
+    clips = [_at_16k(spoken(text)) for text in COMMANDS]
+    load = Load()
+    async with scheduling(pool) as scheduler:
+        window_ms = min(WINDOW_MS, scheduler.info.window_ms or WINDOW_MS)
+        window = np.resize(np.concatenate(clips), ms_to_samples(window_ms, ASR_RATE_HZ))
+        for worker in pool:
+            await worker.ready()
+        gc.collect()
+        gc.freeze()  # as the server does when it has started
+        tasks = [_talk(scheduler, clips[n % len(clips) :] + clips, n, load) for n in range(talkers)]
+        tasks += [_upload(scheduler, window, n, load) for n in range(uploads)]
+        try:
+            await _for(IDLE_S, [_probe(load.idle_lags_ms, [])])
+            await _for(seconds, [_probe(load.lags_ms, load.own_ms), *tasks])
+        finally:
+            gc.unfreeze()
+    return load
+
+
+async def _for(seconds: float, work: Sequence[Coroutine[Any, Any, None]]) -> None:
+    """All of it, until the time is over."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds), asyncio.TaskGroup() as tasks:
+            for one in work:
+                tasks.create_task(one)
+
+
+async def _probe(lags_ms: list[float], own_ms: list[float]) -> None:
+    while True:
+        began_s, spent_s = perf_counter(), thread_time()
+        await asyncio.sleep(PROBE_S)
+        lags_ms.append(max(0.0, perf_counter() - began_s - PROBE_S) * 1000)
+        own_ms.append((thread_time() - spent_s) * 1000)
+
+
+async def _talk(scheduler: AsrScheduler, clips: Sequence[Pcm], number: int, load: Load) -> None:
+    loop = asyncio.get_running_loop()
+    await asyncio.sleep(number * PAUSE_S / 4)  # nobody begins in the same moment
+    for turn in range(1_000_000):
+        clip, name = clips[turn % len(clips)], f"talker {number}, turn {turn}"
+        step = ms_to_samples(PARTIAL_MS, ASR_RATE_HZ)
+        async with asyncio.TaskGroup() as partials:
+            for end in range(step, len(clip), step):
+                await asyncio.sleep(PARTIAL_MS / 1000)
+                partials.create_task(_partial(scheduler, AsrItem(name, clip[:end], False), load))
+        began = loop.time()
+        await scheduler.decode(AsrItem(name, clip, is_final=True), Priority.FINAL)
+        load.finals_ms.append((loop.time() - began) * 1000)
+        await asyncio.sleep(PAUSE_S)
+
+
+async def _partial(scheduler: AsrScheduler, item: AsrItem, load: Load) -> None:
+    try:
+        await scheduler.decode(item, Priority.PARTIAL)
+        load.partials += 1
+    except Overloaded:
+        load.dropped += 1
+
+
+async def _upload(scheduler: AsrScheduler, window: Pcm, number: int, load: Load) -> None:
+    while True:
+        item = AsrItem(f"upload {number}.{load.uploads}", window, is_final=True)
+        await scheduler.decode(item, Priority.BATCH)
+        load.uploads += 1
+
+
+def _at_16k(pcm: Pcm) -> Pcm:
+    resampler = Resampler(RATE_HZ, ASR_RATE_HZ)
+    return np.concatenate([resampler.push(pcm), resampler.flush()])

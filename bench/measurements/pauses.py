@@ -1,0 +1,179 @@
+"""Are words lost, and sentences cut, when somebody pauses in the middle of a sentence?
+
+    python -m bench.measurements.pauses [--url URL --key KEY] [--transport webrtc] \
+        [--detection server_vad]
+
+Sentences of two pieces with 300 to 600 ms of silence between them, spoken by our own voice to a
+server with its usual engines, as the page does (`semantic_vad`) or as clients of the Realtime API
+that say nothing of turns (`server_vad`). A sentence that was misheard is said again without its
+pause: only what is wrong with it alone comes of it.
+"""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bench.client.conversation import Report, Talker, talking
+from bench.client.latency_probe import speech_span
+from bench.client.microphone import RATE_HZ
+from bench.client.realtime import Wish
+from bench.client.turn import TurnLog
+from bench.server.own_server import given_or_own
+from bench.tools.clips import spoken
+from bench.tools.word_errors import spoken_words, word_errors
+from core.audio import Pcm, silence
+from core.errors import EarshotError
+
+SENTENCES = (
+    ("turn on the", "kitchen lights"),
+    ("turn off the", "bedroom lights"),
+    ("set a timer for", "ten minutes"),
+    ("set a timer", "for fifty minutes"),
+    ("open the", "bathroom door"),
+    ("close the", "office blinds"),
+    ("what is the temperature", "in the living room"),
+    ("what is the temperature in the", "garage"),
+    ("add milk", "to the shopping list"),
+    ("add bread and", "butter to the shopping list"),
+    ("is the", "office window open"),
+    ("cancel", "all timers"),
+    ("set the bedroom temperature to", "twenty two degrees"),
+    ("make the garden lights", "red"),
+    ("turn the radio off", "in the bathroom"),
+    ("how much time", "is left on the timer"),
+    ("switch on all the lights", "in the hallway"),
+    ("what is", "twenty four plus seventy one"),
+    ("close the basement", "curtains"),
+    ("turn on the kitchen", "coffee machine"),
+)
+PAUSES_MS = (300, 400, 500, 600)
+"In turn, one for each sentence."
+
+BETWEEN_MS = 600
+"Quiet after an answer, before the next sentence."
+TIMEOUT_S = 10
+
+
+@dataclass(slots=True)
+class Watch:
+    """What the session tells of one sentence."""
+
+    cuts: int = 0
+    "Ends in the middle of it, those included that were taken back."
+    utterances: int = 1
+    "That were left of it."
+
+    def begin(self) -> None:
+        self.cuts, self.utterances = 0, 1
+
+    def change(self, log: TurnLog) -> None:
+        self.cuts = max(self.cuts, len(log.transcripts) - 1)
+        self.utterances = max(1, len(log.transcripts))
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    words: tuple[str, str]
+    pause_ms: int
+    cuts: int
+    utterances: int
+    report: Report
+
+    @property
+    def errors(self) -> int:
+        return _errors(self.words, self.report)
+
+
+def _errors(words: tuple[str, str], report: Report) -> int:
+    return word_errors(spoken_words(" ".join(words)), spoken_words(report.transcript))
+
+
+def _missing(said: Said) -> int:
+    spoken_count = len(spoken_words(" ".join(said.words)))
+    return max(0, spoken_count - len(spoken_words(said.report.transcript)))
+
+
+def with_pause(words: tuple[str, str], pause_ms: float) -> Pcm:
+    """24 kHz. The pause is exact: what the voice leaves quiet around its pieces is cut off."""
+    first, second = (_trimmed(spoken(piece)) for piece in words)
+    quiet = silence(BETWEEN_MS, RATE_HZ)
+    return np.concatenate([quiet, first, silence(pause_ms, RATE_HZ), second])
+
+
+def _trimmed(pcm: Pcm) -> Pcm:
+    begin, end = speech_span(pcm, RATE_HZ) or (0, len(pcm))
+    return pcm[begin:end]
+
+
+async def measure(talker: Talker, watch: Watch) -> AsyncIterator[tuple[Said, int]]:
+    """Each sentence, and how many of its words were wrong by the pause alone."""
+    for number, words in enumerate(SENTENCES):
+        pause_ms = PAUSES_MS[number % len(PAUSES_MS)]
+        watch.begin()
+        report = await talker.say(with_pause(words, pause_ms))
+        said = Said(words, pause_ms, watch.cuts, watch.utterances, report)
+        lost = 0
+        if said.errors:
+            whole = await talker.say(spoken(" ".join(words)))
+            lost = max(0, said.errors - _errors(words, whole))
+        yield said, lost
+
+
+async def run(args: argparse.Namespace) -> int:
+    watch, results = Watch(), list[tuple[Said, int]]()
+    async with (
+        given_or_own(args.url, args.key) as address,
+        talking(
+            address,
+            args.transport,
+            Wish(language="en", turn_detection=args.detection),
+            timeout_s=TIMEOUT_S,
+            on_change=watch.change,
+        ) as (talker, _),
+    ):
+        async for said, lost in measure(talker, watch):
+            results.append((said, lost))
+            row = (" | ".join(said.words), said.pause_ms, said.cuts, said.utterances, lost)
+            print("\t".join(map(str, (*row, said.report.transcript, said.report.reply))))
+    for name, value in figures(results):
+        print(f"| {name} | {value} |")
+    return 1 if any(_missing(said) for said, _ in results) else 0
+
+
+def figures(results: Sequence[tuple[Said, int]]) -> Iterator[tuple[str, int]]:
+    yield "sentences with a pause of 300 to 600 ms", len(results)
+    yield "words misheard by the pause alone", sum(lost for _, lost in results)
+    missing = (_missing(said) for said, _ in results)
+    yield "words fewer than spoken", sum(missing)
+    yield "cut at the pause", sum(said.cuts > 0 for said, _ in results)
+    yield "cut, and left in several utterances", sum(said.utterances > 1 for said, _ in results)
+    yield "word errors, the recogniser's own included", sum(said.errors for said, _ in results)
+    answered = sum(said.report.status == "answered" for said, _ in results)
+    yield "answered", answered
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """0: no word was lost; 1: some were."""
+    parser = argparse.ArgumentParser(prog="python -m bench.measurements.pauses")
+    parser.add_argument("--url", help="a server; without it, one is started")
+    parser.add_argument("--key")
+    parser.add_argument("--transport", choices=("webrtc", "ws"), default="ws")
+    parser.add_argument(
+        "--detection",
+        choices=("semantic_vad", "server_vad"),
+        default="semantic_vad",
+        help="how the end of a turn is told; server_vad waits as long as the server's settings say",
+    )
+    try:
+        return asyncio.run(run(parser.parse_args(argv)))
+    except EarshotError as error:
+        print(f"bench.measurements.pauses: {error}", file=sys.stderr)
+        return 5
+
+
+if __name__ == "__main__":
+    sys.exit(main())

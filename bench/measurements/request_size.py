@@ -1,0 +1,177 @@
+"""How large the requests to a language model are: `python -m bench.measurements.request_size`.
+
+A server in this process takes the requests of the engines `openai` and `hybrid` for the bundled
+home, with all tools and with those that what was said may need. A real server (`--url`) counts and
+times them.
+"""
+
+import argparse
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from aiohttp import web
+
+from bench.server.stub_engines.scheduled_asr import LoopTime, Unmeasured
+from core.errors import EngineError
+from core.events import Usage
+from core.ports import NOWHERE, ToolContext, ToolSpec
+from engines.base import Declares, Llm, Message
+from engines.llm import hybrid, openai
+from engines.llm.chat_messages import chat_tools
+from pipeline.conversation.instructions import bundled
+from pipeline.tools.home import Home, default_home
+from pipeline.tools.selection import relevant_tools
+from pipeline.tools.skills import ClockTools, HomeTools, ListTools, Timers, TimerTools
+from pipeline.tools.toolbox import Toolbox
+
+BYTES_PER_TOKEN = 3.5
+"Of JSON and English in the tokenizers of today's models; each of them differs by a fifth."
+
+PATIENT: dict[str, Any] = {"first_token_timeout_s": 600.0, "token_timeout_s": 60.0}
+"A processor reads a long prompt for minutes."
+
+SENTENCES = (
+    "what is the capital of France",
+    "I would like to read in the kitchen",
+    "could you perhaps dim the kitchen lights a little",
+    "my eggs need to boil, what do you suggest",
+)
+"None of them is a command that `hybrid` understands by itself."
+
+DONE = (
+    b'data: {"choices":[{"delta":{"content":"Yes."},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+)
+
+
+@dataclass
+class Sink:
+    """A server that answers with a word."""
+
+    sizes_bytes: list[int] = field(default_factory=list[int])
+
+    async def complete(self, request: web.Request) -> web.Response:
+        self.sizes_bytes.append(len(await request.read()))
+        return web.Response(body=DONE, content_type="text/event-stream")
+
+    async def models(self, request: web.Request) -> web.Response:
+        listed = {"id": "model", "owned_by": "vllm", "max_model_len": 32_768}
+        return web.json_response({"data": [listed]})
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[str]:
+        """Its address."""
+        app = web.Application(client_max_size=2**20)
+        app.router.add_post("/v1/chat/completions", self.complete)
+        app.router.add_get("/v1/models", self.models)
+        runner = web.AppRunner(app)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, "127.0.0.1", 0).start()
+            yield f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
+        finally:
+            await runner.cleanup()
+
+
+class Nobody:
+    """An Announcer that nobody hears."""
+
+    async def announce(self, conversation_id: str, text: str) -> bool:
+        return False
+
+
+def toolbox() -> Toolbox:
+    """The tools of the bundled home."""
+    home, clock = Home(default_home()), LoopTime()
+    timers = TimerTools(Timers(home, clock, Nobody()))
+    return Toolbox([HomeTools(home), ListTools(home), timers, ClockTools(clock)], Unmeasured())
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Of one request."""
+
+    size_bytes: int
+    tokens: int | None = None
+    "As the server counts the prompt; None: it was not asked."
+    first_token_ms: float = 0.0
+
+    def __str__(self) -> str:
+        size = f"{self.size_bytes / 1000:.1f} kB"
+        if self.tokens is None:
+            return f"{size}, ~{self.size_bytes / BYTES_PER_TOKEN:.0f}"
+        return f"{size}, {self.tokens}, {self.first_token_ms:.0f} ms"
+
+
+async def ask(llm: Llm, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Cost:
+    """Tokens, and the time to the first one; the size is the sink's to know."""
+    now = asyncio.get_running_loop().time
+    began, first, tokens = now(), 0.0, 0
+    try:
+        async with aclosing(llm.reply(messages, tools, language="en")) as deltas:
+            async for delta in deltas:
+                first = first or now()
+                if isinstance(delta, Usage):
+                    tokens = delta.input_tokens
+    except EngineError as error:  # a small model writes calls that are none
+        print(f"  ({error})")
+    return Cost(0, tokens, 1000 * ((first or now()) - began))
+
+
+def with_tools(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[Message]:
+    """The tools in the system prompt, as templates of Qwen and others write them: not every small
+    model's template knows tools."""
+    system, *others = messages
+    listed = "\n".join(json.dumps(tool) for tool in chat_tools(tools))
+    return [Message("system", f"{system.text}\n\n# Tools\n\n{listed}"), *others]
+
+
+async def measure(url: str, sentences: int) -> None:
+    """Print a line for each sentence. `url`: of a server that counts and answers as well."""
+    tools, sink = toolbox().specs(ToolContext("", "en")), Sink()
+    text = bundled().prompt("", "en", datetime.now(UTC).date(), NOWHERE)
+    what = "request, tokens, first token" if url else "request, tokens by estimate"
+    print(f"{what:46} {'all tools':>22} {'openai':>22} {'hybrid':>22}")
+    async with sink.running() as own_url, AsyncExitStack() as stack:
+
+        def engines(of: str) -> list[tuple[Llm, bool]]:
+            plain = openai.create(openai.Settings(base_url=of, **PATIENT))
+            behind = hybrid.ModelSettings("openai", {"base_url": of, **PATIENT})
+            both = hybrid.create(hybrid.Settings(behind))
+            for engine in (plain, both):
+                stack.push_async_callback(engine.aclose)
+            return [(plain, True), (plain, False), (both, False)]
+
+        sunk = engines(own_url)
+        plain = engines(url)[0][0] if url else None
+        for number, sentence in enumerate(SENTENCES[:sentences]):
+            row: list[Cost] = []
+            for place, (llm, is_whole) in enumerate(sunk):
+                # Another beginning each time: nothing is found in the server's cache.
+                system = Message("system", f"{number}{place}. {text}")
+                messages = [system, Message("user", sentence)]
+                needs_home = isinstance(llm, Declares)
+                chosen = relevant_tools(tools, messages, "en", needs_home=needs_home)
+                shown = tools if is_whole else chosen
+                await ask(llm, messages, shown)
+                cost = Cost(sink.sizes_bytes.pop())
+                if plain is not None:
+                    declared = (
+                        llm.declared(shown, language="en") if isinstance(llm, Declares) else shown
+                    )
+                    asked = await ask(plain, with_tools(messages, declared), ())
+                    cost = replace(asked, size_bytes=cost.size_bytes)
+                row.append(cost)
+            print(f"{sentence:46} " + " ".join(f"{cost!s:>22}" for cost in row))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--url", default="", help="a server, up to and with /v1: count and time it")
+    parser.add_argument("--sentences", type=int, default=len(SENTENCES), help="how many of them")
+    given = parser.parse_args()
+    asyncio.run(measure(given.url, given.sentences))

@@ -1,0 +1,180 @@
+"""What a server costs: time to start, memory idle and with sessions talking, CPU per session.
+
+    python -m bench.measurements.resources --sessions 10 --seconds 30
+
+It starts a server of its own. All sessions talk at once, each one question after the other.
+"""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import psutil
+
+from bench.client.address import Address
+from bench.client.conversation import Report, talking
+from bench.client.realtime import Transport, Wish
+from bench.server.own_server import own_server
+from bench.tools.clips import COMMANDS, spoken
+from bench.tools.stats import machine, markdown, spread
+from core.audio import Pcm
+from core.errors import EarshotError
+
+SAMPLE_EVERY_S = 1.0
+
+SETTLE_S = 2.0
+"After start, until what is loaded late is loaded."
+
+TURN_TIMEOUT_S = 30.0
+
+
+class Unmeasured(EarshotError):
+    """A session was refused or lost."""
+
+    code = "unmeasured"
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What the server's processes take together."""
+
+    rss_mb: float
+    "Pages that several processes share are counted in each."
+    pss_mb: float
+    "Shared pages are split among those who share them: what would be free without the server."
+    cpu_s: float
+    processes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    start_s: float
+    idle: Use
+    talking: Use
+    "The most memory seen while all sessions talked; CPU over that time only."
+    after: Use
+    "When they have left."
+    sessions: int
+    seconds: float
+    reports: Sequence[Report]
+
+
+def use_of(pid: int) -> Use:
+    """The process and all its descendants."""
+    root = psutil.Process(pid)
+    rss = pss = cpu_s = 0.0
+    processes = 0
+    for process in (root, *root.children(recursive=True)):
+        try:
+            memory, times = process.memory_full_info(), process.cpu_times()
+        except psutil.NoSuchProcess:
+            continue
+        rss += memory.rss
+        pss += getattr(memory, "pss", memory.uss)  # only Linux knows pss
+        cpu_s += times.user + times.system
+        processes += 1
+    return Use(rss / 2**20, pss / 2**20, cpu_s, processes)
+
+
+async def measure(sessions: int, seconds: float, transport: Transport) -> Findings:
+    """Raises EarshotError when the server does not start or refuses a session."""
+    clips = [spoken(text) for text in COMMANDS]
+    async with own_server() as server:
+        await asyncio.sleep(SETTLE_S)
+        idle = use_of(server.pid)
+        reports: list[Report] = []
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for number in range(sessions):
+                    mine = clips[number % len(clips) :] + clips[: number % len(clips)]
+                    work = _converse(server.address, transport, mine, began + seconds, reports)
+                    tasks.create_task(work)
+                most = await _most(server.pid, began + seconds)
+        except* EarshotError as group:  # all of them for the same reason
+            raise Unmeasured(str(group.exceptions[0])) from group
+        took_s = loop.time() - began
+        after = use_of(server.pid)
+    spent = Use(most.rss_mb, most.pss_mb, after.cpu_s - idle.cpu_s, most.processes)
+    return Findings(server.start_s, idle, spent, after, sessions, took_s, reports)
+
+
+async def _converse(
+    address: Address,
+    transport: Transport,
+    clips: Sequence[Pcm],
+    until: float,
+    reports: list[Report],
+) -> None:
+    loop = asyncio.get_running_loop()
+    async with talking(address, transport, Wish(), timeout_s=TURN_TIMEOUT_S) as (talker, _):
+        turn = 0
+        while loop.time() < until:
+            reports.append(await talker.say(clips[turn % len(clips)]))
+            turn += 1
+
+
+async def _most(pid: int, until: float) -> Use:
+    """The most memory until then."""
+    loop = asyncio.get_running_loop()
+    most = use_of(pid)
+    while loop.time() < until:
+        await asyncio.sleep(SAMPLE_EVERY_S)
+        most = max(most, use_of(pid), key=lambda use: use.pss_mb)
+    return most
+
+
+def table(found: Findings) -> str:
+    """Markdown for docs/performance.md."""
+    live = found.sessions
+    share = 100 * found.talking.cpu_s / found.seconds
+
+    def memory(use: Use) -> str:
+        return f"{use.rss_mb:.0f} MB RSS, {use.pss_mb:.0f} MB PSS ({use.processes} processes)"
+
+    rows = [
+        ["start-up: process to ready", f"{found.start_s:.1f} s"],
+        ["memory, 0 sessions", memory(found.idle)],
+        [f"memory, {live} sessions talking (most seen)", memory(found.talking)],
+        ["memory, when they have left", memory(found.after)],
+        [f"CPU, {live} sessions talking", f"{share:.0f} % of one core"],
+        ["CPU per session", f"{share / live:.1f} % of one core"],
+    ]
+    lines = [markdown(["what", "measured"], rows)]
+    times = [r.voice_to_voice_ms for r in found.reports if r.voice_to_voice_ms is not None]
+    head = [f"ms, {live} sessions at once", "p50", "p95", "min", "max", "turns"]
+    lines.append(markdown(head, [["voice to voice, at the clients", *spread(times)]]))
+    missed = sum(report.status != "answered" for report in found.reports)
+    lines.append(f"{missed} of {len(found.reports)} turns were not answered.")
+    return "\n\n".join(lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.measurements.resources", description=__doc__
+    )
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--sessions", type=int, default=10)
+    parser.add_argument("--seconds", type=float, default=30)
+    parser.add_argument("--transport", choices=("webrtc", "ws"), default="webrtc")
+    options = parser.parse_args(arguments)
+    if options.sessions < 1 or options.seconds <= 0:
+        parser.error("--sessions and --seconds must be more than 0")
+    measured_on = machine()
+    try:
+        found = asyncio.run(measure(options.sessions, options.seconds, options.transport))
+    except KeyboardInterrupt:
+        return 130
+    except EarshotError as error:
+        print(f"{parser.prog}: {error}", file=sys.stderr)
+        return 1
+    print(f"{options.transport}, {options.sessions} sessions; {measured_on}\n")
+    print(table(found))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,115 @@
+"""What the recognition scheduler gains over a lock, and how late the event loop is under it.
+
+    python -m bench.measurements.scheduler --rounds 5 --talkers 8 --uploads 2
+
+The first table is a stub model that sleeps for real, with one cost per call whatever its size; each
+round runs both ways one after the other. The second is a real worker process with whisper-nano.
+"""
+
+import argparse
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import median
+
+from bench.measurements.loop_lag import Load, full_load
+from bench.server.stub_engines.scheduled_asr import CALL_S, TOGETHER, Round, locked, scheduled
+from bench.tools.stats import machine, markdown, percentile
+
+NANO = Path(__file__).parents[2] / "tests" / "fixtures" / "whisper-nano"
+"In a checkout; an installed Earshot has no model of its own."
+
+REQUESTS = 80
+
+
+async def compare(rounds: int) -> list[tuple[Round, Round]]:
+    """Lock and scheduler, by round."""
+    return [(await locked(REQUESTS), await scheduled(REQUESTS)) for _ in range(rounds)]
+
+
+def stub_table(rounds: Sequence[tuple[Round, Round]]) -> str:
+    """Markdown: median (range), then the ratios that have a target."""
+
+    def row(name: str, found: Sequence[Round]) -> list[str]:
+        return [
+            name,
+            _spread([one.alone_ms for one in found]),
+            _spread([one.together_p95_ms for one in found]),
+            _spread([one.per_s for one in found]),
+        ]
+
+    head = ["", "one alone, ms", f"{TOGETHER} at once, p95, ms", "requests / s"]
+    locks, ours = [lock for lock, _ in rounds], [own for _, own in rounds]
+    slower = [own.together_p95_ms / own.alone_ms for own in ours]
+    faster = [own.per_s / lock.per_s for lock, own in rounds]
+    return (
+        markdown(head, [row("lock", locks), row("scheduler", ours)])
+        + f"\n\n{TOGETHER} at once / one alone: {_spread(slower, 2)} (target: at most 2)"
+        + f"\nthroughput, scheduler / lock: {_spread(faster, 1)} (target: at least 4)"
+    )
+
+
+def lag_table(load: Load) -> str:
+    """Markdown: the loop's lag and what it did meanwhile."""
+
+    def row(name: str, values: Sequence[float]) -> list[str]:
+        if not values:
+            return [name, "-", "-", "-", "-", "0"]
+        percents = [f"{percentile(values, percent):.1f}" for percent in (50, 95, 99)]
+        return [name, *percents, f"{max(values):.1f}", str(len(values))]
+
+    rows = [
+        row("loop lag, nobody talks", load.idle_lags_ms),
+        row("loop lag, full load", load.lags_ms),
+        row("the loop's own work in 5 ms", load.own_ms),
+        row("final, asked to answered", load.finals_ms),
+    ]
+    return (
+        markdown(["ms", "p50", "p95", "p99", "most", "n"], rows)
+        + f"\n\n{load.partials} partials, {load.dropped} dropped; {load.uploads} windows of uploads"
+        + "\nloop lag p99: target at most 10"
+    )
+
+
+def _spread(values: Sequence[float], digits: int = 0) -> str:
+    low, middle, high = (f"{v:.{digits}f}" for v in (min(values), median(values), max(values)))
+    return f"{middle} ({low}-{high})"
+
+
+def _run(options: argparse.Namespace) -> Load:
+    work = full_load(
+        options.model, options.workers, options.talkers, options.uploads, options.seconds
+    )
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        return runner.run(work)
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """As the server's."""
+    try:
+        from uvloop import new_event_loop
+    except ImportError:
+        return None
+    return new_event_loop
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=5, help="of the stub model, 5 s each")
+    parser.add_argument("--model", type=Path, default=NANO, help="folder of a converted Whisper")
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--talkers", type=int, default=8)
+    parser.add_argument("--uploads", type=int, default=2)
+    parser.add_argument("--seconds", type=float, default=20)
+    options = parser.parse_args()
+    print(f"{machine()}\n\nA call of the stub model: {CALL_S * 1000:.0f} ms\n")
+    print(stub_table(asyncio.run(compare(options.rounds))), flush=True)
+    if not options.model.exists():
+        parser.error(f"no model in {options.model}: say --model FOLDER")
+    who = f"{options.talkers} talkers, {options.uploads} uploads, {options.workers} worker(s)"
+    print(f"\n{options.model.name}, {who}, {options.seconds:.0f} s\n")
+    print(lag_table(_run(options)))
+
+
+if __name__ == "__main__":
+    main()

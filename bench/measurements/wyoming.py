@@ -1,0 +1,189 @@
+"""Recognition over Wyoming: our server beside wyoming-faster-whisper, by one client, in turn.
+
+    python -m bench.peers install
+    python -m bench.measurements.wyoming [--rounds 5] [--clips 5] [--clients 1,4] [--models nano]
+
+Same audio, same weights (int8, greedy, two threads), same windows of 30 s. Speech is sent as it is
+spoken, `audio-stop` 500 ms after its last sample; measured is the time from there to the
+`transcript`. A round of five clips takes a minute and a half.
+"""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from bench.peers.__main__ import ALIKE, THREADS, weights
+from bench.peers.clients import Peer, peer
+from bench.peers.earshot_client import recogniser_settings
+from bench.peers.environments import folder
+from bench.peers.rounds import Round, measure
+from bench.peers.systems import Final, PeerProcess, System, Talker, free_port
+from bench.peers.utterance_audio import WAIT_MS, Utterance, utterance
+from bench.server.own_server import own_server
+from bench.tools.clips import COMMANDS, spoken
+from bench.tools.stats import machine, markdown, median_and_range
+from core.errors import EarshotError
+
+OURS, THEIRS = "earshot", "wyoming-faster-whisper"
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """A `System` whose answers are written down."""
+
+    name: str
+    peer: Peer
+    texts: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    "What was said -> what was understood, each time."
+
+    @property
+    def pid(self) -> int:
+        return self.peer.pid
+
+    @asynccontextmanager
+    async def talker(self) -> AsyncGenerator[Talker, None]:
+        async with self.peer.talker() as talker:
+            yield _Noting(talker, self.texts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Noting:
+    talker: Talker
+    texts: dict[str, list[str]]
+
+    async def say(self, utterance: Utterance) -> Final:
+        """See `Talker`."""
+        final = await self.talker.say(utterance)
+        self.texts.setdefault(utterance.said, []).append(final.text)
+        return final
+
+
+Rounds = Mapping[tuple[str, int], Sequence[Round]]
+"System and number of clients -> its rounds."
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.measurements.wyoming", description=__doc__
+    )
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--clips", type=int, default=5, help="utterances of each client (5)")
+    parser.add_argument("--clients", default="1,4", help="how many at once, with commas (1,4)")
+    parser.add_argument("--models", default="nano", help="of nano, tiny, base (nano)")
+    options = parser.parse_args(arguments)
+    try:
+        asyncio.run(_measure(options))
+    except KeyboardInterrupt:
+        return 130
+    except EarshotError as error:
+        print(f"{parser.prog}: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+async def _measure(options: argparse.Namespace) -> None:
+    said = [
+        utterance(text, spoken(text), seed) for seed, text in enumerate(COMMANDS[: options.clips])
+    ]
+    crowds = [int(one) for one in options.clients.split(",")]
+    for name in options.models.split(","):
+        model = await asyncio.to_thread(weights, name)
+        print(f"\n## {name}; {options.rounds} rounds, {len(said)} clips; {machine()}\n")
+        async with AsyncExitStack() as stack:
+            systems = [
+                Noted(OURS, await stack.enter_async_context(ours(model))),
+                Noted(
+                    THEIRS,
+                    await stack.enter_async_context(
+                        peer("wyoming", model, THREADS, folder() / "wyoming.log")
+                    ),
+                ),
+            ]
+            found = await _rounds(systems, said, crowds, options.rounds)
+        print(table(found, crowds))
+        print(f"\n{agreement(*(system.texts for system in systems))}", flush=True)
+
+
+async def _rounds(
+    systems: Sequence[System], said: Sequence[Utterance], crowds: Sequence[int], rounds: int
+) -> Rounds:
+    """One system after the other; who is first changes from round to round."""
+    found: dict[tuple[str, int], list[Round]] = {}
+    for system in systems:
+        await measure(system, said, 1, 1)  # warm-up
+    for number in range(rounds):
+        turn = number % len(systems)
+        for clients in crowds:
+            for system in (*systems[turn:], *systems[:turn]):
+                round_ = await measure(system, said, clients, len(said))
+                found.setdefault((system.name, clients), []).append(round_)
+        print(f"round {number + 1} of {rounds}", file=sys.stderr, flush=True)
+    return found
+
+
+@asynccontextmanager
+async def ours(model: Path) -> AsyncGenerator[Peer, None]:
+    """Our server's Wyoming door, as another service of that protocol. Raises NotStarted."""
+    with TemporaryDirectory(prefix="earshot-wyoming-") as place:
+        file = Path(place) / "earshot.toml"
+        file.write_text(recogniser_settings(model, {**ALIKE, "padding": '"max"'}))
+        port = free_port()
+        async with own_server(["--config", str(file)], wyoming_port=port) as server:
+            yield Peer("wyoming", PeerProcess(port, server.pid))
+
+
+def table(found: Rounds, crowds: Sequence[int]) -> str:
+    """Markdown: a row per system and number of clients, medians over rounds and ranges."""
+    rows = []
+    for clients in crowds:
+        for name in (OURS, THEIRS):
+            rounds = [one for one in found.get((name, clients), ()) if one.times_ms]
+            answered = sum(len(one.times_ms) for one in rounds)
+            lost = sum(len(one.lost) for one in found.get((name, clients), ()))
+            rows.append(
+                [
+                    name,
+                    str(clients),
+                    median_and_range([one.p50 - WAIT_MS for one in rounds]),
+                    median_and_range([one.p95 - WAIT_MS for one in rounds]),
+                    median_and_range([one.cpu_ms for one in rounds]),
+                    f"{answered} of {answered + lost}",
+                ]
+            )
+    head = ["server", "clients", "end of audio to transcript, p50, ms", "p95, ms"]
+    return markdown([*head, "CPU ms per utterance", "answered"], rows)
+
+
+def agreement(own: Mapping[str, Sequence[str]], theirs: Mapping[str, Sequence[str]]) -> str:
+    """Whether both understood the same, clip by clip, and where not."""
+    lines, same = [], 0
+    for said in own.keys() & theirs.keys():
+        a, b = ({_plain(text) for text in texts[said]} for texts in (own, theirs))
+        same += a == b
+        if a != b:
+            lines.append(f"- {said!r}: {OURS} {sorted(a)}, {THEIRS} {sorted(b)}")
+    right = [
+        sum(_plain(text) == _plain(said) for said, all_ in texts.items() for text in all_)
+        for texts in (own, theirs)
+    ]
+    counts = [sum(map(len, texts.values())) for texts in (own, theirs)]
+    whole = ", ".join(
+        f"{name} {n} of {of}" for name, n, of in zip((OURS, THEIRS), right, counts, strict=True)
+    )
+    head = f"Same text in {same} of {len(own)} clips. As it was said, warm-up included: {whole}."
+    return "\n".join([head, *sorted(lines)])
+
+
+def _plain(text: str) -> str:
+    kept = "".join(one for one in text.lower() if one.isalnum() or one.isspace())
+    return " ".join(kept.split())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

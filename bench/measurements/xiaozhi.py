@@ -1,0 +1,217 @@
+"""How soon a xiaozhi board hears its answer: beside the browser's door, alone, and among many.
+
+    python -m bench.measurements.xiaozhi [browser] [board] [crowd] [--rounds 3] [--turns 10]
+        [--crowd-turns 5] [--idle 200] [--talking 20] [--stubs 50,150,80]
+
+One server with engines that take set times, on a core of its own; all clients on another. The parts
+take turns, round by round. From the last sample of speech to the first Opus packet, and to the
+first audible sample: the browser's door is measured by the latter alone. See docs/bench.md.
+"""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from aiohttp import ClientSession, TCPConnector
+
+from bench.capacity.cpu_affinity import cores, on_core
+from bench.client.address import Address
+from bench.client.realtime import Wish
+from bench.measurements.board import Answered, Board, Clip, clip_of, connect
+from bench.peers.utterance_audio import Utterance, utterance
+from bench.server.own_server import own_server
+from bench.tools.clips import COMMANDS, spoken
+from bench.tools.stats import machine, markdown, percentile
+from bench.voice.measure import Plan, run
+from bench.voice.stub_server import Stubs, stubs
+from bench.voice.summary import voice_to_voice
+from core.errors import EarshotError
+
+PARTS = ("browser", "board", "crowd")
+
+WITHIN = 1.2
+"What a board among many may take of what one alone takes, at p95."
+
+HEAD = ("", "first packet p50 / p95", "audible p50 / p95", "turns")
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """ms of every turn of one part, over all rounds."""
+
+    packet: list[float] = field(default_factory=list)
+    "Of boards."
+    audible: list[float] = field(default_factory=list)
+
+    def add(self, answered: Sequence[Answered]) -> None:
+        self.packet.extend(one.packet_ms for one in answered)
+        self.audible.extend(one.audible_ms for one in answered)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Course:
+    """What is measured, and how often."""
+
+    parts: Sequence[str]
+    rounds: int
+    turns: int
+    "Of the browser and of the board alone, in each round."
+    crowd_turns: int
+    "Of each board that talks among many, in each round."
+    idle: int
+    talking: int
+
+
+async def measure(
+    address: Address, http: ClientSession, utterances: Sequence[Utterance], course: Course
+) -> Mapping[str, Times]:
+    """By part. Raises NoAnswer, EarshotError."""
+    clips = [clip_of(one) for one in utterances]
+    found = {part: Times() for part in course.parts}
+    for _ in range(course.rounds):
+        for part, times in found.items():
+            match part:
+                case "browser":
+                    plan = Plan(address, "webrtc", Wish(), course.turns)
+                    said = await run(plan, utterances, lambda one: None)
+                    times.audible.extend(voice_to_voice(said))
+                case "board":
+                    times.add(await crowd(http, clips, course.turns, 0, 1))
+                case _:
+                    many = crowd(http, clips, course.crowd_turns, course.idle, course.talking)
+                    times.add(await many)
+            print(f"  {part}: {len(times.audible)} turns", file=sys.stderr, flush=True)
+    return found
+
+
+async def crowd(
+    http: ClientSession, clips: Sequence[Clip], turns: int, idle: int, talking: int
+) -> list[Answered]:
+    """Every turn but each board's first, which warms it up."""
+    boards = [await connect(http, number) for number in range(idle + talking)]
+    spread_s = sum(clip.end_s for clip in clips) / len(clips) / talking
+
+    async def talk(board: Board, number: int) -> list[Answered]:
+        await asyncio.sleep(number * spread_s)
+        said = range(number, number + turns + 1)
+        return [await board.turn(clips[one % len(clips)]) for one in said][1:]
+
+    async with asyncio.TaskGroup() as tasks:
+        work = [
+            tasks.create_task(talk(board, number)) for number, board in enumerate(boards[idle:])
+        ]
+    for board in boards:
+        await board.close()
+    return [one for task in work for one in task.result()]
+
+
+def table(found: Mapping[str, Times], course: Course) -> str:
+    """Markdown, and how the parts compare."""
+    names = {
+        "browser": "browser (WebRTC), alone",
+        "board": "board, alone",
+        "crowd": f"board, {course.talking} talking beside {course.idle} idle",
+    }
+    rows = [
+        [names[part], _shown(times.packet), _shown(times.audible), str(len(times.audible))]
+        for part, times in found.items()
+    ]
+    lines = [markdown(HEAD, rows), ""]
+    if {"browser", "board"} <= found.keys():
+        browser, board = (percentile(found[one].audible, 50) for one in ("browser", "board"))
+        lines.append(f"board - browser, first audible sample, p50: {board - browser:+.0f} ms")
+    if {"board", "crowd"} <= found.keys():
+        alone, among = found["board"], found["crowd"]
+        ratios = (
+            percentile(many, 95) / percentile(one, 95)
+            for one, many in ((alone.packet, among.packet), (alone.audible, among.audible))
+        )
+        told = " and ".join(f"{one:.2f}" for one in ratios)
+        lines.append(f"among many / alone, p95: {told} (first packet, audible); goal {WITHIN}")
+    return "\n".join(lines)
+
+
+def _shown(times_ms: Sequence[float]) -> str:
+    if not times_ms:
+        return "-"
+    return f"{percentile(times_ms, 50):.0f} / {percentile(times_ms, 95):.0f}"
+
+
+@asynccontextmanager
+async def _server(
+    engines: Stubs, max_sessions: int, core: int
+) -> AsyncIterator[tuple[Address, ClientSession]]:
+    async with AsyncExitStack() as stack:
+        folder = Path(stack.enter_context(TemporaryDirectory()))
+        config = engines.write(folder)
+        limit = f"\n[server]\nmax_sessions = {max_sessions}\n"
+        config.write_text(config.read_text("utf-8") + limit, "utf-8")
+        with on_core(core):
+            server = own_server(["--config", str(config)])
+            address = (await stack.enter_async_context(server)).address
+        connector = TCPConnector(limit=0)  # each board has a connection of its own
+        yield (
+            address,
+            await stack.enter_async_context(ClientSession(address.url, connector=connector)),
+        )
+
+
+async def _main(course: Course, engines: Stubs) -> None:
+    placed = cores()
+    measured_on = machine()
+    utterances = [utterance(text, spoken(text), seed) for seed, text in enumerate(COMMANDS)]
+    sessions = course.idle + course.talking + 10
+    with on_core(placed.load):
+        async with _server(engines, sessions, placed.server) as (address, http):
+            found = await measure(address, http, utterances, course)
+    print(f"engines of {engines} ms, {course.rounds} rounds; {measured_on}\n")
+    print(table(found, course))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit code 1: something could not be measured."""
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.measurements.xiaozhi", description=__doc__
+    )
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("parts", nargs="*", choices=(*PARTS, []), help="default: all")
+    parser.add_argument("--rounds", type=_positive, default=3)
+    parser.add_argument("--turns", type=_positive, default=10, help="alone, each round (10)")
+    parser.add_argument(
+        "--crowd-turns", type=_positive, default=5, help="of each of many, each round (5)"
+    )
+    parser.add_argument("--idle", type=int, default=200, help="boards that say nothing (200)")
+    parser.add_argument("--talking", type=_positive, default=20, help="boards at once (20)")
+    parser.add_argument("--stubs", type=stubs, default=Stubs(50, 150, 80), metavar="ASR,LLM,TTS")
+    options = parser.parse_args(arguments)
+    course = Course(
+        parts=tuple(options.parts or PARTS),
+        rounds=options.rounds,
+        turns=options.turns,
+        crowd_turns=options.crowd_turns,
+        idle=options.idle,
+        talking=options.talking,
+    )
+    code = 0
+    try:
+        asyncio.run(_main(course, options.stubs))
+    except* EarshotError as group:
+        print(f"{parser.prog}: {group.exceptions[0]}", file=sys.stderr)
+        code = 1
+    return code
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return number
+
+
+if __name__ == "__main__":
+    sys.exit(main())

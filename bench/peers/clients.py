@@ -1,0 +1,205 @@
+"""Talkers of the other systems, each as the system's own clients do it, and when its text is final.
+
+Everybody gets the same audio at the same moments, and ends an utterance WAIT_MS after the last
+speech sample.
+"""
+
+import asyncio
+import json
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from math import inf
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from aiohttp import (
+    ClientConnectionError,
+    ClientError,
+    ClientSession,
+    ClientWebSocketResponse,
+    WSMsgType,
+)
+
+from bench.client.realtime import ConnectionLost, background
+from bench.peers.environments import Kind
+from bench.peers.systems import Final, PeerProcess, Talker, peer_process
+from bench.peers.utterance_audio import PAUSE_MS, WAIT_MS, Utterance, spoken, until
+from core.audio import ASR_RATE_HZ, Pcm
+from media.pcm import to_bytes
+
+FINAL_TIMEOUT_S = 30.0
+"A server that is overrun by eight talkers takes seconds; what takes longer than this is lost."
+
+MONO = {"rate": ASR_RATE_HZ, "width": 2, "channels": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A `System`."""
+
+    name: Kind
+    process: PeerProcess
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @asynccontextmanager
+    async def talker(self) -> AsyncGenerator[Talker, None]:
+        """Connections are made per utterance, before anybody speaks."""
+        kinds: dict[Kind, type[_Once]] = {
+            "wyoming": Wyoming,
+            "whisper-live": WhisperLive,
+            "bare": Bare,
+        }
+        yield kinds[self.name](self.process.port)
+
+
+@asynccontextmanager
+async def peer(kind: Kind, model: Path, threads: int, log: Path) -> AsyncGenerator[Peer, None]:
+    """A peer while the body runs. Raises NotInstalled."""
+    async with peer_process(kind, model, threads, log) as process:
+        yield Peer(kind, process)
+
+
+class _Once(ABC):
+    """What all share: the clock, and what is measured by it."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._clock = asyncio.get_running_loop().time
+
+    async def say(self, utterance: Utterance) -> Final:
+        """See `Talker`."""
+        pcm, end = utterance.narrow()
+        try:
+            async with asyncio.timeout(len(pcm) / ASR_RATE_HZ + FINAL_TIMEOUT_S):
+                text, ended_at, final_at = await self._say(pcm, end)
+        except (TimeoutError, OSError, ValueError, EOFError, ClientError) as error:
+            raise ConnectionLost(f"{type(self).__name__}: {str(error) or 'no answer'}") from error
+        return Final(text, 1000 * (final_at - ended_at), ended_at + PAUSE_MS / 1000)
+
+    @abstractmethod
+    async def _say(self, pcm: Pcm, end: int) -> tuple[str, float, float]:
+        """The text, when speech ended, and when the text was final."""
+
+
+class Wyoming(_Once):
+    """The client sends `audio-stop` when the wait is over, and gets the transcript."""
+
+    async def _say(self, pcm: Pcm, end: int) -> tuple[str, float, float]:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
+        try:
+            self._send(writer, "transcribe", {"language": "en"})
+            self._send(writer, "audio-start", MONO)
+            began_at = self._clock()
+            ended_at = began_at + end / ASR_RATE_HZ
+            heard = pcm[: end + WAIT_MS * ASR_RATE_HZ // 1000]
+
+            async def send(audio: bytes) -> None:
+                self._send(writer, "audio-chunk", MONO, audio)
+
+            await spoken(heard, began_at, send)
+            await until(ended_at + WAIT_MS / 1000, self._clock)
+            self._send(writer, "audio-stop", {})
+            while (event := await self._event(reader))["type"] != "transcript":
+                continue
+            return str(event["data"]["text"]).strip(), ended_at, self._clock()
+        finally:
+            writer.close()
+
+    def _send(
+        self, writer: asyncio.StreamWriter, kind: str, data: dict[str, Any], payload: bytes = b""
+    ) -> None:
+        header: dict[str, Any] = {"type": kind, "data": data}
+        if payload:
+            header["payload_length"] = len(payload)
+        writer.write(json.dumps(header).encode() + b"\n" + payload)
+
+    async def _event(self, reader: asyncio.StreamReader) -> dict[str, Any]:
+        event: dict[str, Any] = json.loads(await reader.readline() or b"{}")
+        if not event:
+            raise EOFError("the server closed the connection")
+        data = json.loads(await reader.readexactly(event.get("data_length") or 0) or b"{}")
+        await reader.readexactly(event.get("payload_length") or 0)
+        return {"type": event["type"], "data": {**event.get("data", {}), **data}}
+
+
+class Bare(_Once):
+    """No stream: all audio at once, when the wait is over."""
+
+    async def _say(self, pcm: Pcm, end: int) -> tuple[str, float, float]:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
+        try:
+            ended_at = self._clock() + end / ASR_RATE_HZ
+            await until(ended_at + WAIT_MS / 1000, self._clock)
+            audio = to_bytes(pcm[: end + WAIT_MS * ASR_RATE_HZ // 1000])
+            writer.write(len(audio).to_bytes(4, "big") + audio)
+            answer = json.loads(await reader.readline())
+            return str(answer["text"]), ended_at, self._clock()
+        finally:
+            writer.close()
+
+
+class WhisperLive(_Once):
+    """It decodes what it has over and over, and knows no end of speech: its client decides.
+
+    Taken for final is the first text whose decoding began when all speech was there: each decoding
+    begins when the text before it was sent. It may come within the wait; then the wait is its time.
+    """
+
+    async def _say(self, pcm: Pcm, end: int) -> tuple[str, float, float]:
+        async with (
+            ClientSession() as http,
+            http.ws_connect(f"ws://127.0.0.1:{self._port}", max_msg_size=0) as ws,
+        ):
+            await ws.send_json(self._options())
+            while "SERVER_READY" not in str(await self._message(ws)):
+                continue
+            began_at = self._clock()
+            ended_at = began_at + end / ASR_RATE_HZ
+            is_said = asyncio.Event()
+
+            async def speak() -> None:
+                with suppress(ClientConnectionError):  # whoever reads says what happened
+                    await spoken(pcm, began_at, ws.send_bytes)
+                is_said.set()
+
+            async with background(speak()):
+                text, at = await self._final(ws, ended_at)
+                await is_said.wait()
+            await ws.send_bytes(b"END_OF_AUDIO")
+            return text, ended_at, max(at, ended_at + WAIT_MS / 1000)
+
+    async def _final(self, ws: ClientWebSocketResponse, ended_at: float) -> tuple[str, float]:
+        """The first text of a decoding that began after `ended_at`, and when it came."""
+        previous_at = -inf
+        while True:
+            message = await self._message(ws)
+            now = self._clock()
+            if "segments" not in message:
+                continue
+            if previous_at >= ended_at:
+                return " ".join(str(one["text"]).strip() for one in message["segments"]), now
+            previous_at = now
+
+    def _options(self) -> dict[str, Any]:
+        return {
+            "uid": uuid4().hex,
+            "language": "en",
+            "task": "transcribe",
+            "model": "custom",
+            "use_vad": False,
+            "audio_format": "int16",
+            "no_speech_thresh": 1.0,  # it gives no sign when it takes nonsense for silence
+        }
+
+    async def _message(self, ws: ClientWebSocketResponse) -> dict[str, Any]:
+        message = await ws.receive()
+        if message.type is not WSMsgType.TEXT:
+            raise ConnectionLost("WhisperLive: the server closed the connection")
+        found: dict[str, Any] = json.loads(message.data)
+        return found

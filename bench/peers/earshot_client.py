@@ -1,0 +1,67 @@
+"""Our server among the others: `earshot serve`, the Realtime API over WebSocket."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.asr.streaming import Speaker, speaking
+from bench.client.realtime import ConnectionLost, Wish
+from bench.peers.clients import FINAL_TIMEOUT_S
+from bench.peers.systems import Final, Talker
+from bench.peers.utterance_audio import WAIT_MS, Utterance
+from bench.server.own_server import OwnServer, own_server
+
+WISH = Wish(language="en", turn_detection="server_vad", silence_ms=WAIT_MS, is_answered=False)
+"The server finds the end by itself: it hears the last sample, and waits as long as the others."
+
+
+@dataclass(frozen=True, slots=True)
+class Ours:
+    """A `System`."""
+
+    name: str
+    server: OwnServer
+
+    @property
+    def pid(self) -> int:
+        return self.server.pid
+
+    @asynccontextmanager
+    async def talker(self) -> AsyncGenerator[Talker, None]:
+        """One connection for all utterances."""
+        async with speaking(self.server.address, "ws", WISH, FINAL_TIMEOUT_S) as speaker:
+            yield _Talker(speaker)
+
+
+@dataclass(frozen=True, slots=True)
+class _Talker:
+    speaker: Speaker
+
+    async def say(self, utterance: Utterance) -> Final:
+        """See `Talker`."""
+        span = (utterance.begin, utterance.end)
+        answer = await self.speaker.say(utterance.pcm, span)
+        if answer.error:
+            raise ConnectionLost(f"earshot: {answer.error}")
+        now = asyncio.get_running_loop().time()
+        return Final(answer.text, answer.took_ms, now)
+
+
+@asynccontextmanager
+async def ours(
+    name: str, model: Path, options: Mapping[str, str], folder: Path
+) -> AsyncGenerator[Ours, None]:
+    """With this model while the body runs. `options`: the recogniser's own, as TOML values."""
+    file = folder / f"{name}.toml"
+    file.write_text(recogniser_settings(model, options))
+    async with own_server(["--config", str(file)]) as server:
+        yield Ours(name, server)
+
+
+def recogniser_settings(model: Path, options: Mapping[str, str]) -> str:
+    """A configuration file's text. `options`: the recogniser's own, as TOML values."""
+    given = {"model": f'"{model}"', "compute_type": '"int8"', **options}
+    lines = ("[asr]", 'engine = "faster_whisper"', "[asr.options]")
+    return "\n".join((*lines, *(f"{key} = {text}" for key, text in given.items()))) + "\n"

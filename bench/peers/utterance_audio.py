@@ -1,0 +1,73 @@
+"""What is said to every system: speech that ends with its last sample, then room tone."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from bench.client.latency_probe import speech_span
+from bench.client.microphone import RATE_HZ
+from core.audio import ASR_RATE_HZ, PTIME_MS, Pcm, ms_to_samples
+from media.pcm import to_bytes
+from media.resample import Resampler
+
+TONE_MS = 700
+"Room tone after each clip: longer than the endpoint wait, so that nobody hears digital silence."
+
+TONE_RMS = 24.0
+"-63 dBFS: a quiet room."
+
+WAIT_MS = 500
+"From the last speech sample until the utterance is taken for over, equal for all."
+
+PAUSE_MS = 800
+"From the last speech sample to the next utterance at the earliest."
+
+
+@dataclass(frozen=True, slots=True)
+class Utterance:
+    """One clip with its tone."""
+
+    said: str
+    pcm: Pcm
+    "At the Realtime API's rate."
+    begin: int
+    end: int
+    "First and one past the last sample of speech in `pcm`."
+
+    @property
+    def speech_s(self) -> float:
+        return self.end / RATE_HZ
+
+    def narrow(self) -> tuple[Pcm, int]:
+        """The same at 16 kHz, and one past its last sample of speech."""
+        resampler = Resampler(RATE_HZ, ASR_RATE_HZ)
+        pcm = np.concatenate([resampler.push(self.pcm), resampler.flush()])
+        return pcm, self.end * ASR_RATE_HZ // RATE_HZ
+
+
+def utterance(said: str, pcm: Pcm, seed: int = 0) -> Utterance:
+    """`pcm` at RATE_HZ, cut after its last sample of speech, and room tone."""
+    begin, end = speech_span(pcm, RATE_HZ) or (0, len(pcm))
+    noise = np.random.default_rng(seed).normal(0, TONE_RMS, ms_to_samples(TONE_MS, RATE_HZ))
+    tone = noise.astype(np.int16)
+    return Utterance(said, np.concatenate([pcm[:end], tone]), begin, end)
+
+
+Send = Callable[[bytes], Awaitable[None]]
+
+
+async def spoken(pcm: Pcm, began_at: float, send: Send) -> None:
+    """Send 16 kHz PCM in real time: a frame goes out when its last sample was spoken."""
+    clock = asyncio.get_running_loop().time
+    frame = ms_to_samples(PTIME_MS, ASR_RATE_HZ)
+    for start in range(0, len(pcm), frame):
+        part = pcm[start : start + frame]
+        await until(began_at + (start + len(part)) / ASR_RATE_HZ, clock)
+        await send(to_bytes(part))
+
+
+async def until(at: float, clock: Callable[[], float]) -> None:
+    """Sleep, unless it is later already."""
+    await asyncio.sleep(max(0.0, at - clock()))

@@ -1,0 +1,102 @@
+"""One call to one system, whatever it speaks: a mouth, and the same ear for all."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+
+from aiohttp import ClientError, ClientSession
+
+from bench.client.address import Address
+from bench.client.base import RealtimeClient, connect
+from bench.client.latency_probe import Ear
+from bench.client.microphone import Mouth
+from bench.client.realtime import CannotConnect, Transport, Wish, background
+from bench.client.webrtc import WebRtcClient
+from bench.peers.utterance_audio import Utterance, until
+from core.audio import AudioFrame
+from core.errors import RequestError
+
+ANSWER_TIMEOUT_S = 8.0
+
+QUIET_S = 0.8
+"After the last of an answer: nothing more comes, and no silence of the system is cut short."
+
+
+class Line:
+    """Owner: the task that awaits `say`, an utterance at a time."""
+
+    def __init__(self, ear: Ear) -> None:
+        self._ear = ear
+        self._clock = asyncio.get_running_loop().time
+        self._answered = asyncio.Event()
+
+    def hear(self, frame: AudioFrame, at: float) -> None:
+        """Sound came."""
+        self._ear.hear(frame, at)
+        if self._ear.heard_at is not None:
+            self._answered.set()
+
+    async def say(self, mouth: Mouth, utterance: Utterance) -> float | None:
+        """Milliseconds from its last sample to the first that was heard; None: no answer came.
+
+        Below 0 somebody was answered before they were done.
+        """
+        self._ear.listen()
+        self._answered.clear()
+        start = await mouth.say(utterance.pcm)
+        ended_at = mouth.spoken_at(start + utterance.end - 1)
+        assert ended_at is not None
+        with suppress(TimeoutError):
+            async with asyncio.timeout(ANSWER_TIMEOUT_S):
+                await self._answered.wait()
+        heard_at = self._ear.heard_at
+        while self._clock() < (quiet_at := self._ear.silent_from + QUIET_S):
+            await until(quiet_at, self._clock)
+        return None if heard_at is None else 1000 * (heard_at - ended_at)
+
+
+Say = Callable[[Utterance], Awaitable[float | None]]
+"See `Line.say`."
+
+
+@asynccontextmanager
+async def realtime_line(
+    address: Address, transport: Transport, wish: Wish
+) -> AsyncGenerator[Say, None]:
+    """Over the Realtime API. Raises CannotConnect."""
+    line = Line(Ear(is_paced=transport == "webrtc"))
+    async with (
+        connect(address, transport, wish, line.hear) as client,
+        background(_unread(client)),
+    ):
+        yield partial(line.say, client.mouth)
+
+
+@asynccontextmanager
+async def small_webrtc_line(port: int) -> AsyncGenerator[Say, None]:
+    """As pipecat's clients call: an offer and its answer as JSON. Raises CannotConnect."""
+    line = Line(Ear(is_paced=True))
+    client = WebRtcClient(line.hear)
+    try:
+        offer = {"sdp": await client.peer.offer(), "type": "offer"}
+        try:
+            async with (
+                ClientSession(raise_for_status=True) as http,
+                http.post(f"http://127.0.0.1:{port}/api/offer", json=offer) as response,
+            ):
+                answer = await response.json()
+            await client.peer.accept(str(answer["sdp"]))
+        except (ClientError, KeyError, RequestError) as error:
+            raise CannotConnect(f"no answer to our offer: {error}") from error
+        async with background(client.run()):
+            await asyncio.sleep(QUIET_S)  # until it hears us
+            yield partial(line.say, client.mouth)
+    finally:
+        await client.peer.close()
+
+
+async def _unread(client: RealtimeClient) -> None:
+    """Only sound counts, but events have to be taken."""
+    async for _ in client.events():
+        continue

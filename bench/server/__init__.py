@@ -1,0 +1,1 @@
+"""Servers to measure: our own, with stub engines or random weights."""

@@ -1,0 +1,128 @@
+"""A model whose calls take a fixed time, behind the scheduler and behind a lock."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from bench.tools.stats import percentile
+from core.audio import ASR_RATE_HZ, silence
+from engines.base import AsrInfo, AsrItem, AsrResult
+from serving.scheduling.scheduler import AsrScheduler, AsrWorker, Priority
+
+CALL_S = 0.05
+"About what a large Whisper takes for eight windows on a GPU."
+
+MAX_BATCH = 8
+TOGETHER = 8
+CALLERS = 32
+"Enough that the next batch is always full."
+
+Decode = Callable[[AsrItem], Coroutine[Any, Any, AsrResult]]
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One way of sharing the model."""
+
+    alone_ms: float
+    together_p95_ms: float
+    per_s: float
+    "Requests, with more callers than fit a batch."
+
+
+class Unmeasured:
+    """`core.ports.Metrics` that nobody reads."""
+
+    def count(self, name: str, value: float = 1, /, **labels: str) -> None: ...
+
+    def observe(self, name: str, seconds: float, /, **labels: str) -> None: ...
+
+    def gauge(self, name: str, value: float, /, **labels: str) -> None: ...
+
+
+class LoopTime:
+    """`core.ports.Clock` of the running loop."""
+
+    def now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def wall(self) -> datetime:
+        return datetime.now(UTC)
+
+
+class StubWorker:
+    """`AsrWorker` in this process: one call at a time, each as long as any other."""
+
+    info = AsrInfo("stub", "stub", ("en",), MAX_BATCH, is_incremental=False)
+    is_ready = True
+
+    async def run(self) -> None:
+        await asyncio.Event().wait()
+
+    async def ready(self) -> AsrInfo:
+        return self.info
+
+    async def decode(self, items: Sequence[AsrItem]) -> list[AsrResult]:
+        await asyncio.sleep(CALL_S)
+        return [AsrResult(item.utterance, 1.0, "en") for item in items]
+
+    def forget(self, utterance: str) -> None: ...
+
+
+@asynccontextmanager
+async def scheduling(workers: Sequence[AsrWorker]) -> AsyncIterator[AsrScheduler]:
+    """A scheduler that runs while the body does."""
+    scheduler = AsrScheduler(workers, LoopTime(), Unmeasured())
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(scheduler.run())
+        await scheduler.ready()
+        yield scheduler
+        running.cancel()
+
+
+async def scheduled(requests: int) -> Round:
+    """All through `AsrScheduler`."""
+    async with scheduling([StubWorker()]) as scheduler:
+
+        async def decode(item: AsrItem) -> AsrResult:
+            return await scheduler.decode(item, Priority.FINAL)
+
+        return await measure(decode, requests)
+
+
+async def locked(requests: int) -> Round:
+    """One after the other, as servers do that guard their model with a lock."""
+    worker, lock = StubWorker(), asyncio.Lock()
+
+    async def decode(item: AsrItem) -> AsrResult:
+        async with lock:
+            return (await worker.decode([item]))[0]
+
+    return await measure(decode, requests)
+
+
+async def measure(decode: Decode, requests: int) -> Round:
+    """One request, eight at once, then many callers, each with one request after the other."""
+    alone_s = await _took_s(decode, "alone")
+    names = [f"together {n}" for n in range(TOGETHER)]
+    together_s = await asyncio.gather(*(_took_s(decode, name) for name in names))
+    loop = asyncio.get_running_loop()
+    began, left = loop.time(), iter(range(requests))
+
+    async def caller() -> None:
+        for number in left:
+            await _took_s(decode, f"many {number}")
+
+    await asyncio.gather(*(caller() for _ in range(CALLERS)))
+    per_s = requests / (loop.time() - began)
+    return Round(alone_s * 1000, percentile(together_s, 95) * 1000, per_s)
+
+
+async def _took_s(decode: Decode, name: str) -> float:
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    await decode(AsrItem(name, silence(100, ASR_RATE_HZ), is_final=True))
+    return loop.time() - began

@@ -1,0 +1,1 @@
+"""`earshot talk`: a conversation in the terminal."""

@@ -1,0 +1,254 @@
+"""`earshot talk`: speak a recording or the microphone to a Realtime server and hear the answer.
+
+Exit codes: 0 every turn was answered; 1 one was not, or failed; 2 wrong arguments or an unreadable
+file; 5 no connection, or it was refused or lost; 130 interrupted.
+"""
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AsyncExitStack, aclosing
+from enum import IntEnum
+from pathlib import Path
+
+from bench.client.address import DEFAULT_URL, KEY_VARIABLES, Address, parse_address
+from bench.client.connection_stats import Quality, quality_line
+from bench.client.conversation import Report, Talker, talking
+from bench.client.microphone import RATE_HZ
+from bench.client.realtime import CannotConnect, ConnectionLost, Wish
+from bench.talk.output import Screen, to_json
+from bench.talk.sound_card import NoSoundCard, SoundCard
+from core.audio import AudioFrame, Pcm
+from core.errors import RequestError
+from media.files.decode import decode_file, write_wav
+
+GAP_S = 0.5
+"Between two turns, as between two sentences of different people."
+
+DEFAULT_TIMEOUT_S = 30.0
+
+
+class Exit(IntEnum):
+    """What `talk` ends with; the same numbers as the other commands'."""
+
+    ANSWERED = 0
+    NOT_ANSWERED = 1
+    USAGE = 2
+    CONNECTION_FAILED = 5
+    INTERRUPTED = 130
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `talk`."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.description = "Speak to a Realtime server and hear its answer."
+    parser.epilog = EPILOG
+    source = parser.add_argument_group("what is said (one of these)")
+    source.add_argument("files", nargs="*", type=Path, metavar="FILE", help=FILE_HELP)
+    source.add_argument("--mic", action="store_true", help="the microphone, until Ctrl-C")
+    source.add_argument("--text", metavar="WORDS", help="a written message")
+    add_connection(parser)
+    parser.add_argument(
+        "--turns", type=_positive, metavar="N", help="how often (microphone: turns)"
+    )
+    parser.add_argument("--save", type=Path, metavar="FILE.wav", help="keep the answers' sound")
+    parser.add_argument(
+        "--json", action="store_true", help="one JSON object per turn, nothing else"
+    )
+    parser.add_argument("--quiet", action="store_true", help="only the transcript and the answer")
+
+
+def add_connection(parser: argparse.ArgumentParser) -> None:
+    """The options of every client that holds a conversation."""
+    add_server(parser)
+    parser.add_argument(
+        "--transport", choices=("webrtc", "ws"), default="webrtc", help="default %(default)s"
+    )
+    parser.add_argument("--language", metavar="CODE", help="what is spoken, as en or de")
+    parser.add_argument("--model", default="default", help="for other servers than Earshot")
+    parser.add_argument(
+        "--turn-detection",
+        choices=("semantic_vad", "server_vad"),
+        default="semantic_vad",
+        help="how the end of speech is told; the default is the page's",
+    )
+
+
+def add_server(parser: argparse.ArgumentParser, default: str = DEFAULT_URL) -> None:
+    """The options that every measuring client has. `default` is what no --url means."""
+    parser.add_argument("--url", help=f"the server; default {default}")
+    parser.add_argument("--key", help=f"the server's key; default ${' or $'.join(KEY_VARIABLES)}")
+    parser.add_argument(
+        "--insecure", action="store_true", help="take any certificate, for a self-made one"
+    )
+    parser.add_argument(
+        "--timeout",
+        type=_positive_s,
+        default=DEFAULT_TIMEOUT_S,
+        metavar="S",
+        help="give an answer up when nothing happens for so long (%(default)g)",
+    )
+
+
+FILE_HELP = "recordings in any common format; each is one turn, spoken in real time"
+
+EPILOG = """voice to voice is measured here, at the client: from the last sample of speech spoken to
+the first audible sample of the answer received. Speech ends with the last 10 ms of the recording
+that are within 30 dB of its loudest 10 ms (and 10 dB above its noise). Where sound goes on after
+the last voice, nobody can tell that end, and no time from it is told.
+
+network is what both ends know of the connection: up is from you to the server, down the way back.
+
+exit codes:
+  0  every turn was answered
+  1  a turn was not answered, or failed
+  2  wrong arguments, or a file that cannot be read
+  5  no connection, or it was refused or lost
+  130  interrupted
+"""
+
+
+def main(options: argparse.Namespace) -> int:
+    """Talk as the options say; returns the exit code."""
+    try:
+        return asyncio.run(_main(options))
+    except KeyboardInterrupt:
+        return Exit.INTERRUPTED
+    except (RequestError, NoSoundCard) as error:
+        return _complain(error, Exit.USAGE)
+    except (CannotConnect, ConnectionLost) as error:
+        return _complain(error, Exit.CONNECTION_FAILED)
+
+
+def address_of(options: argparse.Namespace) -> Address:
+    """Raises RequestError for what is no address."""
+    key = options.key or next(filter(None, map(os.environ.get, KEY_VARIABLES)), None)
+    return parse_address(options.url or DEFAULT_URL, key, is_insecure=options.insecure)
+
+
+def wish_of(options: argparse.Namespace) -> Wish:
+    return Wish(options.model, options.language, options.turn_detection)
+
+
+def read_recording(path: Path) -> Pcm:
+    """24 kHz mono. Raises RequestError for what cannot be read."""
+    try:
+        return decode_file(path, RATE_HZ)
+    except OSError as error:
+        raise RequestError(f"{path}: {error.strerror or error}", code="unreadable") from error
+    except RequestError as error:
+        raise RequestError(f"{path}: {error}", code=error.code) from error
+
+
+async def _main(options: argparse.Namespace) -> int:
+    if sum((bool(options.files), options.mic, options.text is not None)) != 1:
+        raise RequestError("say one of: FILE, --mic, --text WORDS (see earshot talk --help)")
+    address = address_of(options)
+    recordings = [await asyncio.to_thread(read_recording, path) for path in options.files]
+    is_live = sys.stdout.isatty() and not options.json
+    screen = Screen(sys.stdout, is_live, is_quiet=options.quiet or options.json)
+    reports: list[Report] = []
+    try:
+        await _talk(options, address, recordings, screen, reports)
+    finally:  # also when Ctrl-C ends it: what was answered so far was answered
+        if options.save and reports:
+            _save(options.save, [frame for report in reports for frame in report.sound])
+    is_answered = all(report.status == "answered" for report in reports)
+    return Exit.ANSWERED if is_answered else Exit.NOT_ANSWERED
+
+
+async def _talk(
+    options: argparse.Namespace,
+    address: Address,
+    recordings: Sequence[Pcm],
+    screen: Screen,
+    reports: list[Report],
+) -> None:
+    """Fills `reports`, turn by turn."""
+    transport, wish, timeout_s = options.transport, wish_of(options), options.timeout
+    async with AsyncExitStack() as stack:
+        card = stack.enter_context(SoundCard()) if options.mic else None
+        talker, client = await stack.enter_async_context(
+            talking(
+                address,
+                transport,
+                wish,
+                timeout_s=timeout_s,
+                on_change=screen.change,
+                player=card,
+            )
+        )
+        screen.line(f"connected to {address.url} over {client.transport}")
+        if card is not None:
+            card.listen(client.mouth.feed)
+            screen.line("speak; Ctrl-C ends (headphones keep the answer out of the microphone)")
+        turns = await stack.enter_async_context(aclosing(_turns(talker, options, recordings)))
+        quality: Quality | None = None
+        try:
+            async for report in turns:
+                reports.append(report)
+                quality = await client.quality()
+                if options.json:
+                    print(to_json(report, quality), flush=True)
+                else:
+                    screen.report(report)
+        finally:
+            if quality is not None:
+                screen.line(quality_line(quality))
+
+
+async def _turns(
+    talker: Talker, options: argparse.Namespace, recordings: Sequence[Pcm]
+) -> AsyncGenerator[Report, None]:
+    if options.mic:
+        turn = 0
+        while options.turns is None or turn < options.turns:
+            yield await talker.listen()
+            turn += 1
+        return
+    for turn in range(options.turns or 1):
+        if turn:
+            await asyncio.sleep(GAP_S)
+        if options.text is not None:
+            yield await talker.write(options.text)
+        for index, pcm in enumerate(recordings):
+            if index:
+                await asyncio.sleep(GAP_S)
+            yield await talker.say(pcm)
+
+
+def _save(path: Path, sound: list[AudioFrame]) -> None:
+    if not sound:
+        print(f"earshot: nothing was heard, {path} is not written", file=sys.stderr)
+        return
+    try:
+        write_wav(path, sound)
+    except OSError as error:
+        raise RequestError(f"{path}: {error.strerror or error}", code="unwritable") from error
+
+
+def _complain(error: Exception, code: Exit) -> Exit:
+    print(f"earshot: {error}", file=sys.stderr)
+    return code
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return number
+
+
+def _positive_s(text: str) -> float:
+    number = float(text)
+    if not 0 < number <= 3600:
+        raise argparse.ArgumentTypeError("must be more than 0 and at most 3600 seconds")
+    return number
+
+
+if __name__ == "__main__":
+    _parser = argparse.ArgumentParser(prog="python -m bench.talk.command")
+    add_arguments(_parser)
+    sys.exit(main(_parser.parse_args()))

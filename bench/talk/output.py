@@ -1,0 +1,119 @@
+"""What `earshot talk` prints: words as they change, then the turn and its times."""
+
+import shutil
+from dataclasses import asdict, dataclass
+from typing import Any, TextIO
+
+import msgspec
+
+from bench.client.connection_stats import Quality
+from bench.client.conversation import Report
+from bench.client.turn import TurnLog
+
+CLEAR_LINE = "\r\x1b[K"
+FAINT, PLAIN = "\x1b[2m", "\x1b[0m"
+
+STAGE_NAMES = {
+    "endpoint_wait": "endpoint wait",
+    "asr": "recognition",
+    "llm": "language model",
+    "tts": "voice",
+    "playout": "playout",
+}
+
+_WHY_NOT = {
+    "rejected": "(taken for noise: no answer)",
+    "cancelled": "(the answer was cut short)",
+    "unanswered": "(no answer)",
+    "failed": "(the turn failed)",
+    "answered": "",
+}
+
+
+@dataclass(slots=True)
+class Screen:
+    """Partials in place on a terminal, one line per change elsewhere."""
+
+    out: TextIO
+    is_live: bool
+    is_quiet: bool = False
+    "Only what was understood and answered."
+    _shown: str = ""
+
+    def change(self, log: TurnLog) -> None:
+        """Show the words so far, if they are others than before."""
+        words = f"{log.stable} {log.unstable}".strip()
+        if self.is_quiet or not words or words == self._shown:
+            return
+        self._shown = words
+        if not self.is_live:
+            print(f"  ... {words}", file=self.out, flush=True)
+            return
+        room = shutil.get_terminal_size().columns - len("  ... ") - 1
+        if len(words) > room:
+            line = words[-room:]
+        else:
+            line = f"{log.stable}{FAINT}{words[len(log.stable) :]}{PLAIN}"
+        print(f"{CLEAR_LINE}  ... {line}", end="", file=self.out, flush=True)
+
+    def line(self, text: str) -> None:
+        """A line of its own, for progress."""
+        if not self.is_quiet:
+            print(text, file=self.out, flush=True)
+
+    def report(self, report: Report) -> None:
+        if self.is_live and self._shown:
+            print(CLEAR_LINE, end="", file=self.out)
+        self._shown = ""
+        why_not = _WHY_NOT[report.status]
+        if report.status == "unanswered" and not report.transcript:
+            why_not = "(no answer: the server heard no speech)"
+        answer = " ".join(filter(None, (report.reply, why_not, report.error)))
+        if report.transcript:
+            print(f"  you:     {report.transcript}", file=self.out)
+        print(f"  answer:  {answer}", file=self.out, flush=True)
+        if not self.is_quiet:
+            for line in times(report):
+                print(line, file=self.out, flush=True)
+
+
+def times(report: Report) -> list[str]:
+    """The turn's times at this ear, and those that the server tells."""
+    lines = []
+    own = [
+        _to_voice(report),
+        _time("first words", report.first_words_ms, " after you began"),
+        _time("transcript", report.transcript_ms, " after you ended"),
+    ]
+    if any(own):
+        lines.append(f"  here:    {', '.join(filter(None, own))}")
+    if report.stages:
+        stages = " + ".join(
+            f"{STAGE_NAMES.get(stage.name, stage.name)} {stage.took_ms:.0f}"
+            for stage in report.stages
+        )
+        total = "" if report.server_ms is None else f" = {report.server_ms:.0f} ms"
+        lines.append(f"  server:  {stages}{total}")
+    return lines
+
+
+def _to_voice(report: Report) -> str:
+    took_ms = report.voice_to_voice_ms
+    if not report.transcript:
+        return _time("text to voice", took_ms, "")
+    if not report.is_end_known:
+        return "voice to voice not known (sound goes on after the speech)"
+    if took_ms is not None and took_ms < 0:
+        return f"answered {-took_ms:.0f} ms before you ended"
+    return _time("voice to voice", took_ms, "")
+
+
+def to_json(report: Report, quality: Quality) -> str:
+    """One line of JSON: every field but the sound, and how good the connection has been."""
+    fields: dict[str, Any] = {**asdict(report), "connection": asdict(quality)}
+    del fields["sound"]
+    return msgspec.json.encode(fields).decode()
+
+
+def _time(name: str, value_ms: float | None, what: str) -> str:
+    return "" if value_ms is None else f"{name} {value_ms:.0f} ms{what}"

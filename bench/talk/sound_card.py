@@ -1,0 +1,102 @@
+"""The microphone and the loudspeaker of this machine, through the optional `sounddevice`."""
+
+import asyncio
+from collections.abc import Callable
+from threading import Lock
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from bench.client.latency_probe import AUDIBLE_LEVEL
+from bench.client.microphone import FRAME_SAMPLES, RATE_HZ
+from core.audio import AudioFrame, Pcm
+from core.errors import EarshotError
+
+MAX_WAITING_SAMPLES = 3 * FRAME_SAMPLES
+"What a network that stumbled may leave in the loudspeaker's queue between two answers."
+
+
+class NoSoundCard(EarshotError):
+    """There is no library, no microphone or no loudspeaker."""
+
+    code = "no_sound_card"
+
+
+class SoundCard:
+    """Open while the body runs. Raises NoSoundCard.
+
+    PortAudio calls back in a thread of its own: recorded sound is handed to the event loop, and
+    what is to be played waits behind a lock.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._sink: Callable[[Pcm], None] | None = None
+        self._lock = Lock()
+        self._waiting = np.zeros(0, np.int16)
+        self._streams: list[Any] = []
+
+    def __enter__(self) -> Self:
+        try:
+            import sounddevice
+        except ImportError as error:
+            raise NoSoundCard(
+                "--mic needs the package sounddevice: `earshot extras add mic`"
+            ) from error
+        except OSError as error:  # the wheel for Linux does not bring the C library
+            raise NoSoundCard(f"--mic needs PortAudio (Debian: libportaudio2): {error}") from error
+        common: dict[str, Any] = {
+            "samplerate": RATE_HZ,
+            "channels": 1,
+            "dtype": "int16",
+            "blocksize": FRAME_SAMPLES,
+        }
+        try:
+            self._streams = [
+                sounddevice.InputStream(callback=self._recorded, **common),
+                sounddevice.OutputStream(callback=self._wanted, **common),
+            ]
+            for stream in self._streams:
+                stream.start()
+        except sounddevice.PortAudioError as error:
+            self._close()
+            raise NoSoundCard(f"the microphone or loudspeaker cannot be used: {error}") from error
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        self._close()
+
+    def listen(self, sink: Callable[[Pcm], None]) -> None:
+        """From now on give what is recorded to `sink`, in the event loop."""
+        self._sink = sink
+
+    def play(self, frame: AudioFrame) -> None:
+        """Play it after what waits; silence gives way when that is more than it should be."""
+        with self._lock:
+            is_late = len(self._waiting) > MAX_WAITING_SAMPLES
+            if is_late and np.abs(frame.pcm.astype(np.int32)).max(initial=0) < AUDIBLE_LEVEL:
+                return
+            self._waiting = np.concatenate([self._waiting, frame.pcm])
+
+    def flush(self) -> None:
+        """Drop what waits."""
+        with self._lock:
+            self._waiting = self._waiting[:0]
+
+    def _close(self) -> None:
+        for stream in self._streams:
+            stream.close()
+
+    def _recorded(self, data: Any, frames: int, time: Any, status: Any) -> None:
+        if self._sink is not None:
+            pcm: Pcm = data[:, 0].copy()
+            self._loop.call_soon_threadsafe(self._sink, pcm)
+
+    def _wanted(self, data: Any, frames: int, time: Any, status: Any) -> None:
+        with self._lock:
+            now, self._waiting = self._waiting[:frames], self._waiting[frames:]
+        data[: len(now), 0] = now
+        data[len(now) :, 0] = 0

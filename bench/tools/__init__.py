@@ -1,0 +1,1 @@
+"""Statistics, clips and clocks that several measurements use."""

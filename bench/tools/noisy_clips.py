@@ -1,0 +1,52 @@
+"""Commands in recorded noise, as a session that has been listening for a while hears them."""
+
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+
+import numpy as np
+
+from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples
+from media.files.decode import decode_file
+from media.processing.noise_mode import NoiseMode
+from media.processing.noise_suppression import BLOCK, open_noise_reduction
+
+RECORDED = ("koala_noise", "room_tone_leopard_empty", *(f"speechbrain_noise{n}" for n in (1, 2, 3)))
+"Of noise/: those of rooms and machines, not of animals."
+LEAD = ms_to_samples(2000, ASR_RATE_HZ)
+"Noise alone, before the command: noise reduction has learned it by then."
+STEP = ms_to_samples(700, ASR_RATE_HZ)
+"From one command to the next the noise goes on by so much: each hears another piece of it."
+
+
+def surroundings(data: Path, snr_db: float | None, mode: NoiseMode = "off") -> Callable[[Pcm], Pcm]:
+    """For one command after another: it as it is heard in noise, the noises by turns.
+
+    `snr_db`: of the command's mean power over the noise's; None: no noise is added.
+    """
+    noises = [decode_file(data / "noise" / f"{name}.wav") for name in RECORDED]
+    numbers = count()
+
+    def heard(command: Pcm) -> Pcm:
+        reduction = open_noise_reduction(mode)
+        begin = LEAD + ms_to_samples(reduction.late_ms, ASR_RATE_HZ)
+        end = begin + len(command)
+        sound: Pcm = np.zeros(end + -end % BLOCK, np.int16)
+        sound[LEAD : LEAD + len(command)] = command
+        if snr_db is not None:
+            number = next(numbers)
+            noise = np.roll(noises[number % len(noises)], -number * STEP)
+            sound = mixed(sound, noise, command, snr_db)
+        return reduction.clean(sound)[begin:end]
+
+    return heard
+
+
+def mixed(sound: Pcm, noise: Pcm, command: Pcm, snr_db: float) -> Pcm:
+    """`sound`, which has `command` after the lead, with so much quieter noise all over."""
+    piece = np.resize(noise, len(sound)).astype(np.float64)
+    during = piece[LEAD : LEAD + len(command)]
+    wanted = np.mean(np.square(command.astype(np.float64))) / 10 ** (snr_db / 10)
+    gain = np.sqrt(wanted / max(1.0, float(np.mean(np.square(during)))))
+    heard: Pcm = np.clip(np.rint(sound + gain * piece), -(2**15), 2**15 - 1).astype(np.int16)
+    return heard

@@ -1,0 +1,26 @@
+"""A whole recording as if it were one utterance: its words, and what voice activity says of it."""
+
+from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples
+from engines.base import AsrItem, AsrModel, AsrResult, VadEngine
+from pipeline.transcription.no_speech import SpeechEvidence
+from pipeline.transcription.stitching import joined
+
+
+def hear_whole(model: AsrModel, name: str, pcm: Pcm) -> AsrResult:
+    """All of it; in windows, where the model takes no longer audio."""
+    window_ms = model.info.window_ms
+    size = ms_to_samples(window_ms, ASR_RATE_HZ) if window_ms else max(1, len(pcm))
+    windows = [pcm[at : at + size] for at in range(0, max(1, len(pcm)), size)]
+    names = [name, *(f"{name} {number}" for number in range(2, len(windows) + 1))]
+    items = [AsrItem(one, pcm, is_final=True) for one, pcm in zip(names, windows, strict=True)]
+    results = [model.decode([item])[0] for item in items]
+    return joined([(result, len(w)) for result, w in zip(results, windows, strict=True)])
+
+
+def evidence_of(vad: VadEngine, pcm: Pcm) -> SpeechEvidence:
+    """That somebody speaks in it, as a recording is judged."""
+    one, evidence = vad.open(), SpeechEvidence()
+    size = one.frame_samples
+    for at in range(0, len(pcm) - size + 1, size):
+        evidence.push(one.push(pcm[at : at + size]), size)
+    return evidence

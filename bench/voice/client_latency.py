@@ -1,0 +1,68 @@
+"""What the client's own way costs: mouth to ear, one way, with no server in between.
+
+It is part of every figure twice, on the way there and on the way back.
+"""
+
+import asyncio
+from base64 import b64encode
+
+from aiohttp import ClientSession, WSMsgType
+from aiohttp import web as aioweb
+from msgspec.json import decode, encode
+
+from bench.client.microphone import FRAME_SAMPLES
+from bench.client.realtime import Transport
+from bench.measurements import jitter
+from core.audio import PTIME_MS
+
+JITTER_DEPTH = 1
+"What the client's peer has."
+
+FRAMES = 100
+
+
+async def one_way_ms(transport: Transport) -> list[float]:
+    """WebRTC: a beep from one peer to another in this process, Opus, encryption and jitter buffer
+    included. WebSocket: half of an event's way to a server in this process and back."""
+    if transport == "webrtc":
+        return (await jitter.measure(JITTER_DEPTH, phases=1)).clean
+    return await _over_websocket()
+
+
+async def _over_websocket() -> list[float]:
+    runner = aioweb.AppRunner(_echo())
+    await runner.setup()
+    try:
+        site = aioweb.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        port = runner.addresses[0][1]
+        async with ClientSession() as http, http.ws_connect(f"http://127.0.0.1:{port}/") as ws:
+            clock = asyncio.get_running_loop().time
+            event = {
+                "type": "input_audio_buffer.append",
+                "audio": b64encode(bytes(2 * FRAME_SAMPLES)).decode(),
+            }
+            took_ms = []
+            for _ in range(FRAMES):
+                sent_at = clock()
+                await ws.send_str(encode(event).decode())
+                decode(await ws.receive_str())
+                took_ms.append(1000 * (clock() - sent_at) / 2)
+                await asyncio.sleep(PTIME_MS / 1000)
+            return took_ms
+    finally:
+        await runner.cleanup()
+
+
+def _echo() -> aioweb.Application:
+    async def echo(request: aioweb.Request) -> aioweb.WebSocketResponse:
+        ws = aioweb.WebSocketResponse()
+        await ws.prepare(request)
+        async for message in ws:
+            if message.type is WSMsgType.TEXT:
+                await ws.send_str(encode(decode(message.data)).decode())
+        return ws
+
+    app = aioweb.Application()
+    app.router.add_get("/", echo)
+    return app

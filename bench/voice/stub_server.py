@@ -1,0 +1,48 @@
+"""A server whose engines take set times: what is measured is all the rest."""
+
+from argparse import ArgumentTypeError
+from dataclasses import dataclass
+from pathlib import Path
+
+MAX_MS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Stubs:
+    """Milliseconds of each engine."""
+
+    asr_ms: float
+    "Of a final decode."
+    llm_ms: float
+    "To the first token."
+    tts_ms: float
+    "To the first sound."
+
+    @property
+    def total_ms(self) -> float:
+        return self.asr_ms + self.llm_ms + self.tts_ms
+
+    def __str__(self) -> str:
+        return f"{self.asr_ms:g}/{self.llm_ms:g}/{self.tts_ms:g}"
+
+    def write(self, folder: Path) -> Path:
+        """The configuration file of a server that has them."""
+        times = {"asr": self.asr_ms, "llm": self.llm_ms, "tts": self.tts_ms}
+        lines = []
+        for kind, delay_ms in times.items():
+            lines += [f"[{kind}]", f'engine = "bench.server.stub_engines.{kind}"']
+            lines += [f"[{kind}.options]", f"delay_ms = {delay_ms}"]
+        file = folder / "stubs.toml"
+        file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        return file
+
+
+def stubs(text: str) -> Stubs:
+    """`ASR,LLM,TTS` in ms, as an argument. Raises ArgumentTypeError."""
+    try:
+        asr_ms, llm_ms, tts_ms = map(float, text.split(","))
+    except ValueError:
+        raise ArgumentTypeError("must be three times in ms, as 50,150,80") from None
+    if not all(0 <= ms <= MAX_MS for ms in (asr_ms, llm_ms, tts_ms)):
+        raise ArgumentTypeError(f"must be 0 to {MAX_MS} ms each")
+    return Stubs(asr_ms, llm_ms, tts_ms)

@@ -1,0 +1,134 @@
+"""What the page shows of the house: entities of the kinds that it draws, in their areas, live."""
+
+from collections.abc import Mapping
+from typing import Any, get_args
+
+from devices.home_assistant.protocol import Event
+from devices.home_assistant.registries import Entity, House
+from devices.home_assistant.websocket import Link
+from pipeline.tools.home import AreaConfig, EntityConfig, Home, HomeConfig
+from pipeline.tools.home.config import MAX_AREAS, MAX_ENTITIES, Kind
+from pipeline.tools.home.state import Attribute
+
+KINDS = get_args(Kind)
+
+NOWHERE = AreaConfig(
+    "no_area",
+    {"en": ("elsewhere",), "de": ("anderswo",), "fr": ("ailleurs",), "es": ("otros lugares",)},
+)
+"Where entities are that are in no area; one of Home Assistant's with that id serves as well."
+
+MAX_NUMBER = 10_000
+"Of an attribute, either way: percents, volumes and temperatures are smaller."
+
+STATES: Mapping[str, Mapping[str, str]] = {
+    "cover": {"open": "open", "opening": "open", "closed": "closed", "closing": "closed"},
+    "lock": {
+        "locked": "locked",
+        "unlocked": "unlocked",
+        "unlocking": "unlocked",
+        "open": "unlocked",
+    },
+    "media_player": {"playing": "playing", "buffering": "playing", "off": "off", "standby": "off"},
+    "climate": {"off": "off"},
+}
+"Theirs -> ours, where they differ; `OTHERWISE` for those that are not there."
+
+OTHERWISE = {"cover": "closed", "lock": "locked", "media_player": "paused", "climate": "heat"}
+
+ATTRIBUTES: Mapping[str, tuple[tuple[str, str, float], ...]] = {
+    "light": (("brightness", "brightness", 100 / 255),),
+    "fan": (("percentage", "speed", 1),),
+    "cover": (("current_position", "position", 1),),
+    "climate": (
+        ("temperature", "target_temperature", 1),
+        ("current_temperature", "current_temperature", 1),
+    ),
+    "media_player": (("volume_level", "volume", 100),),
+}
+"Kind -> their attribute, ours, and the factor between them."
+
+
+class Mirror:
+    """Keeps a `Home` as Home Assistant is. Nothing but this changes its devices then."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._link: Link | None = None
+        self._subscription: int | None = None
+        self._shown: tuple[Entity, ...] | None = None
+
+    async def show(self, house: House, link: Link) -> None:
+        """Of a connection that is new, or whose house has changed. Raises Rejected, Away;
+        ConfigError for a house that cannot be drawn."""
+        shown = tuple(one for one in house.entities if one.domain in KINDS)[:MAX_ENTITIES]
+        if link is self._link and shown == self._shown:
+            return
+        if link is self._link and self._subscription is not None:
+            await link.call("unsubscribe_events", subscription=self._subscription)
+        self._link, self._subscription, self._shown = link, None, ()
+        self._home.furnish(furniture(house, shown))
+        self._shown = shown
+        ids = [one.id for one in shown]
+        # All entities' states, were there no ids.
+        self._subscription = (
+            await link.subscribe("subscribe_entities", entity_ids=ids) if ids else None
+        )
+
+    def take(self, event: Event) -> None:
+        """States of entities: added with `a`, changed with `c` and `+`, in their short form."""
+        for entity_id, state in _tables(event.event.get("a")).items():
+            self._update(entity_id, state)
+        for entity_id, change in _tables(event.event.get("c")).items():
+            self._update(entity_id, _tables(change).get("+", {}))
+
+    def _update(self, entity_id: str, told: Any) -> None:
+        kind = entity_id.partition(".")[0]
+        known = self._shown or ()
+        if not isinstance(told, dict) or not any(one.id == entity_id for one in known):
+            return
+        state = told.get("s")
+        ours = _state(kind, state) if isinstance(state, str) else None
+        self._home.update(entity_id, ours, **_attributes(kind, told.get("a")))
+
+
+def furniture(house: House, shown: tuple[Entity, ...]) -> HomeConfig:
+    """The house as a home of ours; its names are in whatever language they are."""
+    areas = [AreaConfig(one.id, {"en": one.names}) for one in house.areas[: MAX_AREAS - 1]]
+    known = {area.id for area in areas}
+    if NOWHERE.id not in known and any(one.area not in known for one in shown):
+        areas.append(NOWHERE)
+    return HomeConfig(
+        tuple(areas),
+        tuple(
+            EntityConfig(
+                one.id,
+                one.area if one.area in known else NOWHERE.id,
+                one.domain,  # type: ignore[arg-type]  # of KINDS
+                {"en": one.names},
+                one.device_class,
+            )
+            for one in shown
+        ),
+    )
+
+
+def _state(kind: str, theirs: str) -> str:
+    if kind not in OTHERWISE:
+        return "on" if theirs == "on" else "off"
+    return STATES[kind].get(theirs, OTHERWISE[kind])
+
+
+def _attributes(kind: str, told: Any) -> dict[str, Attribute]:
+    found: dict[str, Attribute] = {}
+    for theirs, ours, factor in ATTRIBUTES.get(kind, ()):
+        value = _tables(told).get(theirs)
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            continue
+        if abs(value) <= MAX_NUMBER:
+            found[ours] = round(value * factor, 1) if kind == "climate" else round(value * factor)
+    return found
+
+
+def _tables(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,148 @@
+"""One authorized WebSocket to Home Assistant: commands out, their results and events in."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+from aiohttp import ClientSession, ClientWebSocketResponse, WSMsgType, WSServerHandshakeError
+
+from core.errors import Overloaded
+from devices.home_assistant.errors import Away, Refused
+from devices.home_assistant.protocol import MAX_FRAME_BYTES, Commands, Event, decode, greeting
+from devices.home_assistant.settings import HomeAssistantSettings
+
+logger = logging.getLogger(__name__)
+
+CONNECT_TIMEOUT_S = 10.0
+"To be connected and authorized; its own limit is 10 s."
+
+PING_EVERY_S = 30.0
+"A cable that was pulled shows in nothing else."
+
+PONG_TIMEOUT_S = 10.0
+
+MAX_PENDING = 64
+"Commands that wait for their answer."
+
+FORBIDDEN = (401, 403)
+"Of the upgrade: a proxy that wants a password; an address that Home Assistant has banned."
+
+
+class Link:
+    """Usable while its `run` runs. `on_event`: what subscriptions tell."""
+
+    def __init__(self, ws: ClientWebSocketResponse, on_event: Callable[[Event], None]) -> None:
+        self._ws, self._on_event = ws, on_event
+        self._commands = Commands()
+        self._pending: dict[int, asyncio.Future[Any]] = {}
+
+    async def call(self, kind: str, **fields: Any) -> Any:
+        """The result of one command. Raises Rejected with Home Assistant's own error; Away when the
+        connection is lost meanwhile; Overloaded. Has no time limit of its own."""
+        return (await self._called(kind, fields))[1]
+
+    async def subscribe(self, kind: str, **fields: Any) -> int:
+        """The subscription's id, to end it with. Raises as `call` does."""
+        return (await self._called(kind, fields))[0]
+
+    async def _called(self, kind: str, fields: Mapping[str, Any]) -> tuple[int, Any]:
+        if len(self._pending) >= MAX_PENDING:
+            raise Overloaded(f"{MAX_PENDING} commands wait for Home Assistant", retry_after_s=1)
+        number, frame = self._commands.encode(kind, fields)
+        waiting = self._pending[number] = asyncio.get_running_loop().create_future()
+        try:
+            await self._ws.send_str(frame)
+            return number, await waiting
+        except (ConnectionError, RuntimeError) as error:
+            raise Away("the connection is lost") from error
+        finally:
+            del self._pending[number]
+
+    async def run(self) -> None:
+        """Until the connection ends. Raises Away, RemoteProtocolError in an ExceptionGroup."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._ping(), name="home-assistant-ping")
+                await self._read()
+        finally:
+            for waiting in self._pending.values():
+                if not waiting.done():
+                    waiting.set_exception(Away("the connection is lost"))
+
+    async def _read(self) -> None:
+        async for message in self._ws:
+            if message.type is not WSMsgType.TEXT:
+                continue
+            for one in decode(message.data):
+                if isinstance(one, Event):
+                    self._on_event(one)
+                elif (waiting := self._pending.get(one.id)) is not None and not waiting.done():
+                    if one.error is None:
+                        waiting.set_result(one.value)
+                    else:
+                        waiting.set_exception(one.error)
+        raise Away(f"it closed the connection ({self._ws.close_code})")
+
+    async def _ping(self) -> None:
+        while True:
+            await asyncio.sleep(PING_EVERY_S)
+            try:
+                async with asyncio.timeout(PONG_TIMEOUT_S):
+                    await self.call("ping")
+            except TimeoutError:
+                raise Away("no pong") from None
+
+
+@asynccontextmanager
+async def connected(
+    http: ClientSession, settings: HomeAssistantSettings, on_event: Callable[[Event], None]
+) -> AsyncIterator[Link]:
+    """An authorized connection, whose `run` is the caller's to run. Raises Refused; Away;
+    RemoteProtocolError; aiohttp's ClientError."""
+    try:
+        async with asyncio.timeout(CONNECT_TIMEOUT_S):
+            ws = await http.ws_connect(
+                settings.websocket_url,
+                max_msg_size=MAX_FRAME_BYTES,
+                ssl=settings.verify_tls,
+                autoping=True,
+            )
+    except WSServerHandshakeError as error:
+        if error.status in FORBIDDEN:
+            raise Refused(f"HTTP {error.status}: {_WHY[error.status]}") from None
+        raise Away(f"HTTP {error.status} instead of a WebSocket") from None
+    except TimeoutError:
+        raise Away(f"no connection within {CONNECT_TIMEOUT_S:g} s") from None
+    async with ws:
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                await _authorize(ws, settings.token)
+        except TimeoutError:
+            raise Away(f"not authorized within {CONNECT_TIMEOUT_S:g} s") from None
+        link = Link(ws, on_event)
+        yield link
+
+
+_WHY = {401: "it wants another password", 403: "it has banned this address (ip_bans.yaml)"}
+
+
+async def _authorize(ws: ClientWebSocketResponse, token: str) -> None:
+    kind, said = greeting(await _text(ws))
+    if kind == "auth_required":
+        await ws.send_str(msgspec.json.encode({"type": "auth", "access_token": token}).decode())
+        kind, said = greeting(await _text(ws))
+    if kind == "auth_invalid":
+        raise Refused(said.replace(token, "********") or "the token is not valid")
+    if kind != "auth_ok":
+        raise Away(f"it said {kind} in place of auth_ok")
+    logger.info("= home assistant: connected, version %s", said)
+
+
+async def _text(ws: ClientWebSocketResponse) -> str:
+    message = await ws.receive()
+    if message.type is not WSMsgType.TEXT:
+        raise Away("it closed the connection before it was authorized")
+    return str(message.data)

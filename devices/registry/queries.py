@@ -1,0 +1,162 @@
+"""Statements about devices; each runs inside a transaction of `Database.run`.
+
+Who reads to write by what he read says `is_held`: where several servers share a database, the row
+is then nobody else's until the transaction is over. SQLite's transactions exclude each other.
+"""
+
+import logging
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from functools import lru_cache
+from typing import Any, cast
+
+import msgspec
+from sqlalchemy import ColumnElement, Connection, Row, delete, func, insert, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from core.errors import NotFound
+from core.ids import new_id
+from devices.directory import Contact, Device, DeviceProfile, Kind, Standing
+from devices.pairing import SHOWS_CODE
+from devices.registry.sanitize import name_of
+from devices.registry.tables import devices
+
+logger = logging.getLogger(__name__)
+
+MAX_NEW = 200
+"""Devices that wait for approval: whoever reaches the server may invent any number of them. The
+longest unseen go first."""
+
+NO_CODE = {"pairing_code": None, "pairing_code_expires": None, "claimed_identity": None}
+"Nobody waits for approval."
+
+_INSERTS: dict[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
+
+
+def first(
+    connection: Connection, where: ColumnElement[bool], *, is_held: bool = False
+) -> Row[Any] | None:
+    """The one device of which this holds, also after a wait for whoever holds it."""
+    asked = select(devices).where(where)
+    return connection.execute(asked.with_for_update() if is_held else asked).one_or_none()
+
+
+def by_hardware(
+    connection: Connection, kind: str, hardware_id: str, *, is_held: bool = False
+) -> Row[Any] | None:
+    """The device, if it is known."""
+    where = (devices.c.kind == kind) & (devices.c.hardware_id == hardware_id)
+    return first(connection, where, is_held=is_held)
+
+
+def by_id(connection: Connection, device_id: str, *, is_held: bool = False) -> Row[Any]:
+    """Raises NotFound."""
+    row = first(connection, devices.c.id == device_id, is_held=is_held)
+    if row is None:
+        raise NotFound(f"there is no device {device_id[:64]!r}", code="device_not_found")
+    return row
+
+
+def everyone(connection: Connection) -> Sequence[Device]:
+    """All devices, the longest known first."""
+    rows = connection.execute(select(devices).order_by(devices.c.first_seen, devices.c.id))
+    return [device_of(row) for row in rows]
+
+
+def added(connection: Connection, contact: Contact, now: datetime) -> Row[Any]:
+    """The device as new, without a code; or as somebody else has just added it. It is held."""
+    values = {
+        "id": new_id("dev"),
+        "kind": contact.kind,
+        "hardware_id": contact.hardware_id,
+        "name": name_of(contact),
+        "area": "",
+        "standing": "new",
+        "profile": {},
+        "board": contact.board,
+        "firmware": contact.firmware,
+        "address": contact.address,
+        "first_seen": now,
+        "last_seen": now,
+        "identity": contact.identity or None,
+    }
+    insert_of = _INSERTS.get(connection.dialect.name)
+    wanted = insert_of(devices).on_conflict_do_nothing() if insert_of else insert(devices)
+    row = None
+    while row is None:  # again if who has just added it forgets it before we hold it
+        connection.execute(wanted.values(values))
+        row = by_hardware(connection, contact.kind, contact.hardware_id, is_held=True)
+    return row
+
+
+def change(connection: Connection, device_id: str, **values: Any) -> Device:
+    """Set columns. Raises NotFound."""
+    return device_of(changed(connection, device_id, **values))
+
+
+def changed(connection: Connection, device_id: str, **values: Any) -> Row[Any]:
+    """The same, as its row."""
+    if values:
+        connection.execute(update(devices).where(devices.c.id == device_id).values(values))
+    return by_id(connection, device_id)
+
+
+def make_room(connection: Connection, now: datetime, new_life: timedelta) -> None:
+    """For one more new device."""
+    is_new = devices.c.standing == "new"
+    connection.execute(delete(devices).where(is_new, devices.c.last_seen < now - new_life))
+    count = connection.execute(select(func.count()).where(is_new)).scalar_one()
+    if count >= MAX_NEW:
+        oldest = select(devices.c.id).where(is_new).order_by(devices.c.last_seen)
+        too_many = connection.execute(oldest.limit(count - MAX_NEW + 1)).scalars().all()
+        # `is_new` again: another server may be approving one of them.
+        connection.execute(delete(devices).where(is_new, devices.c.id.in_(too_many)))
+
+
+def device_of(row: Row[Any]) -> Device:
+    return Device(
+        id=row.id,
+        kind=cast("Kind", row.kind),
+        hardware_id=row.hardware_id,
+        name=row.name,
+        area=row.area,
+        standing=cast("Standing", row.standing),
+        profile=profile_of(row),
+        board=row.board,
+        firmware=row.firmware,
+        address=row.address,
+        last_seen=row.last_seen,
+        pairing_code=code_of(row),
+        has_new_identity=row.claimed_identity is not None,
+        identity=row.identity or b"",
+    )
+
+
+def code_of(row: Row[Any]) -> str:
+    """What the device shows, or who came in its place; empty: nothing, also where an earlier
+    version made a code for a kind that shows none."""
+    return (row.pairing_code or "") if row.kind in SHOWS_CODE else ""
+
+
+def profile_of(row: Row[Any]) -> DeviceProfile:
+    """A newer Earshot on the same database may have written values that this one does not know:
+    those are as everywhere, and the device is served all the same."""
+    kept = row.profile if isinstance(row.profile, dict) else {}
+    known = {name: value for name, value in kept.items() if _is_known(name, value)}
+    if len(known) < len(kept):
+        _tell_unknown(row.id, ", ".join(sorted(kept.keys() - known.keys())))
+    return msgspec.convert(known, DeviceProfile)
+
+
+def _is_known(name: str, value: Any) -> bool:
+    try:
+        msgspec.convert({name: value}, DeviceProfile)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+@lru_cache(maxsize=MAX_NEW)  # a row is read again and again; its line is wanted once
+def _tell_unknown(device_id: str, names: str) -> None:
+    """Names only: a value may be somebody's words."""
+    logger.warning("! device %s: its %s is not known here, so as everywhere", device_id, names)

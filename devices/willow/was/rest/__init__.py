@@ -1,0 +1,1 @@
+"""The REST operations of Willow Application Server."""

@@ -1,0 +1,93 @@
+"""Files that devices fetch: their firmware, and sounds of notifications."""
+
+from mimetypes import guess_type
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from aiohttp import web as aioweb
+
+from core.errors import NotFound, RequestError
+from core.threads import in_thread
+from devices.ota import check_name
+from devices.willow.was.door import OTA_PATH, WasDoor
+from devices.willow.was.rest.body import read_path
+from devices.willow.wis.params import invalid, text_of
+
+ASSET_TYPES = ("audio", "image", "other")
+
+AUDIO = {b"RIFF": "audio/wav", b"fLaC": "audio/flac"}
+"First bytes of what the firmware plays, as WAS has it."
+
+
+class WasFiles:
+    """Its methods are handlers. Files have a Content-Length: the firmware takes no other."""
+
+    def __init__(self, door: WasDoor) -> None:
+        self._door = door
+
+    async def firmware(self, request: aioweb.Request) -> aioweb.StreamResponse:
+        """`GET /api/ota?version=&platform=`."""
+        version, board = text_of(request.query, "version"), text_of(request.query, "platform")
+        found = await in_thread(self._door.firmware.find, version, board)
+        headers = {"Content-Type": "application/octet-stream", "X-Checksum-SHA256": found.sha256}
+        return aioweb.FileResponse(found.path, headers=headers)
+
+    async def asset(self, request: aioweb.Request) -> aioweb.StreamResponse:
+        """`GET /api/asset?asset=&type=`."""
+        kind = text_of(request.query, "type")
+        if kind not in ASSET_TYPES:
+            raise invalid("type", kind, ", ".join(ASSET_TYPES))
+        name = check_name("asset", text_of(request.query, "asset"))
+        path = self._door.assets / kind / name
+        content_type = await in_thread(_content_type, path, kind)
+        return aioweb.FileResponse(path, headers={"Content-Type": content_type})
+
+    async def releases(self, request: aioweb.Request) -> aioweb.Response:
+        """`GET /api/release?type=was|willow`, in WAS's form."""
+        kind = text_of(request.query, "type")
+        if kind not in ("was", "willow"):
+            raise invalid("type", kind, "was, willow")
+        base = f"{request.scheme}://{request.host}"
+        found: dict[str, list[dict[str, Any]]] = {}
+        for one in await in_thread(self._door.firmware.all):
+            url = f"{base}{OTA_PATH}?version={one.version}&platform={one.board}"
+            asset = {
+                "name": f"willow-ota-{one.board}.bin",
+                "platform": one.board,
+                "platform_name": one.board,
+                "build_type": "ota",
+                "size": one.size_bytes,
+                "sha256": one.sha256,
+                "was_url": url,
+                "browser_download_url": url,
+                "cached": True,
+            }
+            found.setdefault(one.version, []).append(asset)
+        listed = [
+            {"name": version, "tag_name": version, "assets": assets}
+            for version, assets in found.items()
+        ]
+        return aioweb.Response(body=msgspec.json.encode(listed), content_type="application/json")
+
+    async def change(self, request: aioweb.Request) -> aioweb.Response:
+        """`POST /api/release?action=delete`, `{"path": "VERSION/BOARD.bin"}`."""
+        action = text_of(request.query, "action")
+        if action != "delete":
+            raise invalid("action", action, "delete")
+        version, board = read_path(await request.read())
+        await in_thread(self._door.firmware.delete, version, board)
+        return aioweb.json_response("Success")
+
+
+def _content_type(path: Path, kind: str) -> str:
+    """Blocks. Raises NotFound; RequestError for sound that no device plays."""
+    if path.is_symlink() or path.parent.is_symlink() or not path.is_file():
+        raise NotFound("there is no such asset", code="asset_not_found", param="asset")
+    if kind != "audio":
+        return guess_type(path.name)[0] or "application/octet-stream"
+    with path.open("rb") as file:
+        head = file.read(4)
+    if head not in AUDIO:
+        raise RequestError("devices play WAV and FLAC", code="unsupported_audio", param="asset")
+    return AUDIO[head]

@@ -1,0 +1,294 @@
+"""WAS's REST, as its own page and scripts use it. wis.md section 2.6.
+
+No answer holds a secret: WAS gave the Home Assistant token and the Wi-Fi password away.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import msgspec
+from aiohttp import web as aioweb
+
+from core.errors import NotFound, RequestError, TooLarge
+from core.threads import in_thread
+from devices.willow.was.device_config import DEFAULTS, MASK, checked, effective, masked, merged
+from devices.willow.was.door import OTA_PATH, WasDoor
+from devices.willow.was.rest.body import read_object
+from devices.willow.was.rest.names import asked, named_device
+from devices.willow.was.rest.timezones import posix_zones
+from devices.willow.was.settings_store import StoredNvs, read_nvs
+from devices.willow.was.socket.connection import Connection
+from devices.willow.was.socket.notifications import MAX_REPEAT
+from devices.willow.wis.params import invalid, switch_of, text_of, whole_of
+from firmware_protocol.willow.decode import MAX_ID
+from firmware_protocol.willow.encode import encode
+from firmware_protocol.willow.messages import Config, Identify, Notify, Restart
+
+ACTIONS = ("config", "identify", "notify", "restart", "update")
+CONFIG_TYPES = ("config", "ha_token", "ha_url", "multinet", "nvs", "tz", "was")
+STATUS_TYPES = ("asyncio_tasks", "connmgr", "notify_queue")
+
+MAX_TEXT_CHARS = 1000
+"Of a notification; a display shows some hundred."
+
+MAX_STROBE_MS = 10_000
+
+
+class WasRest:
+    """Its methods are handlers. Each raises RequestError for what is wrong, naming the field."""
+
+    def __init__(self, door: WasDoor) -> None:
+        self._door = door
+
+    async def clients(self, request: aioweb.Request) -> aioweb.Response:
+        """`GET /api/client`."""
+        found = sorted(self._door.roster.all(), key=lambda one: (one.device.name, one.hostname))
+        return _json([_client(one) for one in found])
+
+    async def act(self, request: aioweb.Request) -> aioweb.Response:
+        """`POST /api/client?action=`."""
+        action = _choice(request.query, "action", ACTIONS)
+        body = await _body(request)
+        match action:
+            case "restart":
+                self._named(body).tell(Restart())
+            case "identify":
+                self._named(body).tell(Identify())
+            case "update":
+                await self._update(body, f"{request.scheme}://{request.host}")
+            case "notify":
+                return _json({"id": await self._notify(body)})
+            case _:
+                await self._name(body)
+        return _json("Success")
+
+    async def config(self, request: aioweb.Request) -> aioweb.Response:
+        """`GET /api/config?type=`; `default=true`: what holds where nothing was set;
+        `hostname=`: all that this device gets."""
+        kind = _choice(request.query, "type", CONFIG_TYPES)
+        store = self._door.store
+        match kind:
+            case "config" if switch_of(request.query, "default"):
+                return _json(dict(DEFAULTS))
+            case "config" if name := text_of(request.query, "hostname"):
+                one = self._find(name)
+                every, own = await store.config(), await store.config(one.device.id)
+                base, sends = one.arrival.base_url, self._door.settings.sends_secrets
+                return _json(masked(effective(one.device, every, own, base, with_secrets=sends)))
+            case "config":
+                return _json(masked({**DEFAULTS, **await store.config()}))
+            case "nvs":
+                nvs = StoredNvs() if switch_of(request.query, "default") else await store.nvs()
+                return _json(masked(nvs.as_json()))
+            case "was":
+                return _json(masked(await store.was()))
+            case "ha_url":
+                return aioweb.Response(text=_ha_url(await store.config()))
+            case "ha_token":
+                return aioweb.Response(text=MASK if "hass_token" in await store.config() else "")
+            case "tz":
+                return _json(await in_thread(posix_zones))
+            case _:
+                return _json({})  # commands that a device would recognise itself
+
+    async def configure(self, request: aioweb.Request) -> aioweb.Response:
+        """`POST /api/config?type=&apply=`. A body with `hostname` alone sends that device what is
+        set; `hostname=` in the query sets what holds for that device only."""
+        kind = _choice(request.query, "type", ("config", "nvs", "was"))
+        apply = switch_of(request.query, "apply")
+        body = await _body(request)
+        if set(body) == {"hostname"} and kind != "was":
+            await self._push(kind, [self._named(body)])
+            return _json("Success")
+        name, store = text_of(request.query, "hostname"), self._door.store
+        if kind == "was":
+            await store.save_was(merged(body, await store.was()))
+            return _json("Success")
+        if kind == "nvs":
+            nvs = await store.nvs()
+            await store.save_nvs(read_nvs(merged(body, nvs.as_json()), nvs, MASK))
+        elif name:
+            device_id = self._find(name).device.id
+            await self._save(body, device_id)
+        else:
+            await self._save(body)
+        if apply:
+            await self._push(kind, [self._find(name)] if name else self._door.roster.all())
+        return _json("Success")
+
+    async def info(self, request: aioweb.Request) -> aioweb.Response:
+        return _json({"was": {"version": self._door.settings.version}})
+
+    async def status(self, request: aioweb.Request) -> aioweb.Response:
+        """`GET /api/status?type=`."""
+        match _choice(request.query, "type", STATUS_TYPES):
+            case "asyncio_tasks":
+                return _json(sorted(task.get_name() for task in asyncio.all_tasks()))
+            case "connmgr":
+                clients = {one.hostname: _client(one) for one in self._door.roster.all()}
+                return _json({"connected_clients": clients})
+            case _:
+                queues = {
+                    one.device.hardware_id: one.notices.now for one in self._door.roster.all()
+                }
+                return _json({"notifications": queues})
+
+    async def _save(self, body: Mapping[str, Any], device_id: str = "") -> None:
+        """Raises TooLarge before anything is kept: a device could never be given it."""
+        store = self._door.store
+        values = merged(checked(body), await store.config(device_id))
+        everywhere = await store.config() if device_id else {}
+        try:
+            encode(Config({**DEFAULTS, **everywhere, **values}))
+        except TooLarge as error:
+            raise TooLarge(f"config: {error}", param="config") from None
+        await store.save_config(values, device_id)
+
+    async def _push(self, kind: str, connections: list[Connection]) -> None:
+        if kind == "nvs":
+            nvs = await self._door.store.nvs()
+            message = nvs.message(with_secrets=self._door.settings.sends_secrets)
+            for one in connections:
+                one.tell(message)
+            return
+        for one in connections:
+            await one.configure()
+
+    async def _update(self, body: Mapping[str, Any], page: str) -> None:
+        """`page`: this server as the list of releases calls it."""
+        connection = self._named(body)
+        bases = (connection.arrival.base_url, page)
+        version = text_of(body, "version") or _own_version(text_of(body, "ota_url"), bases)
+        if not await self._door.update(connection, version):
+            raise NotFound(
+                f"there is no firmware {version} for {connection.device.board}".replace("  ", " "),
+                code="firmware_not_found",
+                param="ota_url",
+            )
+
+    async def _name(self, body: Mapping[str, Any]) -> None:
+        names = self._door.names
+        name, area = asked(body)
+        if text_of(body, "hostname"):
+            device = self._named(body).device
+        else:
+            device = await named_device(names, text_of(body, "mac_addr"))
+        await names.edit(device.id, name=name, area=area)
+
+    async def _notify(self, body: Mapping[str, Any]) -> int:
+        """The notification's id."""
+        data = body.get("data")
+        if not isinstance(data, Mapping):
+            raise invalid("data", data, "an object")
+        to = [self._named(body)] if text_of(body, "hostname") else self._door.roster.all()
+        number = _id(data)
+        if switch_of(data, "cancel"):
+            if number is None:
+                raise invalid("data.id", None, "the notification's id")
+            for one in to:
+                one.notices.cancel(number, one.tell)
+            return number
+        number = number or self._door.numbers.new()
+        made = [(one, await self._notification(one, number, data)) for one in to]
+        taken = [one.notices.add(message) for one, message in made]
+        if made and not any(taken):
+            raise RequestError("too many notifications wait already", code="server_full")
+        return number
+
+    async def _notification(
+        self, connection: Connection, number: int, data: Mapping[str, Any]
+    ) -> Notify:
+        text, url = text_of(data, "text"), text_of(data, "audio_url")
+        if len(text) > MAX_TEXT_CHARS:
+            raise invalid("data.text", text, f"at most {MAX_TEXT_CHARS} characters")
+        if not (text or url):
+            raise invalid("data", "", "text, audio_url or both")
+        if url:
+            await self._door.audio_urls.check(url, connection.arrival.base_url)
+        return Notify(
+            id=number,
+            text=text or None,
+            audio_url=url or connection.spoken_url(text),
+            repeat=whole_of(data, "repeat", range(1, MAX_REPEAT + 1)),
+            volume=whole_of(data, "volume", range(101)),
+            backlight=_switch(data, "backlight"),
+            backlight_max=_switch(data, "backlight_max"),
+            strobe_period_ms=whole_of(data, "strobe_period_ms", range(MAX_STROBE_MS + 1)),
+        )
+
+    def _named(self, body: Mapping[str, Any]) -> Connection:
+        return self._find(text_of(body, "hostname"))
+
+    def _find(self, name: str) -> Connection:
+        found = self._door.roster.where(lambda one: name.lower() in one.names) if name else None
+        if found is None:
+            raise NotFound(
+                f"no approved device {name[:64]!r} is connected",
+                code="device_not_found",
+                param="hostname",
+            )
+        return found
+
+
+def _client(one: Connection) -> dict[str, Any]:
+    device = one.device
+    return {
+        "hostname": one.hostname,
+        "platform": device.board,
+        "mac_addr": device.hardware_id,
+        "ip": one.address,
+        "port": one.arrival.port,
+        "version": one.arrival.firmware,
+        "label": device.name,
+        "id": device.id,
+        "area": device.area,
+    }
+
+
+def _own_version(url: str, bases: tuple[str, ...]) -> str:
+    """Of our own URL, which WAS's page takes from the list of releases; others stay as they are."""
+    try:
+        split = urlsplit(url)
+    except ValueError:
+        raise invalid("ota_url", url, "a URL of the list of releases") from None
+    if split.path == OTA_PATH and f"{split.scheme}://{split.netloc}" in bases:
+        return (parse_qs(split.query).get("version") or [""])[0]
+    return url
+
+
+def _ha_url(values: Mapping[str, Any]) -> str:
+    scheme = "https" if values.get("hass_tls") else "http"
+    host, port = values.get("hass_host", "homeassistant.local"), values.get("hass_port", 8123)
+    return f"{scheme}://{host}:{port}"
+
+
+def _id(data: Mapping[str, Any]) -> int | None:
+    """1 is the firmware's own."""
+    found = data.get("id")
+    if found is not None and not (type(found) is int and 1 < found < MAX_ID):
+        raise invalid("data.id", found, f"2 to {MAX_ID - 1}")
+    return found
+
+
+def _switch(data: Mapping[str, Any], name: str) -> bool | None:
+    return None if data.get(name) is None else switch_of(data, name)
+
+
+def _choice(query: Mapping[str, str], name: str, allowed: tuple[str, ...]) -> str:
+    found = text_of(query, name)
+    if found not in allowed:
+        raise invalid(name, found, ", ".join(allowed))
+    return found
+
+
+async def _body(request: aioweb.Request) -> dict[str, Any]:
+    return read_object(await request.read())
+
+
+def _json(value: Any) -> aioweb.Response:
+    headers = {"Cache-Control": "no-store"}
+    return aioweb.Response(
+        body=msgspec.json.encode(value), content_type="application/json", headers=headers
+    )

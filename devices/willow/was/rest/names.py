@@ -1,0 +1,53 @@
+"""Names and rooms that WAS's page gives, kept with the devices themselves. wis.md section 2.6."""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from core.errors import NotFound
+from devices.directory import Device, Directory
+from devices.willow.wis.params import invalid
+
+MAX_CHARS = 64
+"As everywhere that a device is named."
+
+NAMES = ("label", "name")
+"WAS's own word, and ours."
+
+
+class Names(Directory, Protocol):
+    """A directory whose devices can be named."""
+
+    async def edit(
+        self, device_id: str, *, name: str | None = None, area: str | None = None
+    ) -> Device:
+        """None: as it was. Raises NotFound, StorageFailed."""
+        ...
+
+
+async def named_device(names: Names, said: str) -> Device:
+    """By its MAC, connected or not. Raises NotFound."""
+    device = await names.find("willow", said.lower())
+    if device is None:
+        raise NotFound(
+            f"no device {said[:64]!r} is known", code="device_not_found", param="mac_addr"
+        )
+    return device
+
+
+def asked(body: Mapping[str, Any]) -> tuple[str | None, str | None]:
+    """Name and area; None: it stays. Raises RequestError, naming the field."""
+    given = [one for one in NAMES if one in body]
+    name = _text(body, given[0]) if given else None
+    area = _text(body, "area") if "area" in body else None
+    if name is None and area is None:
+        raise invalid("label", None, "label (or name), area or both")
+    if name == "":
+        raise invalid(given[0], name, f"1 to {MAX_CHARS} characters, not only spaces")
+    return name, area
+
+
+def _text(body: Mapping[str, Any], field: str) -> str:
+    found = body[field]
+    if not isinstance(found, str) or len(found) > MAX_CHARS or not found.isprintable():
+        raise invalid(field, found, f"at most {MAX_CHARS} printable characters")
+    return " ".join(found.split())

@@ -1,0 +1,123 @@
+"""Willow's own settings, kept beside the devices."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+
+from core.errors import Conflict, RequestError
+from devices.directory import Settings
+from devices.willow.was.device_config import has_secret
+from firmware_protocol.willow.messages import Nvs, Scalar
+
+CONFIG, NVS, PUSHED, WAS = "willow.config", "willow.nvs", "willow.pushed", "willow.was"
+
+SSID_CHARS, PSK_CHARS = range(1, 33), range(8, 64)
+"wis.md section 2.4."
+
+
+@dataclass(frozen=True, slots=True)
+class StoredNvs:
+    """Where devices find their WAS and their Wi-Fi; empty: never said."""
+
+    was_url: str = ""
+    wifi_ssid: str = ""
+    wifi_psk: str = field(default="", repr=False)
+
+    def message(self, *, with_secrets: bool) -> Nvs:
+        """Raises Conflict where a password is in it that may not be sent."""
+        if not with_secrets and (self.wifi_psk or has_secret("was_url", self.was_url)):
+            raise Conflict(
+                "a password (of the Wi-Fi, or in WAS's URL) is sent to no device: set"
+                " willow.secrets if it shall be",
+                code="secrets_not_sent",
+                param="apply",
+            )
+        return Nvs(self.was_url, self.wifi_ssid, self.wifi_psk)
+
+    def as_json(self) -> dict[str, dict[str, str]]:
+        """In WAS's form."""
+        return {
+            "WAS": {"URL": self.was_url},
+            "WIFI": {"PSK": self.wifi_psk, "SSID": self.wifi_ssid},
+        }
+
+
+class WillowStore:
+    """Every call may raise StorageFailed. A device's id: its own; without: everybody's."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    async def config(self, device_id: str = "") -> dict[str, Scalar]:
+        return await self._table(CONFIG, device_id)
+
+    async def save_config(self, values: Mapping[str, Scalar], device_id: str = "") -> None:
+        """Raises NotFound for an unknown device."""
+        await self._settings.write(CONFIG, dict(values) or None, device_id)
+
+    async def nvs(self) -> StoredNvs:
+        found = await self._table(NVS)
+        return StoredNvs(**{name: str(found.get(name, "")) for name in StoredNvs.__slots__})
+
+    async def save_nvs(self, nvs: StoredNvs) -> None:
+        values = {name: getattr(nvs, name) for name in StoredNvs.__slots__}
+        await self._settings.write(NVS, values)
+
+    async def was(self) -> dict[str, Any]:
+        """What WAS's page keeps for itself."""
+        return await self._table(WAS)
+
+    async def save_was(self, values: Mapping[str, Any]) -> None:
+        await self._settings.write(WAS, dict(values))
+
+    async def was_pushed(self, values: Mapping[str, Scalar], device_id: str) -> bool:
+        """Whether this is the configuration that the device was given last."""
+        return bool(await self._settings.read(PUSHED, device_id) == _digest(values))
+
+    async def note_pushed(self, values: Mapping[str, Scalar], device_id: str) -> None:
+        await self._settings.write(PUSHED, _digest(values), device_id)
+
+    async def _table(self, key: str, device_id: str = "") -> dict[str, Any]:
+        found = await self._settings.read(key, device_id)
+        return dict(found) if isinstance(found, Mapping) else {}
+
+
+def read_nvs(said: Mapping[str, Any], old: StoredNvs, mask: str) -> StoredNvs:
+    """In WAS's form, `{"WAS": {"URL"}, "WIFI": {"PSK", "SSID"}}`; what is absent or masked stays.
+    Raises RequestError, which names what is wrong and no password."""
+    was, wifi = _space(said, "WAS"), _space(said, "WIFI")
+    url = _text(was, "URL") or old.was_url
+    ssid, psk = _text(wifi, "SSID") or old.wifi_ssid, _text(wifi, "PSK")
+    psk = old.wifi_psk if psk in ("", mask) else psk
+    if url and not (url.startswith(("ws://", "wss://")) and len(url) <= 256 and url.isprintable()):
+        raise _wrong("WAS.URL", "ws:// or wss:// and a host, at most 256 characters")
+    if ssid and len(ssid.encode()) not in SSID_CHARS:
+        raise _wrong("WIFI.SSID", "1 to 32 bytes")
+    if psk and len(psk.encode()) not in PSK_CHARS:
+        raise _wrong("WIFI.PSK", "8 to 63 bytes")
+    return StoredNvs(url, ssid, psk)
+
+
+def _space(said: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = said.get(name, {})
+    if not isinstance(found, Mapping):
+        raise _wrong(name, "an object")
+    return found
+
+
+def _text(space: Mapping[str, Any], name: str) -> str:
+    found = space.get(name) or ""
+    if not isinstance(found, str):
+        raise _wrong(name, "text")
+    return found
+
+
+def _wrong(param: str, allowed: str) -> RequestError:
+    return RequestError(f"{param}: allowed: {allowed}", code="invalid_value", param=param)
+
+
+def _digest(values: Mapping[str, Scalar]) -> str:
+    return sha256(msgspec.json.encode(dict(sorted(values.items())))).hexdigest()

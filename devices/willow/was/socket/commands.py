@@ -1,0 +1,196 @@
+"""What devices heard, acted on here: the answer goes over their socket, once.
+
+Two ways lead here. `POST /api/willow` of a known device: the words are known at once, so they are
+acted on at once. Then the device reads the answer of that POST and sends the same words as `cmd
+endpoint`, as it does with any WAS: that is not a second command.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from core.errors import EarshotError
+from core.ports import Clock, Place
+from devices.willow.was.connected_devices import Roster
+from devices.willow.was.socket.connection import Connection
+from firmware_protocol.willow.messages import Result
+from pipeline.session.one_shot import Exchanges, Question
+from pipeline.shared.settings import Profile, SessionSettings
+from pipeline.tools.fillers import Fillers
+
+logger = logging.getLogger(__name__)
+
+MAX_WAITING = 4
+"Commands of one device that wait for the one before."
+
+FERRY_S = 15.0
+"How long after its POST a device may send the same words: it does so within a second."
+
+ELLIPSIS = "…"
+"Where the answer of a POST was cut to fit the device."
+
+
+class Guard(Protocol):
+    """Runs work so that a bug in it ends that work only."""
+
+    async def __call__(self, work: Awaitable[None], name: str) -> None: ...
+
+
+@dataclass(slots=True)
+class Command:
+    """Words of one device."""
+
+    device_id: str
+    text: str
+    language: str
+    heard_at: float
+    "When the words were known; monotonic seconds."
+    asr_ms: float = 0.0
+    "From the end of speech to the words, where they were recognised here."
+    may_tell: asyncio.Event = field(default_factory=asyncio.Event)
+    "The device has the answer of its POST: only then does it wait for a result."
+    is_ferried: bool = False
+    result: Result = field(default_factory=lambda: Result(ok=False, speech=""))
+
+    def is_same(self, text: str) -> bool:
+        own, other = _plain(self.text), _plain(text)
+        if other.endswith(ELLIPSIS):
+            return own.startswith(other.removesuffix(ELLIPSIS).rstrip())
+        return own == other
+
+
+@dataclass(slots=True)
+class _Line:
+    """Commands of one device, in order."""
+
+    waiting: deque[Command] = field(default_factory=deque[Command])
+    recent: deque[Command] = field(default_factory=lambda: deque[Command](maxlen=MAX_WAITING))
+    "Those of POSTs, whose words the device has yet to send."
+    is_busy: bool = False
+
+
+class Commands:
+    """`run` must be running: it owns the work."""
+
+    def __init__(
+        self,
+        exchanges: Exchanges,
+        roster: Roster,
+        clock: Clock,
+        guard: Guard,
+        usual: SessionSettings,
+    ) -> None:
+        self._exchanges, self._roster, self._clock = exchanges, roster, clock
+        self._guard, self._usual = guard, usual
+        self._lines: dict[str, _Line] = {}
+        self._tasks: asyncio.TaskGroup | None = None
+
+    async def run(self) -> None:
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                self._tasks = tasks
+                await asyncio.Event().wait()
+        finally:
+            self._tasks = None
+
+    def heard(self, connection: Connection, text: str, language: str, asr_ms: float) -> Command:
+        """Of a POST. The caller sets `may_tell` when that is answered."""
+        command = self._command(connection, text, language, asr_ms)
+        self._line(command.device_id).recent.append(command)
+        self._take(connection, command)
+        return command
+
+    def endpoint(self, connection: Connection, text: str, language: str) -> None:
+        """Of the socket."""
+        if not text:
+            return  # a wake word without words after it: nobody expects an answer
+        line, now = self._line(connection.device.id), self._clock.now()
+        for command in line.recent:
+            is_fresh = now <= command.heard_at + FERRY_S
+            if is_fresh and not command.is_ferried and command.is_same(text):
+                command.is_ferried = True
+                command.may_tell.set()
+                return
+        command = self._command(connection, text, language)
+        command.may_tell.set()
+        self._take(connection, command)
+
+    def forget(self, device_id: str) -> None:
+        line = self._lines.get(device_id)
+        if line is not None and not line.is_busy:
+            del self._lines[device_id]
+
+    def _command(
+        self, connection: Connection, text: str, language: str, asr_ms: float = 0.0
+    ) -> Command:
+        return Command(connection.device.id, text, language, self._clock.now(), asr_ms)
+
+    def _line(self, device_id: str) -> _Line:
+        return self._lines.setdefault(device_id, _Line())
+
+    def _take(self, connection: Connection, command: Command) -> None:
+        line = self._line(command.device_id)
+        if self._tasks is None or len(line.waiting) >= MAX_WAITING:
+            connection.tell(Result(ok=False, speech=""))
+            return
+        line.waiting.append(command)
+        if not line.is_busy:
+            line.is_busy = True
+            self._tasks.create_task(self._work(line), name="willow-command")
+
+    async def _work(self, line: _Line) -> None:
+        try:
+            while line.waiting:
+                await self._serve(line.waiting.popleft())
+        finally:
+            line.is_busy = False
+
+    async def _serve(self, command: Command) -> None:
+        connection = self._roster.find(command.device_id)
+        if connection is None:  # gone before its turn came: it may bring the words once more
+            command.is_ferried = True
+            return
+        connection.note("thinking")
+        await self._guard(self._answer(connection, command), "willow command")
+        answered_at = self._clock.now()
+        try:
+            async with asyncio.timeout(FERRY_S):
+                await command.may_tell.wait()
+        except TimeoutError:
+            logger.info("the answer of %s's POST was never taken", command.device_id)
+        # It may have come back over another socket meanwhile, also because it was restarted.
+        connection = self._roster.find(command.device_id)
+        if connection is not None:
+            connection.tell(command.result)
+            connection.note("idle")
+            answer_ms = command.asr_ms + 1000 * (answered_at - command.heard_at)
+            connection.note_turn({"asr_final": command.asr_ms, "gate_open": answer_ms})
+
+    async def _answer(self, connection: Connection, command: Command) -> None:
+        """Never raises an EarshotError: the device is told that it did not work, as after a bug."""
+        device = connection.device
+        conversation = self._exchanges.conversation(device.id)
+        conversation.profile = Profile.of(device.profile.applied(self._usual))
+        question = Question(
+            command.text,
+            conversation_id=device.id,
+            language=device.profile.language or command.language or None,
+            place=Place(device.area, device.id),
+            is_spoken=True,
+        )
+        language = question.language or self._usual.language or ""
+        try:
+            async with self._exchanges.open(question) as exchange:
+                language = exchange.plan.language
+                command.result = Result(ok=True, speech=await exchange.text())
+        except EarshotError as error:
+            logger.warning("! willow: %s got no answer: %s (%s)", device.id, error, error.code)
+            connection.note_error(error.code)
+            command.result = Result(ok=False, speech=Fillers().regret(error, language) or "")
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split()).casefold()

@@ -1,0 +1,159 @@
+"""One connected device, as the rest of the server has it: what it is, and how it is told things."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from core.errors import RequestError
+from core.queues import Outbox
+from devices.directory import Device
+from devices.notification_urls import AudioUrls
+from devices.presence import Doing, Notice, Presence
+from devices.willow.was.socket.notifications import Notices
+from firmware_protocol.willow.encode import one_line
+from firmware_protocol.willow.messages import Notify, Restart, Scalar, ToDevice
+
+MAX_UNSENT = 64
+"Messages. A device that takes none for so long is cut off; it comes back by itself."
+
+MAX_SPOKEN_CHARS = 500
+"""Of an announcement: as a URL with three bytes a character percent-encoded it nears the 4000 bytes
+that a message may have."""
+
+Update = Callable[["Connection", str], Awaitable[bool]]
+
+
+async def nothing() -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrival:
+    """What is known of a socket before anything of it is believed."""
+
+    address: str
+    "From where it came; empty where a proxy says that it came from elsewhere."
+    port: int
+    base_url: str
+    "This server as the device calls it, `http://192.168.1.2:8502`."
+    firmware: str
+    "Of its User-Agent, `Willow/0.4.2`; empty: it did not say."
+
+
+class Connection:
+    """A `Live` of presence. It is the door's while the device is approved."""
+
+    def __init__(
+        self,
+        device: Device,
+        hostname: str,
+        arrival: Arrival,
+        presence: Presence,
+        notices: Notices,
+        audio_urls: AudioUrls,
+        update: Update,
+    ) -> None:
+        self.device, self.hostname, self.arrival = device, hostname, arrival
+        self.outbox: Outbox[ToDevice] = Outbox(MAX_UNSENT)
+        self.notices = notices
+        self.config: Mapping[str, Scalar] = {}
+        "What it was given, or would be."
+        self.is_welcome = True
+        "False: it was blocked or forgotten, so nothing of it is served any more."
+        self.ending = asyncio.Event()
+        "Somebody else ends it."
+        self.configure: Callable[[], Awaitable[None]] = nothing
+        "Send it its configuration, with which it reboots."
+        self._presence, self._update, self._audio_urls = presence, update, audio_urls
+        self._doing: Doing = "idle"
+        self._timing: Mapping[str, float] | None = None
+
+    @property
+    def address(self) -> str:
+        return self.arrival.address
+
+    @property
+    def names(self) -> frozenset[str]:
+        """By which its requests may call it, in lower case."""
+        mac = self.device.hardware_id
+        return frozenset({self.device.id.lower(), self.hostname.lower(), mac, mac.replace(":", "")})
+
+    @property
+    def is_multiwake(self) -> bool:
+        """Whether it tells of its wake words."""
+        return self.config.get("multiwake") is True
+
+    @property
+    def is_was_mode(self) -> bool:
+        """Whether it leaves commands to us."""
+        return self.config.get("was_mode") is True
+
+    @property
+    def doing(self) -> Doing:
+        return self._doing
+
+    @property
+    def timing(self) -> Mapping[str, float] | None:
+        return self._timing
+
+    def note(self, doing: Doing) -> None:
+        if doing != self._doing:
+            self._doing = doing
+            self._presence.note_change()
+
+    def note_turn(self, timing: Mapping[str, float]) -> None:
+        self._timing = timing
+        self._presence.note_turn(self.device.id)
+
+    def note_error(self, code: str) -> None:
+        self._presence.note_error(self.device.id, code)
+
+    def tell(self, message: ToDevice) -> None:
+        self.outbox.put(message)
+        if self.outbox.overflowed:
+            self.ending.set()
+
+    def say(self, text: str) -> bool:
+        """Unasked: a timer rang in its conversation."""
+        return self._announce(Notice(text=text))
+
+    async def notify(self, notice: Notice) -> bool:
+        """A sound that may not be fetched is refused (RequestError); where there is a text, that is
+        spoken in its place."""
+        if notice.audio_url:
+            try:
+                await self._audio_urls.check(notice.audio_url, self.arrival.base_url)
+            except RequestError as error:
+                if not notice.text:
+                    raise
+                self.note_error(error.code)
+                notice = Notice(text=notice.text)
+        return self._announce(notice)
+
+    async def restart(self) -> bool:
+        self.tell(Restart())
+        return True
+
+    async def update(self, firmware: str) -> bool:
+        return await self._update(self, firmware)
+
+    async def close(self) -> None:
+        self.ending.set()
+
+    def spoken_url(self, text: str) -> str:
+        """Where it fetches this text in its voice."""
+        profile = self.device.profile
+        said = {"speaker": profile.voice, "language": profile.language}
+        query = "".join(f"{name}={quote(one, safe='')}&" for name, one in said.items() if one)
+        short = one_line(text)[:MAX_SPOKEN_CHARS]
+        while len(url := f"{self.arrival.base_url}/api/tts?{query}text={quote(short)}") > 2000:
+            short = short[: len(short) * 9 // 10]
+        return url
+
+    def _announce(self, notice: Notice) -> bool:
+        url = notice.audio_url or self.spoken_url(notice.text)
+        volume = self.device.profile.volume
+        message = Notify(
+            id=self.notices.new_id(), text=notice.text or None, audio_url=url, volume=volume
+        )
+        return self.notices.add(message)

@@ -1,0 +1,299 @@
+"""One socket of `/ws` from hello to its end. A device that nobody approved is left waiting: it gets
+no configuration and no service, and is served at once when it is approved."""
+
+import asyncio
+import logging
+from contextlib import ExitStack
+from functools import partial
+from typing import Literal
+
+from aiohttp import WebSocketError, WSCloseCode, WSMsgType
+from aiohttp import web as aioweb
+
+from core.errors import (
+    Conflict,
+    Forbidden,
+    NotFound,
+    RemoteProtocolError,
+    RequestError,
+    TooLarge,
+)
+from devices.directory import Contact, Device
+from devices.willow.was.device_config import effective
+from devices.willow.was.socket.connection import Arrival, Connection
+from devices.willow.was.socket.notifications import Notices
+from devices.willow.was.socket.services import Services, Told
+from firmware_protocol.willow.decode import decode
+from firmware_protocol.willow.encode import encode
+from firmware_protocol.willow.messages import (
+    Config,
+    Endpoint,
+    FromDevice,
+    GetConfig,
+    Goodbye,
+    Hello,
+    NotifyDone,
+    Unknown,
+    WakeEnd,
+    WakeStart,
+)
+
+logger = logging.getLogger(__name__)
+
+HELLO_TIMEOUT_S = 15.0
+"The firmware says hello as soon as it is connected."
+
+SEND_TIMEOUT_S = 10.0
+"Of a device that takes nothing."
+
+Why = Literal["changed", "asked", "ordered"]
+
+AGAIN_S = 5.0
+"It asks for its configuration right after hello, where it was sent already: once is one reboot."
+
+
+def _is_too_big(error: object) -> bool:
+    return isinstance(error, WebSocketError) and error.code == WSCloseCode.MESSAGE_TOO_BIG
+
+
+class Attendance:
+    def __init__(
+        self, ws: aioweb.WebSocketResponse, arrival: Arrival, services: Services, told: Told
+    ) -> None:
+        self._ws, self._arrival, self._with, self._told = ws, arrival, services, told
+        self._connection: Connection | None = None
+        "None while it is not approved."
+        self._hello: Hello | None = None
+        self._known = asyncio.Event()
+        "Whether it is approved was found out."
+        self._asks = False
+        "For its configuration, while it waits."
+        self._configured_at: float | None = None
+        self._configuring = asyncio.Lock()
+
+    async def run(self) -> None:
+        """Until either side goes. Raises EarshotError, which says why it is ended."""
+        self._hello = hello = await self._first()
+        async with asyncio.TaskGroup() as tasks:
+            standing = tasks.create_task(self._stand(hello, tasks), name="willow-standing")
+            await self._read()
+            standing.cancel()
+
+    async def _first(self) -> Hello:
+        try:
+            async with asyncio.timeout(HELLO_TIMEOUT_S):
+                message = await self._receive()
+        except TimeoutError:
+            raise RemoteProtocolError(f"no hello within {HELLO_TIMEOUT_S:g} s") from None
+        if not isinstance(message, Hello):
+            raise RemoteProtocolError("the first message must be hello")
+        return message
+
+    async def _read(self) -> None:
+        await self._known.wait()  # what follows hello at once is not to be lost
+        while (message := await self._receive()) is not None:
+            await asyncio.sleep(0)  # thousands may be there at once: others have their turn between
+            if isinstance(message, Goodbye):
+                return
+            if self._connection is not None:
+                await self._take(self._connection, message)
+            elif isinstance(message, GetConfig):
+                self._asks = True
+
+    async def _receive(self) -> FromDevice | None:
+        """None: the device hung up. Raises RemoteProtocolError; TooLarge, after aiohttp closed the
+        socket with 1009."""
+        message = await self._ws.receive()
+        match message.type:
+            case WSMsgType.TEXT:
+                return decode(message.data)
+            case WSMsgType.BINARY:
+                raise RemoteProtocolError("a message is a text frame; this one is binary")
+            case WSMsgType.ERROR if _is_too_big(message.data):
+                raise TooLarge("a message longer than any of Willow's")
+            case WSMsgType.ERROR:
+                raise RemoteProtocolError("a frame that cannot be read")
+            case _:
+                return None
+
+    async def _take(self, connection: Connection, message: FromDevice) -> None:
+        match message:
+            case WakeStart(volume_db):
+                self._with.wakes.heard(connection, volume_db)
+            case WakeEnd():
+                self._with.wakes.ended(connection)
+            case Endpoint(text, language):
+                self._with.commands.endpoint(connection, text, language)
+            case GetConfig():
+                await self._configure(connection, "asked")
+            case NotifyDone(number):
+                self._done(connection, number)
+            case Hello():
+                if message.mac != connection.device.hardware_id:
+                    raise RemoteProtocolError("a second hello, of another device")
+            case Unknown(names):
+                self._with.metrics.count("earshot_willow_unknown_messages")
+                logger.debug("< %s: unknown: %s", connection.device.id, ", ".join(names))
+            case Goodbye():
+                pass  # it ends the reading
+
+    def _done(self, connection: Connection, number: int) -> None:
+        """Played or dismissed on one device: the others need not go on."""
+        if connection.notices.done(number):
+            for other in self._with.roster.all():
+                if other is not connection:
+                    other.notices.cancel(number, other.tell)
+
+    async def _stand(self, hello: Hello, tasks: asyncio.TaskGroup) -> None:
+        """Follow what the directory says of the device. Raises Forbidden, NotFound, Conflict."""
+        directory = self._with.directory
+        with ExitStack() as stack:
+            changed = directory.changed()
+            device: Device | None = await directory.check_in(self._contact(hello))
+            while True:
+                if device is None:
+                    self._unwelcome()
+                    self._forget()
+                    raise NotFound(f"{hello.hostname} was forgotten", code="device_forgotten")
+                await self._follow(device, hello, stack, tasks)
+                self._known.set()
+                await changed.wait()
+                changed = directory.changed()
+                device = await directory.find("willow", hello.mac)
+
+    async def _follow(
+        self, device: Device, hello: Hello, stack: ExitStack, tasks: asyncio.TaskGroup
+    ) -> None:
+        connection = self._connection
+        if device.standing != "approved":
+            self._say_once(device)
+            if connection is not None:
+                self._unwelcome()
+                raise Forbidden(f"{device.id} is {device.standing}", code="device_not_approved")
+            return  # it would come back every few seconds: here it costs a socket
+        if connection is None:
+            connection = await self._enter(device, hello, stack, tasks)
+            await self._configure(connection, "asked" if self._asks else "changed")
+            return
+        if device.area != connection.device.area:
+            self._with.wakes.left(connection)
+        is_other = device.profile != connection.device.profile
+        connection.device = device
+        if is_other:
+            await self._configure(connection, "changed")
+
+    async def _enter(
+        self, device: Device, hello: Hello, stack: ExitStack, tasks: asyncio.TaskGroup
+    ) -> Connection:
+        services = self._with
+        connection = Connection(
+            device,
+            hello.hostname,
+            self._arrival,
+            services.presence,
+            Notices(services.numbers),
+            services.audio_urls,
+            services.update,
+        )
+        former = stack.enter_context(services.presence.here(device.id, connection))
+        if former is not None:
+            await former.close()
+        stack.callback(services.wakes.left, connection)
+        stack.enter_context(services.roster.here(connection))
+        conversation = services.exchanges.conversation(device.id)
+        conversation.speakers.append(connection)
+        stack.callback(conversation.left_by, connection)
+        connection.configure = partial(self._configure, connection, "ordered")
+        self._connection = connection
+        for work in (self._write(connection), self._ended(connection)):
+            task = tasks.create_task(work, name="willow-socket")
+            stack.callback(task.cancel)
+        playing = tasks.create_task(connection.notices.run(connection.tell), name="willow-notices")
+        stack.callback(playing.cancel)
+        logger.info("%s (%s) is here from %s", device.id, hello.hw_type, self._arrival.address)
+        return connection
+
+    async def _configure(self, connection: Connection, why: Why) -> None:
+        """Send its configuration, with which it reboots: where it is another than it was given
+        last, it asks, or somebody orders it. One that is too large is told to nobody but him
+        (TooLarge); the device is served with the one that it has."""
+        async with self._configuring:
+            services, device = self._with, connection.device
+            everywhere = await services.store.config()
+            own = await services.store.config(device.id)
+            base, with_secrets = self._arrival.base_url, services.sends_secrets
+            values = effective(device, everywhere, own, base, with_secrets=with_secrets)
+            is_new = connection.config != values
+            connection.config = values
+            now = services.clock.now()
+            is_old = self._configured_at is None or now > self._configured_at + AGAIN_S
+            if why == "changed":
+                is_due = is_new and not await services.store.was_pushed(values, device.id)
+            else:
+                is_due = why == "ordered" or is_new or is_old
+            if not is_due:
+                return
+            message = Config(values)
+            try:
+                encode(message)
+            except TooLarge as error:  # before it counts as given
+                if why == "ordered":
+                    raise
+                connection.note_error(error.code)
+                logger.warning("! willow: %s keeps its configuration: %s", device.id, error)
+                return
+            connection.tell(message)
+            self._configured_at = now
+            await services.store.note_pushed(values, device.id)
+
+    async def _write(self, connection: Connection) -> None:
+        async for message in connection.outbox:
+            try:
+                text = encode(message)
+            except TooLarge as error:
+                logger.warning("! willow: %s is not told: %s", connection.device.id, error)
+                connection.note_error(error.code)
+                continue
+            try:
+                async with asyncio.timeout(SEND_TIMEOUT_S):
+                    await self._ws.send_str(text)
+            except ConnectionError:
+                return
+            except TimeoutError:
+                raise RequestError("it takes no messages", code="download_stalled") from None
+
+    async def _ended(self, connection: Connection) -> None:
+        await connection.ending.wait()
+        raise Conflict(
+            f"another socket of {connection.device.id} came, or it was told to go",
+            code="connection_replaced",
+        )
+
+    def _contact(self, hello: Hello) -> Contact:
+        return Contact(
+            kind="willow",
+            hardware_id=hello.mac,
+            address=self._arrival.address,
+            name=hello.hostname,
+            board=hello.hw_type,
+            firmware=self._arrival.firmware,
+        )
+
+    def _unwelcome(self) -> None:
+        if self._connection is not None:
+            self._connection.is_welcome = False
+
+    def _forget(self) -> None:
+        if self._connection is not None:
+            self._with.wakes.forget(self._connection.device.id)
+            self._with.commands.forget(self._connection.device.id)
+
+    def _say_once(self, device: Device) -> None:
+        if self._told.is_new(device.hardware_id, device.standing):
+            logger.warning(
+                "! willow: %s (%s, %s) is %s; it is not served until it is approved",
+                device.name,
+                device.id,
+                device.hardware_id,
+                device.standing,
+            )

@@ -1,0 +1,92 @@
+"""A recording that is recognised while it comes, and translated as well where that is asked for."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+
+from core.audio import ASR_RATE_HZ, Pcm, samples_to_ms
+from core.errors import TooLarge
+from core.ports import Clock
+from devices.willow.wis.asr_params import ENGLISH, Ask
+from pipeline.transcription.recording import Recording, Transcriber, Transcript
+from serving.scheduling.scheduler import Priority
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    text: str
+    language: str
+    audio_ms: float
+    infer_ms: float
+    "From the last sample to the text: what the speaker waited."
+    translation: str | None = None
+    model: str = ""
+    "Which one recognised it, by its own name."
+
+    @property
+    def speedup(self) -> int:
+        """How many times faster than the speech, rounded down as WIS does."""
+        return int(self.audio_ms / self.infer_ms) if self.infer_ms > 0 else 0
+
+
+class Hearing:
+    """`push` until the audio is over, then `heard`."""
+
+    def __init__(
+        self, recordings: list[Recording], ask: Ask, model: str, clock: Clock, max_audio_s: float
+    ) -> None:
+        self._recordings, self._ask, self._model, self._clock = recordings, ask, model, clock
+        self.max_audio_s = max_audio_s
+        self._samples = 0
+
+    @property
+    def samples(self) -> int:
+        """Pushed so far."""
+        return self._samples
+
+    async def push(self, pcm: Pcm) -> None:
+        """Raises TooLarge."""
+        self._samples += len(pcm)
+        if self._samples > self.max_audio_s * ASR_RATE_HZ:
+            limit = f"{self.max_audio_s:g} s, the limit"
+            raise TooLarge(f"audio of more than {limit}", code="audio_too_long")
+        if len(pcm):
+            for recording in self._recordings:
+                await recording.push(pcm)
+
+    async def heard(self, *, since: float | None = None) -> Heard:
+        """The text; `infer_ms` counts from `since` or now. Raises EngineError, Overloaded."""
+        began = self._clock.now() if since is None else since
+        for recording in self._recordings:
+            recording.end()
+        plain, *others = [await recording.transcript() for recording in self._recordings]
+        return Heard(
+            plain.text,
+            plain.language,
+            samples_to_ms(self._samples, ASR_RATE_HZ),
+            1000 * (self._clock.now() - began),
+            translation=others[0].text if others and self._is_translated(plain) else None,
+            model=self._model,
+        )
+
+    def _is_translated(self, plain: Transcript) -> bool:
+        return not (self._ask.returns_english and plain.language == ENGLISH)
+
+
+@asynccontextmanager
+async def hearing(
+    transcriber: Transcriber, ask: Ask, clock: Clock, *, priority: Priority, max_audio_s: float
+) -> AsyncIterator[Hearing]:
+    """Leaving it frees all that is still being recognised. What is not for BATCH is being said
+    just now: recognition uses its pauses."""
+    is_live = priority is not Priority.BATCH
+    wanted = [ask.options, *([ask.translation] if ask.translation else [])]
+    async with AsyncExitStack() as stack:
+        recordings = [
+            await stack.enter_async_context(
+                transcriber.open(ask.model, options, priority=priority, eager=is_live)
+            )
+            for options in wanted
+        ]
+        model = transcriber.name_of(ask.model)
+        yield Hearing(recordings, ask, model, clock, max_audio_s)

@@ -1,0 +1,144 @@
+"""What a request wants recognised, and how: Willow's names, our options."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from core.errors import RequestError
+from devices.willow.wis.params import invalid, named, switch_of, text_of, whole_of
+from engines.base import AsrInfo, AsrOptions, Task
+from pipeline.services import EngineSet, Recogniser
+from pipeline.shared.settings import DEFAULT
+from pipeline.transcription.options import MAX_BEAM_SIZE
+from pipeline.transcription.recording import Transcriber
+
+SIZES = ("tiny", "base", "small", "medium", "large")
+"What Willow's clients call models; its own browser client always asks for `large`."
+
+BEAMS = range(1, MAX_BEAM_SIZE + 1)
+
+TASKS: tuple[Task, ...] = ("transcribe", "translate")
+
+ENGLISH = "en"
+"What translations are in: Whisper translates into no other language."
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    model: str
+    "As our engines call it."
+    options: AsrOptions
+    translation: AsrOptions | None = None
+    "Also into English."
+    returns_english: bool = False
+    "The translation is only for speech that is not English."
+    note: str = field(default="", compare=False)
+    "What was wished for and is done otherwise."
+
+
+class Asking:
+    """Reads wishes, with what is loaded here in mind."""
+
+    def __init__(self, engines: EngineSet, transcriber: Transcriber) -> None:
+        self._engines, self._transcriber = engines, transcriber
+
+    def read(self, wishes: Mapping[str, Any], usual_language: str = "") -> Ask:
+        """`model`, `detect_language`, `force_language`, `beam_size`, `translate`, `task`,
+        `return_language`.
+        `usual_language`: where no wish says one; empty: the server's.
+
+        Raises RequestError model_not_found, unsupported_language, unsupported_parameter,
+        invalid_value.
+        """
+        model, note = self._model(text_of(wishes, "model"))
+        info = self._engines.recogniser(model).info
+        options = AsrOptions(
+            language=self._language(wishes, info, usual_language),
+            beam_size=whole_of(wishes, "beam_size", BEAMS),
+        )
+        self._transcriber.check(model, options)
+        if _task(wishes) == "translate":
+            options = replace(options, task="translate")
+            self._check_translation(model, info, options, "task=translate")
+        translation = replace(options, task="translate")
+        if switch_of(wishes, "translate"):
+            self._check_translation(model, info, translation, "translate")
+            return Ask(model, options, translation, note=note)
+        if self._returns_english(wishes, info, options):
+            self._check_translation(model, info, translation, "return_language")
+            return Ask(model, options, translation, returns_english=True, note=note)
+        return Ask(model, options, note=note)
+
+    def recogniser(self, ask: Ask) -> Recogniser:
+        """What `ask` asks."""
+        return self._engines.recogniser(ask.model)
+
+    def _model(self, name: str) -> tuple[str, str]:
+        """Our name for it, and what to say about that."""
+        here = self._engines.asr
+        if name.lower() in ("", DEFAULT):
+            return DEFAULT, ""
+        if here.get(name):
+            return name, ""
+        size = name.lower()
+        used = self._engines.recogniser(DEFAULT).info.model
+        if size not in SIZES:
+            if not self._engines.is_strict:
+                return DEFAULT, f"the model that was asked for is not here; {used} is used"
+            allowed = named(dict.fromkeys((*SIZES, *here)))
+            raise invalid("model", name, allowed, code="model_not_found")
+        kinds = (size, f"{size}.en", f"{size}-v2", f"{size}-v3", f"{size}-v3-turbo")
+        if found := next((kind for kind in kinds if here.get(kind)), None):
+            return found, ""
+        return DEFAULT, f"no model of the size {size} is here; {used} is used"
+
+    def _language(self, wishes: Mapping[str, Any], info: AsrInfo, usual: str) -> str | None:
+        forced = text_of(wishes, "force_language").lower()
+        if forced:
+            if forced not in info.languages:
+                allowed = named(info.languages)
+                raise invalid("force_language", forced, allowed, code="unsupported_language")
+            return forced
+        if switch_of(wishes, "detect_language"):
+            return None
+        usual = usual or self._engines.default_language
+        return usual if usual in info.languages else None
+
+    def _returns_english(
+        self, wishes: Mapping[str, Any], info: AsrInfo, options: AsrOptions
+    ) -> bool:
+        """Whether `return_language` asks for a translation. Raises RequestError."""
+        wanted = text_of(wishes, "return_language").lower()
+        spoken = options.language or (info.languages[0] if len(info.languages) == 1 else None)
+        if not wanted or wanted == spoken or options.task == "translate":
+            if wanted not in ("", ENGLISH, spoken):
+                raise _not_returned(wanted, None)
+            return False
+        if wanted != ENGLISH:
+            raise _not_returned(wanted, spoken)
+        return True
+
+    def _check_translation(self, model: str, info: AsrInfo, options: AsrOptions, wish: str) -> None:
+        if "task" not in info.supports:
+            raise RequestError(
+                f"the model {info.model} cannot translate; leave {wish} out or name another one",
+                code="unsupported_parameter",
+                param=wish.partition("=")[0],
+            )
+        self._transcriber.check(model, options)
+
+
+def _task(wishes: Mapping[str, Any]) -> Task:
+    """Raises RequestError."""
+    task = text_of(wishes, "task").lower() or "transcribe"
+    for known in TASKS:
+        if task == known:
+            return known
+    raise invalid("task", task, named(TASKS))
+
+
+def _not_returned(wanted: str, spoken: str | None) -> RequestError:
+    """`spoken`: the language that needs no translation, where it is known."""
+    allowed = named(dict.fromkeys(filter(None, (ENGLISH, spoken))))
+    why = "nothing here translates into any other language than English"
+    return invalid("return_language", wanted, f"{allowed}; {why}", code="unsupported_language")

@@ -1,0 +1,68 @@
+"""What is asked of the assistant, with WIS's names."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from aiohttp import web as aioweb
+
+from core.errors import Forbidden
+from devices.willow.wis.params import number_of, text_of, whole_of
+from devices.willow.wis.tts import read_language
+from pipeline.session.one_shot import Question
+from pipeline.shared.settings import DEFAULT
+
+MAX_NEW_TOKENS = range(1, 16_385)
+TEMPERATURES = (0.0, 2.0)
+TOP_P = (0.01, 1.0)
+"Servers refuse 0."
+PENALTIES = (0.5, 2.0)
+
+USUAL_TEMPERATURE = 0.7
+"""WIS's, where neither the query nor this server's settings say one. Its 512 tokens are the default
+of our engines; its top_p and its penalty of 1.15 are not taken over: they suited one model, and a
+penalty on what was said before garbles calls of tools. `reference/wis.md` section 1.2."""
+
+MAX_ID_CHARS = 128
+
+FOREIGN = ("cross-site", "same-site")
+
+
+def read_question(query: Mapping[str, Any], text: str) -> Question:
+    """`max_new_tokens`, `temperature`, `top_p`, `repetition_penalty`, and ours: `language`,
+    `model`, `conversation_id`. Raises RequestError."""
+    return Question(
+        text,
+        conversation_id=text_of(query, "conversation_id")[:MAX_ID_CHARS] or None,
+        language=read_language(query),
+        model=text_of(query, "model") or DEFAULT,
+        temperature=number_of(query, "temperature", *TEMPERATURES),
+        max_output_tokens=whole_of(query, "max_new_tokens", MAX_NEW_TOKENS),
+        top_p=number_of(query, "top_p", *TOP_P),
+        repetition_penalty=number_of(query, "repetition_penalty", *PENALTIES),
+        usual_temperature=USUAL_TEMPERATURE,
+    )
+
+
+def check_site(request: aioweb.Request) -> None:
+    """Raises Forbidden. These are GET requests that may switch a light or speak: an image, a sound
+    or a link in a page of another site asks them without an Origin, which the gate would have seen,
+    but with a password that the browser remembers."""
+    headers = request.headers
+    if "Origin" in headers or not _may_be_foreign(headers, request.host):
+        return
+    raise Forbidden(
+        "a page of another site may ask this; only scripts that send the key themselves may",
+        code="forbidden_origin",
+    )
+
+
+def _may_be_foreign(headers: Mapping[str, str], host: str) -> bool:
+    """Browsers say it to https and to loopback; elsewhere the page must be known by its address, or
+    the key be one that no browser sends by itself."""
+    if site := headers.get("Sec-Fetch-Site"):
+        return site in FOREIGN
+    is_browser = headers.get("User-Agent", "").startswith("Mozilla/")
+    is_bearer = headers.get("Authorization", "").lower().startswith("bearer ")
+    has_own_key = is_bearer or "X-API-Key" in headers
+    own_pages = (f"http://{host}/", f"https://{host}/")
+    return is_browser and not has_own_key and not headers.get("Referer", "").startswith(own_pages)

@@ -1,0 +1,77 @@
+"""The assistant behind WIS's `/api/chatbot`: a text in, its answer as text or as speech out."""
+
+from dataclasses import replace
+
+import msgspec
+from aiohttp import web as aioweb
+
+from core.http.connected import while_connected
+from core.http.routes import JSON
+from devices.willow.wis.chat_params import check_site, read_question
+from devices.willow.wis.tts import (
+    RATE_HZ,
+    Wanted,
+    head_only,
+    manner,
+    read_text,
+    read_wanted,
+    speak,
+    spoken_language,
+)
+from pipeline.services import EngineSet
+from pipeline.session.one_shot import Exchanges, Question
+from pipeline.shared.settings import DEFAULT
+from pipeline.speech.file import Reader
+
+FORMAT = "flac"
+"What WIS spoke in where `format` is absent."
+
+
+class Answered(msgspec.Struct, frozen=True):
+    """As WIS says it."""
+
+    response: str
+
+
+class Chatbot:
+    """One answer per request."""
+
+    def __init__(self, engines: EngineSet, exchanges: Exchanges, reader: Reader) -> None:
+        self._engines, self._exchanges, self._reader = engines, exchanges, reader
+
+    async def write(self, request: aioweb.Request) -> aioweb.Response:
+        """`GET /api/chatbot`."""
+        check_site(request)
+        question = read_question(request.query, read_text(request.query))
+        headers = {"Cache-Control": "no-store"}
+        if request.method == "HEAD":
+            return aioweb.Response(content_type=JSON, headers=headers)
+        answer = Answered(await while_connected(request, self.text(question)))
+        return aioweb.Response(body=msgspec.json.encode(answer), content_type=JSON, headers=headers)
+
+    async def say(self, request: aioweb.Request) -> aioweb.StreamResponse:
+        """`GET /api/chatbot/tts`."""
+        check_site(request)
+        question = read_question(request.query, read_text(request.query))
+        wanted = read_wanted(request.query, self._engines, usual=FORMAT)
+        if head := head_only(request, wanted):
+            return head
+        return await while_connected(request, self.speak(request, question, wanted))
+
+    async def text(self, question: Question) -> str:
+        """The whole answer. Raises EngineError, Overloaded, RequestError."""
+        async with self._exchanges.open(question) as exchange:
+            return await exchange.text()
+
+    async def speak(
+        self, request: aioweb.Request, question: Question, wanted: Wanted
+    ) -> aioweb.StreamResponse:
+        """The voice begins with the answer's first clause. Raises as `text`, and
+        unsupported_language before anything is asked."""
+        async with self._exchanges.open(replace(question, is_spoken=True)) as exchange:
+            plan = exchange.plan
+            language = spoken_language(plan.language, self._engines)
+            voice = wanted.voice or (None if plan.voice == DEFAULT else plan.voice)
+            how = Wanted(wanted.kind, voice, speed=wanted.speed or plan.speed)
+            file = self._reader.file(exchange.texts(), manner(how, language), wanted.kind, RATE_HZ)
+            return await speak(request, file)

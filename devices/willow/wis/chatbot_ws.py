@@ -1,0 +1,164 @@
+"""WIS's WebSocket to the assistant: a text frame in, the answer to it as a text frame out."""
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+
+import msgspec
+from aiohttp import WSMsgType
+from aiohttp import web as aioweb
+
+from core.errors import EarshotError, Overloaded, RequestError
+from devices.willow.wis.chat_params import check_site, read_question
+from devices.willow.wis.chatbot import Chatbot
+from devices.willow.wis.tts import read_text
+from pipeline.conversation.conversation import Conversation
+from pipeline.session.one_shot import Exchanges
+
+HEARTBEAT_S = 20.0
+"Proxies cut silent connections at 30 to 60 s; a vanished client is noticed within half of it more."
+
+IDLE_S = 3600.0
+"Without a frame of the client's."
+
+SEND_TIMEOUT_S = 10.0
+MAX_FRAME_BYTES = 64 * 1024
+"The longest text has 16 kB in UTF-8."
+
+MAX_WAITING = 8
+"Questions while one is being answered, and announcements that wait for the wire."
+
+RETRY_AFTER_S = 5
+
+
+class ChatSocket:
+    """Each connection is a conversation, or goes on with the one that it names. What is said in it
+    unasked (a timer rings) comes as a frame of its own."""
+
+    def __init__(self, chatbot: Chatbot, exchanges: Exchanges, *, max_open: int) -> None:
+        self._chatbot, self._exchanges, self._max_open = chatbot, exchanges, max_open
+        self._open = 0
+
+    async def serve(self, request: aioweb.Request) -> aioweb.StreamResponse:
+        """`GET /api/ws/chatbot`. Raises RequestError and Overloaded before the upgrade."""
+        check_site(request)
+        wanted = read_question(request.query, "").conversation_id
+        ws = aioweb.WebSocketResponse(
+            heartbeat=HEARTBEAT_S, max_msg_size=MAX_FRAME_BYTES, compress=False
+        )
+        if not ws.can_prepare(request).ok:
+            raise RequestError("this path speaks WebSocket", code="websocket_expected")
+        with self._place():
+            await ws.prepare(request)
+            conversation = self._exchanges.conversation(wanted)
+            await _Talk(ws, self._chatbot, conversation, request.query).run()
+        return ws
+
+    @contextmanager
+    def _place(self) -> Iterator[None]:
+        if self._open >= self._max_open:
+            raise Overloaded(
+                f"{self._max_open} connections are open, the limit", retry_after_s=RETRY_AFTER_S
+            )
+        self._open += 1
+        try:
+            yield
+        finally:
+            self._open -= 1
+
+
+class _Talk:
+    """One connection; also a `Speaker` of its conversation."""
+
+    def __init__(
+        self,
+        ws: aioweb.WebSocketResponse,
+        chatbot: Chatbot,
+        conversation: Conversation,
+        wishes: Mapping[str, str],
+    ) -> None:
+        self._ws, self._chatbot = ws, chatbot
+        self._conversation, self._wishes = conversation, wishes
+        self._asked: asyncio.Queue[str] = asyncio.Queue(MAX_WAITING)
+        self._unasked: asyncio.Queue[str] = asyncio.Queue(MAX_WAITING)
+
+    async def run(self) -> None:
+        """Until the client goes; then what is being answered is cancelled."""
+        self._conversation.speakers.append(self)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                others = (
+                    tasks.create_task(self._answer_all(), name="chat-answers"),
+                    tasks.create_task(self._say_all(), name="chat-announcements"),
+                )
+                await self._read()
+                for task in others:
+                    task.cancel()
+        finally:
+            self._conversation.left_by(self)
+
+    def say(self, text: str) -> bool:
+        """Unasked. False: it cannot be told here."""
+        try:
+            self._unasked.put_nowait(text)
+        except asyncio.QueueFull:
+            return False
+        return not self._ws.closed
+
+    async def _read(self) -> None:
+        """All the time, also while an answer is made: only so its end is noticed."""
+        while True:
+            await asyncio.sleep(0)  # thousands may be there at once: others have their turn between
+            try:
+                message = await self._ws.receive(IDLE_S)
+            except TimeoutError:
+                await self._ws.close(message=b"idle")
+                return
+            match message.type:
+                case WSMsgType.TEXT if self._asked.full():
+                    why = f"{MAX_WAITING} questions wait already, the limit"
+                    await self._send(failed(Overloaded(why, retry_after_s=RETRY_AFTER_S)))
+                case WSMsgType.TEXT:
+                    self._asked.put_nowait(message.data)
+                case WSMsgType.BINARY:
+                    why = "a question is a text frame, this one is binary"
+                    await self._send(failed(RequestError(why, code="invalid_message")))
+                case _:
+                    return
+
+    async def _answer_all(self) -> None:
+        while True:
+            text = await self._asked.get()
+            try:
+                question = read_question(self._wishes, read_text({"text": text}))
+                question = replace(question, conversation_id=self._conversation.id)
+                answer = await self._chatbot.text(question)
+            except EarshotError as error:
+                answer = failed(error)
+            await self._send(answer)
+
+    async def _say_all(self) -> None:
+        while True:
+            await self._send(await self._unasked.get())
+
+    async def _send(self, text: str) -> None:
+        """Who is gone, or takes nothing, is left alone: reading ends then."""
+        try:
+            async with asyncio.timeout(SEND_TIMEOUT_S):
+                await self._ws.send_str(text)
+        except ConnectionError:
+            return
+        except TimeoutError:
+            await self._ws.close(drain=False)
+
+
+def failed(error: EarshotError) -> str:
+    """An error as a frame: WIS had none, so it looks as over HTTP, where a text does not."""
+    detail = {
+        "message": str(error),
+        "type": "invalid_request_error" if isinstance(error, RequestError) else "server_error",
+        "code": error.code,
+        "param": getattr(error, "param", None),
+    }
+    return msgspec.json.encode({"error": detail}).decode()

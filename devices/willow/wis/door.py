@@ -1,0 +1,264 @@
+"""What the Willow door is made of and what it answers over HTTP."""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+
+import msgspec
+from aiohttp import web as aioweb
+
+from core.errors import EngineTimeout, RequestError
+from core.http.connected import ClientGone, while_connected
+from core.ports import Clock
+from devices.ip_allowlist import PageSettings
+from devices.willow.wis.asr import Heard, Hearing, hearing
+from devices.willow.wis.asr_params import Ask, Asking
+from devices.willow.wis.asr_reply import briefly, device_reply, file_reply
+from devices.willow.wis.chat_params import check_site
+from devices.willow.wis.chatbot import Chatbot
+from devices.willow.wis.chatbot_ws import ChatSocket
+from devices.willow.wis.device_lookup import Ears, Utterance
+from devices.willow.wis.params import switch_of
+from devices.willow.wis.rtc.calls import Guard, WillowCalls, call_settings
+from devices.willow.wis.sts import SpeechToSpeech
+from devices.willow.wis.tts import (
+    RATE_HZ,
+    head_only,
+    manner,
+    read_language,
+    read_text,
+    read_wanted,
+    speak,
+    spoken_language,
+)
+from devices.willow.wis.upload import AudioForm, body_of, listen, listen_to_file, spool_form
+from media.files.decode import FileDecoder
+from media.files.upload_spool import Spools
+from media.webrtc.peer import PeerSettings
+from pipeline.services import EngineSet
+from pipeline.session.one_shot import Exchanges
+from pipeline.speech.file import Reader, whole
+from pipeline.transcription.recording import Transcriber
+from serving.scheduling.scheduler import Priority
+
+logger = logging.getLogger(__name__)
+
+JSON = "application/json"
+
+FORM_BYTES = 64 * 1024
+"What a form has beside its recording."
+
+
+@dataclass(frozen=True, slots=True)
+class WillowSettings:
+    reply_timeout_s: float = 9.0
+    "After a device's last byte. Its own patience ends at 10 s (5 s in old firmware)."
+    max_stream_s: float = 600.0
+    "Speech of one `POST /api/willow`, or between start and stop of a call. Devices stop at 5 s."
+    max_file_s: float = 2 * 3600.0
+    max_calls: int = 32
+    peer: PeerSettings = field(default_factory=call_settings)
+    pages: PageSettings = field(default_factory=PageSettings)
+
+
+class Offer(msgspec.Struct, frozen=True):
+    """The body of `POST /api/rtc/asr`, and its answer."""
+
+    sdp: str
+    type: str
+
+
+class Pong(msgspec.Struct, frozen=True):
+    message: str
+
+
+class WillowDoor:
+    """`run` must be running while calls are taken; cancelling it ends them."""
+
+    def __init__(
+        self,
+        engines: EngineSet,
+        transcriber: Transcriber,
+        spools: Spools,
+        decoder: FileDecoder,
+        clock: Clock,
+        guard: Guard,
+        reader: Reader,
+        exchanges: Exchanges,
+        settings: WillowSettings | None = None,
+        ears: Ears | None = None,
+    ) -> None:
+        self.settings = settings = settings or WillowSettings()
+        self._engines, self._transcriber, self._clock = engines, transcriber, clock
+        self._spools, self._decoder = spools, decoder
+        self._reader, self._ears = reader, ears
+        self.chatbot = Chatbot(engines, exchanges, reader)
+        self.chat_socket = ChatSocket(self.chatbot, exchanges, max_open=settings.max_calls)
+        self.speech_to_speech = SpeechToSpeech(engines, self.chatbot, reader, self._hear_file)
+        self._asking = Asking(engines, transcriber)
+        self.calls = WillowCalls(
+            transcriber,
+            self._asking,
+            clock,
+            guard,
+            peer=settings.peer,
+            max_calls=settings.max_calls,
+            max_audio_s=settings.max_stream_s,
+        )
+
+    @property
+    def max_body_bytes(self) -> int:
+        """Of an upload, with a form around it."""
+        return self._spools.limits.max_bytes + FORM_BYTES
+
+    async def run(self) -> None:
+        await self.calls.run()
+
+    async def ping(self, request: aioweb.Request) -> aioweb.Response:
+        return _json(msgspec.json.encode(Pong("pong")))
+
+    async def file(self, request: aioweb.Request) -> aioweb.Response:
+        """`POST /api/asr`."""
+        heard = await self._hear_file(request, self._read(request.query), Priority.BATCH)
+        return _json(file_reply(heard))
+
+    async def device(self, request: aioweb.Request) -> aioweb.Response:
+        """`POST /api/willow`."""
+        with briefly():
+            if switch_of(request.query, "voice_auth"):
+                raise RequestError(
+                    "no voices are enrolled here, so none is let in; leave voice_auth out",
+                    code="unauthorized_voice",
+                    param="voice_auth",
+                )
+            stats = switch_of(request.query, "stats")
+            if switch_of(request.query, "save_audio"):
+                logger.info("save_audio was asked for; speech is never stored")
+            form = AudioForm.of(request.headers)
+            utterance = self._ears.utterance(request) if self._ears else None
+            ask = self._read(request.query, utterance.language if utterance else "")
+        if utterance is not None:
+            return await self._hear_known(request, form, ask, utterance, stats=stats)
+        heard = await while_connected(request, self._hear_device(request, form, ask))
+        return _json(device_reply(heard, stats=stats))
+
+    async def _hear_known(
+        self,
+        request: aioweb.Request,
+        form: AudioForm,
+        ask: Ask,
+        utterance: Utterance,
+        *,
+        stats: bool,
+    ) -> aioweb.Response:
+        """Of a device whose wake word and commands are known: one that lost its room's wake word is
+        read and not heard, and what the other said is acted on while its words are sent back."""
+        try:
+            nothing = Heard("", ask.options.language or self._engines.default_language, 0, 0)
+            if not await utterance.may_speak():
+                async for _ in body_of(request, self._spools.limits.max_bytes):
+                    pass
+                return _json(device_reply(nothing, stats=stats))
+            heard = await while_connected(request, self._hear_device(request, form, ask))
+            if not await utterance.heard(heard):
+                heard = nothing
+            response = _json(device_reply(heard, stats=stats))
+            await response.prepare(request)
+            await response.write_eof()
+            return response
+        except ConnectionError as exc:
+            raise ClientGone from exc
+        finally:
+            utterance.over()
+
+    async def offer(self, request: aioweb.Request) -> aioweb.Response:
+        """`POST /api/rtc/asr`."""
+        try:
+            offer = msgspec.json.decode(await request.read(), type=Offer)
+        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+            raise RequestError(
+                f'the body must be JSON {{"sdp": "v=0...", "type": "offer"}}: {error}',
+                code="invalid_json",
+            ) from None
+        if offer.type != "offer":
+            raise RequestError('type must be "offer"', code="invalid_value", param="type")
+        self._read(request.query)
+        answer = await self.calls.start(offer.sdp, dict(request.query))
+        return _json(msgspec.json.encode(Offer(answer, "answer")))
+
+    async def speech(self, request: aioweb.Request) -> aioweb.StreamResponse:
+        """`GET /api/tts`."""
+        check_site(request)
+        text = read_text(request.query)
+        wanted = read_wanted(request.query, self._engines)
+        language = read_language(request.query) or wanted.voice_language
+        language = spoken_language(language, self._engines)
+        if head := head_only(request, wanted):
+            return head
+        file = self._reader.file(whole(text), manner(wanted, language), wanted.kind, RATE_HZ)
+        return await while_connected(request, speak(request, file, is_sized=wanted.kind == "wav"))
+
+    async def converse(self, request: aioweb.Request) -> aioweb.StreamResponse:
+        """`POST /api/sts`."""
+        return await self.speech_to_speech.serve(request, self._read(request.query))
+
+    async def clone(self, request: aioweb.Request) -> aioweb.Response:
+        """`POST /api/tts`."""
+        raise RequestError(
+            "voices cannot be uploaded; GET /api/tts speaks with those that are installed",
+            code="unsupported_operation",
+        )
+
+    async def docs(self, request: aioweb.Request) -> aioweb.Response:
+        raise aioweb.HTTPFound("/docs")
+
+    async def openapi(self, request: aioweb.Request) -> aioweb.Response:
+        raise aioweb.HTTPFound("/openapi.json")
+
+    def _read(self, query: Mapping[str, str], usual_language: str = "") -> Ask:
+        ask = self._asking.read(query, usual_language)
+        if ask.note:
+            logger.info("%s", ask.note)
+        return ask
+
+    def _hearing(
+        self, ask: Ask, priority: Priority, max_audio_s: float
+    ) -> AbstractAsyncContextManager[Hearing]:
+        return hearing(
+            self._transcriber, ask, self._clock, priority=priority, max_audio_s=max_audio_s
+        )
+
+    async def _hear_file(self, request: aioweb.Request, ask: Ask, priority: Priority) -> Heard:
+        """The recording in a form."""
+        with self._spools.open() as spool:
+            await spool_form(request, spool, self.max_body_bytes)
+            began = self._clock.now()
+
+            async def recognise() -> Heard:
+                async with self._hearing(ask, priority, self.settings.max_file_s) as heard:
+                    await listen_to_file(heard, spool, self._decoder)
+                    return await heard.heard(since=began)
+
+            return await while_connected(request, recognise())
+
+    async def _hear_device(self, request: aioweb.Request, form: AudioForm, ask: Ask) -> Heard:
+        settings, spools = self.settings, self._spools
+        with briefly(), spools.open() as spool:
+            async with self._hearing(ask, Priority.FINAL, settings.max_stream_s) as found:
+                body = body_of(request, spools.limits.max_bytes)
+                is_pushed = await listen(body, form, found, spool)
+                ended = self._clock.now()
+                try:
+                    async with asyncio.timeout(settings.reply_timeout_s):
+                        if not is_pushed:
+                            await listen_to_file(found, spool, self._decoder)
+                        return await found.heard(since=ended)
+                except TimeoutError:
+                    why = f"no text within {settings.reply_timeout_s:g} s"
+                    raise EngineTimeout("asr", ask.model, why) from None
+
+
+def _json(body: bytes) -> aioweb.Response:
+    return aioweb.Response(body=body, content_type=JSON, headers={"Cache-Control": "no-store"})

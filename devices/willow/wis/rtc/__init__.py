@@ -1,0 +1,1 @@
+"""WIS's WebRTC calls and their messages."""

@@ -1,0 +1,82 @@
+"""The texts on a call's data channel: `{type, message, obj}`. No I/O."""
+
+from typing import Any, TypeAlias
+
+import msgspec
+
+from core.errors import RequestError
+from devices.willow.wis.params import MAX_SHOWN_CHARS, shortened
+
+MAX_MESSAGE_CHARS = 16_384
+"A client's largest, `stop` with all its options, has a few hundred."
+
+
+class Ping(msgspec.Struct, frozen=True, tag="ping"):
+    message: str | None = None
+    obj: Any = None
+
+
+class Start(msgspec.Struct, frozen=True, tag="start"):
+    message: str | None = None
+    obj: dict[str, Any] | None = None
+    """As in `stop`: what will probably be asked, so that recognition can begin. Ours, beside it:
+    `partials`, to get the words while they are spoken."""
+
+
+class Stop(msgspec.Struct, frozen=True, tag="stop"):
+    message: str | None = None
+    obj: dict[str, Any] | None = None
+    """The query's names: model, beam_size, detect_language, force_language, translate, task,
+    return_language."""
+
+
+Message: TypeAlias = Ping | Start | Stop
+
+_DECODER: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
+
+
+def read_message(text: str | bytes) -> Message:
+    """Raises RequestError, which says what is allowed."""
+    if not isinstance(text, str):
+        raise _bad("it is binary")
+    if len(text) > MAX_MESSAGE_CHARS:
+        raise _bad(f"it has {len(text)} characters, limit {MAX_MESSAGE_CHARS}")
+    try:
+        return _DECODER.decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise _bad(shortened(str(error), 2 * MAX_SHOWN_CHARS)) from None
+
+
+def pong(message: str | None) -> str:
+    return _text({"type": "pong", "message": message or ""})
+
+
+def log(message: str) -> str:
+    return _text({"type": "log", "message": message})
+
+
+def failed(message: str) -> str:
+    return _text({"type": "error", "message": message})
+
+
+def infer(text: str, language: str, translation: str | None, model: str) -> str:
+    found = {"text": text, "language": language, "model": model}
+    if translation is not None:
+        found["translation"] = translation
+    return _text({"type": "infer", "message": "", "obj": found})
+
+
+def partial(text: str, stable: str) -> str:
+    """Ours: no other client knows it, so `start` has to ask for it."""
+    return _text({"type": "partial", "obj": {"text": text, "stable": stable}})
+
+
+def _text(message: dict[str, Any]) -> str:
+    return msgspec.json.encode(message).decode()
+
+
+def _bad(why: str) -> RequestError:
+    return RequestError(
+        f'not understood: {why}; send JSON {{"type": "ping", "start" or "stop", "obj": {{...}}}}',
+        code="invalid_message",
+    )

@@ -1,0 +1,47 @@
+"""WIS's `POST /api/sts`: a recording in; its words, translation or answer out, spoken."""
+
+from collections.abc import Awaitable, Callable
+
+from aiohttp import web as aioweb
+
+from core.errors import RequestError
+from core.http.connected import while_connected
+from devices.willow.wis.asr import Heard
+from devices.willow.wis.asr_params import ENGLISH, Ask
+from devices.willow.wis.chat_params import read_question
+from devices.willow.wis.chatbot import FORMAT, Chatbot
+from devices.willow.wis.params import switch_of
+from devices.willow.wis.tts import RATE_HZ, manner, read_wanted, speak, spoken_language
+from pipeline.services import EngineSet
+from pipeline.speech.file import Reader, whole
+from serving.scheduling.scheduler import Priority
+
+Hear = Callable[[aioweb.Request, Ask, Priority], Awaitable[Heard]]
+
+
+class SpeechToSpeech:
+    def __init__(self, engines: EngineSet, chatbot: Chatbot, reader: Reader, hear: Hear) -> None:
+        self._engines, self._chatbot, self._reader, self._hear = engines, chatbot, reader, hear
+
+    async def serve(self, request: aioweb.Request, ask: Ask) -> aioweb.StreamResponse:
+        """Raises RequestError, also no_speech; EngineError; Overloaded."""
+        query = request.query
+        wanted = read_wanted(query, self._engines, usual=FORMAT)
+        is_question = switch_of(query, "answer")
+        read_question({**query, "model": ""}, "")
+        heard = await self._hear(request, ask, Priority.FINAL)
+        text = heard.text if heard.translation is None else heard.translation
+        if not text.strip():
+            raise RequestError(
+                "no speech was heard in the recording", code="no_speech", param="audio_file"
+            )
+        is_english = heard.translation is not None or ask.options.task == "translate"
+        language = ENGLISH if is_english else heard.language
+        if is_question:
+            # `model` is the recogniser's here.
+            asked = {**query, "model": "", "language": language}
+            question = read_question(asked, text)
+            return await while_connected(request, self._chatbot.speak(request, question, wanted))
+        language = spoken_language(language, self._engines)
+        file = self._reader.file(whole(text), manner(wanted, language), wanted.kind, RATE_HZ)
+        return await while_connected(request, speak(request, file))

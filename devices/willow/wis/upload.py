@@ -1,0 +1,177 @@
+"""A device's speech, recognised as it arrives; files in other containers, when they are there."""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from aiohttp import BodyPartReader
+from aiohttp import web as aioweb
+from aiohttp.http_exceptions import HttpProcessingError
+
+from core.errors import RequestError, TooLarge
+from core.http.connected import ClientGone
+from core.http.routes import BROKEN_FORM
+from core.threads import in_thread
+from devices.willow.wis.asr import Hearing
+from devices.willow.wis.params import invalid, named, text_of, whole_of
+from media.codecs.amr import AmrDecoder
+from media.files.decode import FORMATS, FileDecoder, FileLimits
+from media.files.raw import BITS, ByteDecoder, NotPlain, RawDecoder, WavDecoder
+from media.files.upload_spool import Spool
+
+FORM = "multipart/form-data"
+FILE = "audio_file"
+
+RATES_HZ = range(8000, 48_001)
+CHANNELS = (1, 2)
+CODECS = ("pcm", *dict.fromkeys(FORMATS.split(",")))
+
+MAX_PARTS = 100
+"Of a form, of which one is read."
+
+PIECE_BYTES = 4 * 1024
+"""Decoded in one go, in a thread. A byte can be a frame of AMR, so this can be 82 s of silence, of
+which the limit of the recording takes notice in between."""
+
+_CHUNK_BYTES = 64 * 1024
+_AMR = ("amr", "amrnb", "amrwb")
+
+
+@dataclass(frozen=True, slots=True)
+class AudioForm:
+    """What the four headers of `POST /api/willow` say."""
+
+    codec: str
+    rate_hz: int
+    bits: int
+    channels: int
+
+    @classmethod
+    def of(cls, headers: Mapping[str, str]) -> "AudioForm":
+        """Absent and empty ones have defaults. Raises RequestError, naming header and values."""
+        codec = text_of(headers, "x-audio-codec").lower() or "pcm"
+        if codec not in CODECS:
+            raise invalid("x-audio-codec", codec, named(CODECS))
+        return cls(
+            codec,
+            whole_of(headers, "x-audio-sample-rate", RATES_HZ) or 16_000,
+            whole_of(headers, "x-audio-bits", BITS) or 16,
+            whole_of(headers, "x-audio-channel", CHANNELS) or 1,
+        )
+
+    def decoder(self) -> ByteDecoder | None:
+        """None: the whole file is needed. Containers know their rate themselves."""
+        if self.codec == "pcm":
+            return RawDecoder(self.rate_hz, self.bits, self.channels)
+        if self.codec == "wav":
+            return WavDecoder()
+        return AmrDecoder() if self.codec in _AMR else None
+
+
+async def listen(
+    body: AsyncGenerator[bytes, None], form: AudioForm, hearing: Hearing, spool: Spool
+) -> bool:
+    """Push it as it comes. False: it waits in the spool, for `listen_to_file`.
+
+    Raises RequestError unsupported_audio; TooLarge; Overloaded; ClientGone.
+    """
+    decoder = form.decoder()
+    taken = b""
+    async with aclosing(body):
+        if decoder is not None:
+            try:
+                async for data in body:
+                    await hearing.push(await in_thread(decoder.push, data))
+                await hearing.push(await in_thread(decoder.flush))
+                if not hearing.samples:
+                    raise RequestError("the body has no audio samples", code="unsupported_audio")
+                return True
+            except NotPlain:  # a WAV file for FFmpeg; its bytes so far are kept
+                assert isinstance(decoder, WavDecoder)
+                taken = bytes(decoder.taken)
+        await spool.write(taken)
+        async for data in body:
+            await spool.write(data)
+    return False
+
+
+async def listen_to_file(hearing: Hearing, spool: Spool, decoder: FileDecoder) -> None:
+    """Decode and push what the spool holds. Raises RequestError unsupported_audio; TooLarge;
+    Overloaded; EngineCrashed."""
+    limits = FileLimits(max_duration_s=hearing.max_audio_s)
+    async with aclosing(decoder.blocks(await spool.file(), limits=limits)) as decoded:
+        async for pcm in decoded:
+            await hearing.push(pcm)
+
+
+async def body_of(request: aioweb.Request, max_bytes: int) -> AsyncGenerator[bytes, None]:
+    """The request's body as it comes, in pieces of at most PIECE_BYTES.
+
+    Raises TooLarge, RequestError upload_stalled, ClientGone.
+    """
+    total = 0
+    while data := await _piece(request):
+        total += len(data)
+        if total > max_bytes:
+            raise TooLarge(
+                f"an upload of more than {max_bytes} bytes, the limit", code="audio_too_large"
+            )
+        for start in range(0, len(data), PIECE_BYTES):
+            yield data[start : start + PIECE_BYTES]
+
+
+async def _piece(request: aioweb.Request) -> bytes:
+    try:
+        return await request.content.readany()
+    except ConnectionError as exc:
+        raise ClientGone from exc
+    except aioweb.RequestPayloadError as exc:
+        if request.transport is None:
+            raise ClientGone from exc
+        raise RequestError("the body cannot be read", code="invalid_body") from exc
+
+
+async def spool_form(request: aioweb.Request, spool: Spool, max_bytes: int) -> None:
+    """The part `audio_file` of a form into the spool; other parts are ignored, but of them all at
+    most `max_bytes` are read.
+
+    Raises RequestError unsupported_media_type, invalid_form, missing_required_parameter,
+    upload_stalled; TooLarge; Overloaded; ClientGone.
+    """
+    if request.content_type != FORM:
+        raise RequestError(
+            f"the body must be {FORM} with the part {FILE}", code="unsupported_media_type"
+        )
+    has_file = False
+    try:
+        async for part in _parts(request):
+            is_file = part.name == FILE and not has_file
+            has_file = has_file or is_file
+            while chunk := await part.read_chunk(_CHUNK_BYTES):
+                if request.content.total_bytes > max_bytes:
+                    raise TooLarge(f"a form of more than {max_bytes} bytes, the limit")
+                if is_file:
+                    await spool.write(chunk)
+    except (*BROKEN_FORM, HttpProcessingError, aioweb.RequestPayloadError) as exc:
+        raise RequestError("the form cannot be read", code="invalid_form") from exc
+    except ConnectionError as exc:
+        raise ClientGone from exc
+    if not has_file:
+        raise RequestError(
+            f"the form has no part {FILE}: the recording, in any common format",
+            code="missing_required_parameter",
+            param=FILE,
+        )
+
+
+async def _parts(request: aioweb.Request) -> AsyncIterator[BodyPartReader]:
+    form = await request.multipart()
+    for count in range(MAX_PARTS + 1):
+        part = await form.next()
+        if part is None:
+            return
+        if count == MAX_PARTS:
+            raise TooLarge(f"the form has more than {MAX_PARTS} parts, the limit")
+        if not isinstance(part, BodyPartReader):
+            raise RequestError("a part of the form is a form of its own", code="invalid_form")
+        yield part

@@ -1,0 +1,117 @@
+"""`transcribe`: sound in as it is spoken, its text out. Sheet section 4, ASR sequence."""
+
+import asyncio
+
+from wyoming.asr import Transcript, TranscriptChunk, TranscriptStart, TranscriptStop
+
+from core.audio import ASR_RATE_HZ
+from core.errors import TooLarge
+from core.tasks import unwrapped
+from core.threads import in_thread
+from devices.wyoming.framing import Wire
+from devices.wyoming.requests import SoundFormat
+from engines.base import AsrOptions
+from media.files.raw import RawDecoder
+from pipeline.transcription.recording import Recording, Transcriber
+from pipeline.transcription.writing import join_texts
+from serving.scheduling.scheduler import Priority
+
+MAX_AUDIO_S = 600
+"Of one utterance. Home Assistant stops after 15 s; dictation is longer."
+
+MAX_WAITING_BYTES = 256 * 1024
+"Of sound, 8 s of a satellite's, that waits for the recogniser; then the client's sending waits."
+
+MIN_PIECE_BYTES = 1024
+"What a piece counts for at least: Python's own for the shortest."
+
+
+class SoundQueue:
+    """Pieces of an utterance, bounded by their bytes and the longest piece."""
+
+    def __init__(self) -> None:
+        self._pieces: asyncio.Queue[tuple[SoundFormat, bytes] | None] = asyncio.Queue()
+        self._waiting_bytes = 0
+        self._has_room = asyncio.Event()
+        self._has_room.set()
+
+    async def put(self, form: SoundFormat, payload: bytes) -> None:
+        """Waits for room."""
+        await self._has_room.wait()
+        self._count(max(len(payload), MIN_PIECE_BYTES))
+        self._pieces.put_nowait((form, payload))
+
+    def end(self) -> None:
+        self._pieces.put_nowait(None)
+
+    async def get(self) -> tuple[SoundFormat, bytes] | None:
+        """None: that was all."""
+        piece = await self._pieces.get()
+        if piece is not None:
+            self._count(-max(len(piece[1]), MIN_PIECE_BYTES))
+        return piece
+
+    def _count(self, size_bytes: int) -> None:
+        self._waiting_bytes += size_bytes
+        if self._waiting_bytes < MAX_WAITING_BYTES:
+            self._has_room.set()
+        else:
+            self._has_room.clear()
+
+
+async def hear(
+    wire: Wire,
+    sound: SoundQueue,
+    transcriber: Transcriber,
+    model: str,
+    options: AsrOptions,
+) -> None:
+    """Words go out stretch by stretch, where the speech is longer
+    than one, then all of them once more, as clients want that know no stretches.
+
+    Raises EngineError, Overloaded, RequestError, ConnectionError.
+    """
+    opened = transcriber.open(model, options, priority=Priority.FINAL, eager=True)
+    async with opened as recording:
+        with unwrapped():
+            async with asyncio.TaskGroup() as tasks:
+                telling = tasks.create_task(_tell(wire, recording), name="wyoming-parts")
+                await _push(sound, recording)
+                recording.end()
+        text, language = telling.result()
+        await wire.send(Transcript(text=text, language=language), TranscriptStop())
+
+
+async def _push(sound: SoundQueue, recording: Recording) -> None:
+    found: SoundFormat | None = None
+    decoder: RawDecoder | None = None
+    samples = 0
+    while (piece := await sound.get()) is not None:
+        form, payload = piece
+        if form != found or decoder is None:
+            if decoder is not None:
+                await recording.push(decoder.flush())
+            found, decoder = form, RawDecoder(form.rate_hz, form.bits, form.channels)
+        pcm = await in_thread(decoder.push, payload)  # of a megabyte, 30 ms of a core
+        samples += len(pcm)
+        if samples > MAX_AUDIO_S * ASR_RATE_HZ:
+            raise TooLarge(
+                f"an utterance of more than {MAX_AUDIO_S} s, the limit", code="audio_too_long"
+            )
+        if len(pcm):
+            await recording.push(pcm)
+    if decoder is not None:
+        await recording.push(decoder.flush())
+
+
+async def _tell(wire: Wire, recording: Recording) -> tuple[str, str]:
+    text, language = "", ""
+    async for part in recording.parts():
+        if not language:
+            language = part.language
+            await wire.send(TranscriptStart(language=language))
+        whole = join_texts([text, part.text])
+        if whole != text:
+            await wire.send(TranscriptChunk(text=whole[len(text) :]))
+        text = whole
+    return text, language

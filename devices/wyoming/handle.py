@@ -1,0 +1,30 @@
+"""`transcript` in: the assistant's answer out, as a service that handles. Sheet section 4."""
+
+from contextlib import aclosing
+
+from wyoming.event import Event
+from wyoming.handle import Handled, HandledChunk, HandledStart, HandledStop
+
+from devices.wyoming.framing import Wire
+from devices.wyoming.requests import conversation_of, read_text, text_language
+from pipeline.session.one_shot import Exchanges, Question
+
+
+async def answer(wire: Wire, event: Event, exchanges: Exchanges) -> None:
+    """As it is written, then whole, which is all that older clients read: by then no sentence has
+    to bridge a wait.
+
+    Raises EngineError, Overloaded, RequestError, Conflict, ConnectionError.
+    """
+    question = Question(
+        " ".join(read_text(event).split()),
+        conversation_id=conversation_of(event),
+        language=text_language(event),
+        is_spoken=True,
+    )
+    context = event.data.get("context")
+    async with exchanges.open(question) as exchange, aclosing(exchange.texts()) as texts:
+        await wire.send(HandledStart())
+        async for text in texts:
+            await wire.send(HandledChunk(text=text))
+    await wire.send(Handled(text=exchange.given.strip(), context=context), HandledStop())

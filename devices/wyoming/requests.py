@@ -1,0 +1,187 @@
+"""What clients ask for, read and checked: bad fields get an error that names them."""
+
+from dataclasses import dataclass, replace
+from reprlib import repr as shown
+from typing import Any
+
+from wyoming.event import Event
+
+from core.errors import RequestError
+from engines.base import AsrInfo, AsrOptions
+from engines.base.wake import WakeEngine
+from media.files.raw import BITS
+from pipeline.services import EngineSet
+from pipeline.shared.settings import DEFAULT
+
+MAX_TEXT_CHARS = 16_384
+"Of one text to speak or to answer; a long reply of a language model has some thousand."
+
+MAX_HOTWORDS_CHARS = 4096
+MAX_ID_CHARS = 128
+RATES_HZ = (8000, 192_000)
+MAX_CHANNELS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class SoundFormat:
+    rate_hz: int
+    bits: int
+    channels: int
+
+
+def read_format(event: Event) -> SoundFormat:
+    """Of `audio-start` and `audio-chunk`. Raises RequestError."""
+    rate_hz, width, channels = (_whole(event, key) for key in ("rate", "width", "channels"))
+    widths = [bits // 8 for bits in BITS]
+    _check(RATES_HZ[0] <= rate_hz <= RATES_HZ[1], "rate", rate_hz, "8000 to 192000 Hz")
+    _check(width in widths, "width", width, f"{', '.join(map(str, widths))} bytes, signed")
+    _check(1 <= channels <= MAX_CHANNELS, "channels", channels, f"1 to {MAX_CHANNELS}")
+    return SoundFormat(rate_hz, width * 8, channels)
+
+
+def read_transcribe(event: Event, engines: EngineSet) -> tuple[str, AsrOptions]:
+    """Of `transcribe`: the model's name and the options.
+
+    Raises RequestError, NotFound model_not_found.
+    """
+    model = _text(event, "name") or DEFAULT
+    info = engines.recogniser(model, param="name").info
+    options = AsrOptions(language=_language(event, info))
+    named = [*_texts(event, "transcript_names"), *_texts(event, "transcript_terms")]
+    if named and "hotwords" in info.supports:
+        hotwords = ", ".join(dict.fromkeys(named))
+        options = replace(options, hotwords=hotwords[:MAX_HOTWORDS_CHARS].rpartition(",")[0])
+        if len(hotwords) <= MAX_HOTWORDS_CHARS:
+            options = replace(options, hotwords=hotwords)
+    return model, options
+
+
+def _language(event: Event, info: AsrInfo) -> str | None:
+    language = base_language(_text(event, "language"))
+    if language is None or language in info.languages:
+        return language
+    raise RequestError(
+        f"{info.name} does not hear {language!r}; it hears: {', '.join(info.languages)}",
+        code="unsupported_language",
+        param="language",
+    )
+
+
+def base_language(tag: str) -> str | None:
+    """`en` of `en-US`; None of an empty one."""
+    return tag.lower().replace("_", "-").partition("-")[0] or None
+
+
+def read_detect(event: Event, engine: WakeEngine | None) -> tuple[WakeEngine, tuple[str, ...]]:
+    """Of `detect`: who listens, and for which words. Raises RequestError."""
+    if engine is None or not engine.words:
+        raise RequestError("this server knows no wake words", code="not_available", param="names")
+    known = [word.name for word in engine.words]
+    names = tuple(dict.fromkeys(_texts(event, "names"))) or tuple(known)
+    for name in names:
+        _check(name in known, "names", name, ", ".join(known))
+    return engine, names
+
+
+def read_timestamp(event: Event) -> int | None:
+    """In ms, of `audio-start` and `audio-chunk`. Raises RequestError."""
+    return None if event.data.get("timestamp") is None else _whole(event, "timestamp")
+
+
+@dataclass(frozen=True, slots=True)
+class Voicing:
+    """How a text is to be spoken; None: left open."""
+
+    voice: str | None
+    language: str | None
+
+
+def read_voicing(event: Event, engines: EngineSet) -> Voicing:
+    """Of `synthesize` and `synthesize-start`. Raises RequestError."""
+    kind = _text(event, "text_format") or "text"
+    _check(kind == "text", "text_format", kind, "text (no voice here reads SSML)")
+    voice = event.data.get("voice")
+    if voice is None:
+        return Voicing(None, None)
+    if not isinstance(voice, dict):
+        raise RequestError("voice must be an object", code="invalid_value", param="voice")
+    wish = Event(event.type, voice)
+    name = _text(wish, "name") or None
+    language = base_language(_text(wish, "language"))
+    return Voicing(name, language or (voice_language(name, engines) if name else None))
+
+
+def voice_language(name: str, engines: EngineSet) -> str | None:
+    """Which a voice speaks: the server's own where it speaks several."""
+    spoken = [
+        code
+        for tts in engines.tts.values()
+        for code, names in tts.info.voices.items()
+        if name in names
+    ]
+    return (
+        engines.default_language if engines.default_language in spoken else next(iter(spoken), None)
+    )
+
+
+def read_text(event: Event) -> str:
+    """`text`, as it came. Raises RequestError."""
+    text = _text(event, "text", most=MAX_TEXT_CHARS)
+    if event.data.get("text") is None:
+        raise RequestError(
+            f"{event.type} has no text", code="missing_required_parameter", param="text"
+        )
+    return text
+
+
+def conversation_of(event: Event) -> str | None:
+    """`context.conversation_id` in a name space of its own: who connects here may not go on with
+    the conversations of others. Raises RequestError."""
+    context = event.data.get("context")
+    if not isinstance(context, dict):
+        return None
+    found = _text(Event(event.type, context), "conversation_id", most=MAX_ID_CHARS)
+    return f"wyoming-{found}" if found else None
+
+
+def text_language(event: Event) -> str | None:
+    """`language` of a `transcript`."""
+    return base_language(_text(event, "language"))
+
+
+def _whole(event: Event, key: str) -> int:
+    found = event.data.get(key)
+    if isinstance(found, bool) or not isinstance(found, int):
+        raise RequestError(
+            f"{event.type}: {key} must be a whole number", code="invalid_value", param=key
+        )
+    return found
+
+
+def _text(event: Event, key: str, *, most: int = 256) -> str:
+    found = event.data.get(key)
+    if found is None:
+        return ""
+    if not isinstance(found, str) or len(found) > most:
+        raise RequestError(
+            f"{event.type}: {key} must be a text of at most {most} characters",
+            code="invalid_value",
+            param=key,
+        )
+    return found
+
+
+def _texts(event: Event, key: str) -> list[str]:
+    found: Any = event.data.get(key) or []
+    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+        raise RequestError(
+            f"{event.type}: {key} must be a list of texts", code="invalid_value", param=key
+        )
+    return [" ".join(one.replace(",", " ").split()) for one in found if one.strip()]
+
+
+def _check(is_right: bool, param: str, value: object, allowed: str) -> None:
+    if not is_right:
+        raise RequestError(
+            f"{param} is {shown(value)}; allowed is {allowed}", code="invalid_value", param=param
+        )

@@ -1,0 +1,93 @@
+"""`synthesize`, whole or in pieces; the voice begins with the first clause. Sheet section 4."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from wyoming.audio import AudioChunk, AudioStart, AudioStop
+from wyoming.tts import SynthesizeStopped
+
+from core.errors import TooLarge
+from devices.wyoming.framing import Wire
+from devices.wyoming.requests import MAX_TEXT_CHARS, Voicing
+from media.files.encode import RAW
+from pipeline.services import EngineSet
+from pipeline.speech.file import Manner, Reader, whole
+from pipeline.speech.language_id import TextLanguage
+
+RATE_HZ = 22_050
+"""What eSpeak and Piper have. Always the same: Home Assistant writes the head of its WAV file by
+the first `audio-start`."""
+
+WIDTH_BYTES, CHANNELS = 2, 1
+
+CHUNK_BYTES = 2048 * WIDTH_BYTES
+"As satellites play it: 93 ms."
+
+
+class TextQueue:
+    """Pieces of a text that comes; bounded by its length."""
+
+    def __init__(self) -> None:
+        self._pieces: asyncio.Queue[str | None] = asyncio.Queue()
+        self._chars = 0
+
+    def add(self, text: str) -> None:
+        """Raises TooLarge."""
+        self._chars += len(text)
+        if self._chars > MAX_TEXT_CHARS:
+            raise TooLarge(f"a text of more than {MAX_TEXT_CHARS} characters, the limit")
+        if text:
+            self._pieces.put_nowait(text)
+
+    def end(self) -> None:
+        self._pieces.put_nowait(None)
+
+    async def pieces(self) -> AsyncGenerator[str, None]:
+        while (text := await self._pieces.get()) is not None:
+            yield text
+
+
+class Speaking:
+    def __init__(self, engines: EngineSet, reader: Reader, languages: TextLanguage) -> None:
+        self._engines, self._reader, self._languages = engines, reader, languages
+
+    async def text(self, wire: Wire, text: str, voicing: Voicing) -> None:
+        """Raises EngineError, Overloaded, RequestError, ConnectionError."""
+        usual = self._engines.default_language
+        spoken = {code for tts in self._engines.tts.values() for code in tts.info.voices}
+        language = voicing.language or await self._languages.of(text, usual, spoken)
+        await self._speak(wire, whole(text), Manner(language, voicing.voice))
+
+    async def stream(self, wire: Wire, texts: TextQueue, voicing: Voicing) -> None:
+        """The same for a text that is still being written, of which nobody knows the language."""
+        language = voicing.language or self._engines.default_language
+        await self._speak(wire, texts.pieces(), Manner(language, voicing.voice))
+        await wire.send(SynthesizeStopped())
+
+    async def _speak(self, wire: Wire, texts: AsyncGenerator[str, None], manner: Manner) -> None:
+        async with aclosing(texts):
+            file = self._reader.file(texts, manner, RAW, RATE_HZ)
+            await wire.send(AudioStart(rate=RATE_HZ, width=WIDTH_BYTES, channels=CHANNELS))
+            sent_bytes = 0
+            async with aclosing(file.chunks()) as chunks:
+                async for chunk in chunks:
+                    for start in range(0, len(chunk), CHUNK_BYTES):
+                        piece = chunk[start : start + CHUNK_BYTES]
+                        await wire.send(_chunk(piece, sent_bytes))
+                        sent_bytes += len(piece)
+            await wire.send(AudioStop(timestamp=_ms(sent_bytes)))
+
+
+def _chunk(audio: bytes, before_bytes: int) -> AudioChunk:
+    return AudioChunk(
+        rate=RATE_HZ,
+        width=WIDTH_BYTES,
+        channels=CHANNELS,
+        audio=audio,
+        timestamp=_ms(before_bytes),
+    )
+
+
+def _ms(size_bytes: int) -> int:
+    return 1000 * size_bytes // (WIDTH_BYTES * RATE_HZ)

@@ -1,0 +1,75 @@
+"""What a session plays to packets for a device."""
+
+import numpy as np
+
+from core.audio import Pcm, silence
+from devices.xiaozhi.ports import Session
+from media.codecs.opus import OpusEncoder, OpusSettings
+from pipeline.playout.playout import PACED_RATE_HZ
+
+RATE_HZ = PACED_RATE_HZ
+"24 kHz, what stock firmware decodes to unless told otherwise."
+
+PACKET_MS = 60
+
+BITRATE_BPS = 24_000
+"Speech in packets of 60 ms: 180 bytes each."
+
+CODEC_DELAY_MS = 6.5
+"What libopus looks ahead for voip (RFC 6716 section 2)."
+
+_EMPTY = np.zeros(0, np.int16)
+
+
+class Mouth:
+    """One connection's. A packet has three pulls; what is there of it waits for the rest."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        settings = OpusSettings(BITRATE_BPS, "voip", PACKET_MS)
+        self._encoder = OpusEncoder(RATE_HZ, settings)
+        self._held = _EMPTY
+        self._owes = False
+        "Some of what was pulled last is still in the encoder."
+        self._said: tuple[str, int] | None = None
+
+    def packet(self) -> bytes | None:
+        """The next one; None: there is too little sound for it yet, or none."""
+        missing = self._encoder.frame_samples - len(self._held)
+        while missing > 0 and (frame := self._session.pull()) is not None:
+            self._owes = True
+            self._hold(frame.pcm)
+            missing = self._encoder.frame_samples - len(self._held)
+        return self._take() if missing <= 0 else None
+
+    def rest(self) -> bytes | None:
+        """The last one, filled with silence; None: nothing is left. What the encoder holds back is
+        the end of the last word."""
+        if self._owes:
+            self._owes = False
+            self._hold(silence(CODEC_DELAY_MS, RATE_HZ))
+        if not len(self._held):
+            return None
+        missing = max(0, self._encoder.frame_samples - len(self._held))
+        self._hold(np.zeros(missing, np.int16))
+        return self._take()
+
+    def new_clause(self) -> str:
+        """What is said from the next packet on, if that was not told yet."""
+        clause = self._session.next_clause
+        if clause is None or clause[:2] == self._said:
+            return ""
+        self._said = clause[:2]
+        return clause[2]
+
+    def drop(self) -> None:
+        """It is interrupted."""
+        self._held, self._owes = _EMPTY, False
+
+    def _hold(self, pcm: Pcm) -> None:
+        self._held = np.concatenate([self._held, pcm])
+
+    def _take(self) -> bytes:
+        samples = self._encoder.frame_samples
+        pcm, self._held = self._held[:samples], self._held[samples:]
+        return self._encoder.encode(pcm)

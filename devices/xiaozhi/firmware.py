@@ -1,0 +1,87 @@
+"""Firmware for boards: images in a folder of this server, and where a board fetches them."""
+
+import logging
+from pathlib import Path
+from urllib.parse import quote
+
+from aiohttp import web as aioweb
+
+from core.threads import in_thread
+from devices.ota import FirmwareFolder, image_for
+from devices.xiaozhi.ota_check import Firmware, is_newer
+
+logger = logging.getLogger(__name__)
+
+PATH = "/xiaozhi/ota/firmware"
+
+_IMAGE = b"\xe9"
+_MAGIC_AT, _MAGIC = slice(32, 36), bytes.fromhex("3254cdab")
+_VERSION_AT = slice(48, 80)
+
+
+class Images:
+    """`offers`: boards are told of newer firmware when they start, and fetch it unasked."""
+
+    def __init__(self, folder: FirmwareFolder, *, offers: bool) -> None:
+        self.folder = folder
+        self._offers = offers
+        self._told: set[tuple[Path, str]] = set()
+        "Images that are not what their folder says, and what they say: a line for each, once."
+
+    async def url(self, base_url: str, board: str, wanted: str) -> str:
+        """Of a version, or of the newest; empty: there is none for this board. Raises
+        RequestError."""
+        found = await image_for(self.folder, board, wanted)
+        return _url(base_url, found.version, board) if found else ""
+
+    async def offer(self, base_url: str, board: str, version: str) -> Firmware | None:
+        """What a board of this version is told when it starts; None: it keeps what it has."""
+        found = await in_thread(self._newest, board) if self._offers else None
+        if not found or not is_newer(found, version):
+            return None
+        return Firmware(found, _url(base_url, found, board))
+
+    async def send(self, version: str, board: str) -> aioweb.StreamResponse:
+        """With a Content-Length: the firmware takes no other (sheet section 1). Raises
+        RequestError, NotFound."""
+        found = await in_thread(self.folder.find, version, board)
+        headers = {"Content-Type": "application/octet-stream", "X-Checksum-SHA256": found.sha256}
+        return aioweb.FileResponse(found.path, headers=headers)
+
+    def _newest(self, board: str) -> str:
+        """Of the releases that are what their folder says; empty: there is none."""
+        for one in self.folder.releases(board):
+            own = version_in(one.path)
+            if own in ("", one.version):
+                return one.version
+            self._tell(one.path, own)
+        return ""
+
+    def _tell(self, image: Path, own: str) -> None:
+        if (image, own) in self._told:
+            return
+        self._told.add((image, own))
+        logger.warning(
+            "! xiaozhi: %s is %s by itself; a board would take it at every start, so none is told"
+            " of it",
+            image,
+            own,
+        )
+
+
+def version_in(image: Path) -> str:
+    """What an ESP32 application says that it is (ESP-IDF, app image format: `esp_app_desc_t` after
+    two headers), printable; empty: it is none, or gone."""
+    try:
+        with image.open("rb") as file:
+            start = file.read(_VERSION_AT.stop)
+    except OSError:
+        return ""
+    if len(start) < _VERSION_AT.stop or not (start[:1] == _IMAGE and start[_MAGIC_AT] == _MAGIC):
+        return ""
+    text = start[_VERSION_AT].partition(b"\0")[0].decode("ascii", "replace")
+    return "".join(one if one.isprintable() else "?" for one in text)
+
+
+def _url(base_url: str, version: str, board: str) -> str:
+    return f"{base_url}{PATH}/{quote(version, safe='')}/{quote(board, safe='')}.bin"

@@ -1,0 +1,151 @@
+"""What the Whisper engines share: from an item to questions to its decoder, and from answers to a
+result. How windows are encoded and answers searched for is each engine's own.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from core.audio import ASR_RATE_HZ, samples_to_ms
+from core.errors import EngineError
+from engines.asr.whisper.alignment import Voice
+from engines.asr.whisper.features import Features
+from engines.asr.whisper.language import Spoken
+from engines.asr.whisper.part import Part
+from engines.asr.whisper.prompt import Prompts
+from engines.asr.whisper.rules import TAKES_ALL, Rules
+from engines.asr.whisper.segments import FRAME_S, Piece, cut, last_end_s
+from engines.asr.whisper.temperature_fallback import Answer, Question, Thresholds
+from engines.asr.whisper.tokenizer import Tokenizer
+from engines.asr.whisper.windows import MAX_ITEM_MS, MAX_ITEM_SAMPLES
+from engines.base import AsrInfo, AsrItem, TokenLogprob, Word
+
+SILENCE_PEAK = 16
+"-66 dBFS: below any microphone's own noise. Whisper invents words for digital silence."
+
+
+class Alignment(Protocol):
+    """`alignment.Aligner`."""
+
+    def words(
+        self, voice: Voice, pieces: list[Piece], spoken_until_s: float
+    ) -> list[list[Word]]: ...
+
+    def logprobs(self, voice: Voice, tokens: Sequence[int]) -> list[TokenLogprob]: ...
+
+
+class Listening:
+    """The rules of one model."""
+
+    def __init__(
+        self, tokenizer: Tokenizer, aligner: Alignment, info: AsrInfo, rules: Rules
+    ) -> None:
+        self._tokenizer, self._aligner = tokenizer, aligner
+        self._info, self._rules = info, rules
+        self._prompts = Prompts(tokenizer, info.languages, "task" in info.supports)
+
+    @property
+    def unknown(self) -> Spoken:
+        """Of audio that was not listened to."""
+        return Spoken(self._info.languages[0], 0.0)
+
+    def check(self, item: AsrItem) -> None:
+        """Raises EngineError for an item that is too long, RequestError as `check_prefix`."""
+        if len(item.pcm) > MAX_ITEM_SAMPLES:
+            raise EngineError(
+                "asr",
+                self._info.name,
+                f"an item of {samples_to_ms(len(item.pcm), ASR_RATE_HZ):.0f} ms; "
+                f"allowed: up to {MAX_ITEM_MS:.0f}",
+            )
+        if item.options.prefix:
+            self._prompts.prefix(item.options.prefix)
+
+    def part(self, item: AsrItem, powers: Features) -> Part:
+        """An item that nothing was heard of yet."""
+        named = self._prompts.named_language(item.options)
+        padding = item.options.padding or self._rules.padding
+        if padding not in self._rules.paddings:
+            padding = "longest"
+        return Part(
+            options=item.options,
+            pcm=item.pcm,
+            powers=powers,
+            padding=padding,
+            spoken=Spoken(named, 1.0) if named else None,
+        )
+
+    def question(self, row: int, part: Part) -> Question:
+        """What the decoder is asked about a part's next window, `row` of its batch."""
+        options, rules = part.options, self._rules
+        no_speech = options.no_speech_threshold
+        spoken = part.spoken or self.unknown
+        return Question(
+            row=row,
+            start=self._prompts.start(options, spoken.language, is_first=part.seek == 0),
+            beam_size=options.beam_size or rules.beam_size,
+            temperatures=options.temperatures or rules.temperatures,
+            thresholds=Thresholds(
+                compression_ratio=rules.max_compression_ratio,
+                log_prob=rules.log_prob_threshold,
+                no_speech=rules.no_speech_threshold if no_speech is None else no_speech,
+            ),
+            duration_s=(part.frames - part.seek) / 100,
+        )
+
+    def take(self, part: Part, question: Question, answer: Answer, encoded: Any) -> None:
+        """What an answer comes to. `encoded`: what was listened to, as the aligner takes it."""
+        part.passes += 1
+        if self._is_rejected(answer, question.thresholds):
+            part.rejected.append(answer)
+            part.seek = part.frames
+        else:
+            part.answers.append(answer)
+            part.has_sure = part.has_sure or not _is_unsure(answer, question.thresholds)
+            self._add(part, answer, encoded, question.row)
+
+    def _is_rejected(self, answer: Answer, limits: Thresholds) -> bool:
+        """Noise and music: a loop, a guess, or what the model itself takes for no speech. The last
+        is Whisper's own rule: both scores must say so. For a model that tells noise, a loop that
+        ended by itself is a word that somebody repeats; one that was stopped is a guess."""
+        if not answer.text.strip() or limits.no_speech >= TAKES_ALL:
+            return False
+        is_loop = answer.compression_ratio > limits.compression_ratio
+        return (
+            (is_loop and not self._info.tells_noise)
+            or answer.confidence < self._rules.min_confidence
+            or (answer.no_speech_prob > limits.no_speech and answer.avg_logprob < limits.log_prob)
+        )
+
+    def _add(self, part: Part, answer: Answer, encoded: Any, row: int) -> None:
+        """What an answer says, and where to go on listening."""
+        language = part.spoken.language if part.spoken else "en"
+        frames = part.frames - part.seek
+        voice = Voice(encoded, row, frames, language, part.options.task)
+        pieces, following, is_complete = cut(
+            answer.tokens, self._tokenizer.timestamp_begin, part.seek, frames
+        )
+        words: list[list[Word]] = [[] for _ in pieces]
+        if part.options.timestamps == "word" and pieces:
+            words = self._aligner.words(voice, pieces, part.spoken_until_s)
+            part.spoken_until_s = last_end_s(pieces)
+            if not is_complete and part.spoken_until_s > pieces[0]["seek"] * FRAME_S:
+                following = round(part.spoken_until_s / FRAME_S)
+        for piece, said in zip(pieces, words, strict=True):
+            text = self._tokenizer.decode(piece["tokens"])
+            if piece["start"] != piece["end"] and text.strip():
+                part.add(answer, piece, text, said)
+                if part.options.token_logprobs:
+                    part.tokens += self._aligner.logprobs(voice, piece["tokens"])
+        part.seek = following if following > part.seek else part.frames
+
+
+def _is_unsure(answer: Answer, limits: Thresholds) -> bool:
+    """Either of the two scores says that it may be no speech."""
+    return answer.no_speech_prob > limits.no_speech or answer.avg_logprob < limits.log_prob
+
+
+def has_sound(item: AsrItem) -> bool:
+    """Anything that a model may be asked about."""
+    return bool(np.abs(item.pcm.astype(np.int32)).max(initial=0) >= SILENCE_PEAK)

@@ -1,0 +1,1 @@
+"""Step batching: many requests share each step of the decoder."""

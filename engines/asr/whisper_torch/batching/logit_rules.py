@@ -1,0 +1,69 @@
+"""What a row may say next: Whisper's rules of suppression and timestamps, for all rows at once."""
+
+from dataclasses import dataclass
+
+import torch
+
+from engines.asr.whisper_torch.batching.kv_cache import Kind, State
+
+_NEVER = -torch.inf
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """Where each row is, before a step."""
+
+    following: torch.Tensor
+    "Position of the token that comes next."
+    is_chosen: torch.Tensor
+    "That token is not given, and the row is not done."
+
+    @staticmethod
+    def of(state: State, rows: int) -> "Now":
+        following = state.position[:rows] + 1
+        is_spoken = following >= state.prompt[:rows]
+        return Now(following, is_spoken & (state.done[:rows] == 0))
+
+
+def allowed(state: State, now: Now, scores: torch.Tensor, kind: Kind) -> torch.Tensor:
+    """`scores` (rows, vocabulary) with -inf at what a row must not say. As in transformers:
+    begin-suppressed, suppressed, then timestamps."""
+    rows = len(scores)
+    is_first = now.following == state.prompt[:rows]
+    banned = state.banned[:rows] | (is_first[:, None] & state.banned_first)
+    scores = scores.masked_fill(banned, _NEVER)
+    if kind < Kind.TIMED:
+        return scores
+    timed = _timed(state, scores, now.following - state.prompt[:rows], is_first)
+    return torch.where(state.is_timed[:rows, None] == 1, timed, scores)
+
+
+def _timed(
+    state: State, scores: torch.Tensor, said: torch.Tensor, is_first: torch.Tensor
+) -> torch.Tensor:
+    rows, special = len(scores), state.special
+    position = state.position[:rows, None]
+    number = state.numbers[: scores.shape[1]]
+    is_time = number >= special.timestamps
+    last = state.tokens[:rows].gather(1, position)[:, 0]
+    before = state.tokens[:rows].gather(1, (position - 1).clamp(min=0))[:, 0]
+    last_is_time = (said >= 1) & (last >= special.timestamps)
+    before_is_time = (said < 2) | (before >= special.timestamps)
+    # Timestamps come in pairs, but before the end; none goes back, and a pair is no step at all.
+    must_be_text = (last_is_time & before_is_time)[:, None]
+    must_be_time = (last_is_time & ~before_is_time)[:, None]
+    opens = (state.last_time[:rows, None] > 0) & ~must_be_time
+    earliest = torch.where(opens, state.last_time[:rows, None] + 1, state.last_time[:rows, None])
+    banned = number == special.no_timestamps
+    banned = banned | (must_be_text & is_time) | (must_be_time & (number < special.end))
+    banned = banned | (is_time & (number < earliest))
+    not_first = ~is_time
+    if special.first_timestamps is not None:
+        not_first = not_first | (number > special.timestamps + special.first_timestamps)
+    banned = banned | (is_first[:, None] & not_first)
+    scores = scores.masked_fill(banned, _NEVER)
+    # Some timestamp is likelier than every word: then it is one.
+    times = scores[:, special.timestamps :].logsumexp(1)
+    likeliest = scores[:, : special.timestamps].amax(1)
+    is_next = (times > likeliest)[:, None]
+    return scores.masked_fill(is_next & ~is_time, _NEVER)

@@ -1,0 +1,136 @@
+"""One utterance on its way: which windows are listened to, what the decoder is asked about each."""
+
+import zlib
+from collections.abc import Generator, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+
+from engines.asr.whisper.decode import Listening, has_sound
+from engines.asr.whisper.language import Spoken, choose
+from engines.asr.whisper.part import Part
+from engines.asr.whisper.prompt import MAX_ANSWER_TOKENS
+from engines.asr.whisper.temperature_fallback import (
+    BEST_OF,
+    Answer,
+    Question,
+    Said,
+    answer_of,
+    best,
+    goes_on,
+    is_loop,
+    stopped,
+    usual_probability,
+)
+from engines.asr.whisper.tokenizer import Tokenizer
+from engines.asr.whisper.windows import FRAME_SAMPLES, window_frames
+from engines.asr.whisper_torch.batching.engine_thread import Apart, Ask, Encode, Write
+from engines.asr.whisper_torch.batching.kv_cache import NewRow
+from engines.asr.whisper_torch.batching.sampling import MAX_BEAM
+from engines.asr.whisper_torch.batching.slots import Written
+from engines.asr.whisper_torch.network.device import Device
+from engines.asr.whisper_torch.network.features import normalised
+from engines.base import AsrItem, AsrResult
+
+_NO_POWERS = np.zeros((0, 0), np.float32)
+
+
+class Heard:
+    """One window, as the aligner takes it."""
+
+    def __init__(self, encoded: torch.Tensor) -> None:
+        self._encoded = encoded
+
+    def rows(self, wanted: Sequence[int]) -> torch.Tensor:
+        """There is but this one."""
+        assert list(wanted) == [0]
+        return self._encoded
+
+
+class Courses:
+    """Makes them for one model."""
+
+    def __init__(self, device: Device, listening: Listening, tokenizer: Tokenizer) -> None:
+        self._device, self._listening, self._tokenizer = device, listening, tokenizer
+
+    def course(self, item: AsrItem) -> Generator[Ask, Any, AsrResult]:
+        """Everything that is done for one item. The first `next` raises as `Listening.check`."""
+        self._listening.check(item)
+        part = self._listening.part(item, _NO_POWERS)
+        if has_sound(item):
+            powers = self._device.features.powers(item.pcm)
+            seed = zlib.crc32(item.pcm.tobytes())
+            yield from self._windows(part, powers, seed)
+        return part.result(self._listening.unknown)
+
+    def _windows(self, part: Part, powers: torch.Tensor, seed: int) -> Generator[Ask, Any, None]:
+        while part.is_open:
+            frames = window_frames(len(part.pcm) - part.seek * FRAME_SAMPLES, part.padding)
+            window = normalised(powers, frames, part.seek).to(self._device.dtype)
+            encoded = yield Encode(window)
+            if part.spoken is None:
+                part.spoken = yield Apart(partial(self._detected, encoded, part.options.languages))
+            question = self._listening.question(0, part)
+            answer = yield from self._answer(question, encoded, seed)
+            take = partial(self._listening.take, part, question, answer, Heard(encoded))
+            if part.options.timestamps == "word" or part.options.token_logprobs:
+                yield Apart(take)  # the decoder reads its answer again: some ms that others have
+            else:
+                take()
+
+    def _detected(self, encoded: torch.Tensor, allowed: Sequence[str]) -> Spoken:
+        chances = self._device.languages(encoded)
+        names = [self._tokenizer.tokenizer.id_to_token(token) for token in chances]
+        return choose(list(zip(names, chances.values(), strict=True)), allowed)
+
+    def _answer(
+        self, question: Question, encoded: torch.Tensor, seed: int
+    ) -> Generator[Ask, Any, Answer]:
+        """One temperature after the other, until an answer holds."""
+        tried = [(yield from self._try(question, encoded, question.temperatures[0], seed))]
+        while goes_on(question, tried):
+            temperature = question.temperatures[len(tried)]
+            again = seed + BEST_OF * len(tried)
+            tried.append((yield from self._try(question, encoded, temperature, again)))
+        return best(question, tried)
+
+    def _try(
+        self, question: Question, encoded: torch.Tensor, temperature: float, seed: int
+    ) -> Generator[Ask, Any, Answer]:
+        """Time is saved by stopping early; the few that were no loops are asked again."""
+        enough = question.enough_tokens
+        rows = self._rows(question, temperature, seed, enough)
+        answer = self._best((yield Write(encoded, rows)), question, temperature)
+        if len(answer.tokens) < enough:
+            return answer
+        early = stopped(self._tokenizer, answer, enough)
+        if is_loop(early, question) or enough == MAX_ANSWER_TOKENS:
+            return early if is_loop(early, question) else answer
+        rows = self._rows(question, temperature, seed, MAX_ANSWER_TOKENS)
+        return self._best((yield Write(encoded, rows)), question, temperature)
+
+    def _rows(
+        self, question: Question, temperature: float, seed: int, most: int
+    ) -> Sequence[NewRow]:
+        start = question.start
+        limit = min(self._device.shape.text_positions, len(start.tokens) + most)
+        widest = min(MAX_BEAM, self._device.capacity)
+        return [
+            NewRow(
+                prompt=start.tokens,
+                limit=limit,
+                is_timed=start.has_timestamps,
+                beam_size=1 if temperature else min(question.beam_size, widest),
+                temperature=temperature,
+                seed=seed + index,
+                suppressed=self._tokenizer.suppressed,
+            )
+            for index in range(BEST_OF if temperature else 1)
+        ]
+
+    def _best(self, written: Sequence[Written], question: Question, temperature: float) -> Answer:
+        one = max(written, key=lambda written: written.logprob)
+        said = Said(one.tokens, one.logprob, one.no_speech)
+        return answer_of(self._tokenizer, said, temperature, usual_probability(question.start))

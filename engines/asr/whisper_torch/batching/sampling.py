@@ -1,0 +1,233 @@
+"""The next token of every row, on the device: the likeliest, a drawn one, or a beam's.
+
+A beam is `width` neighbouring rows. Each of them works out the whole beam's next state and takes
+its own part of it: nothing is written across rows, and all of it has one static form.
+"""
+
+from dataclasses import dataclass
+
+import torch
+
+from engines.asr.whisper_torch.batching.kv_cache import NOWHERE, Kind, State
+from engines.asr.whisper_torch.batching.logit_rules import Now
+
+MAX_BEAM = 8
+_KEPT = 2 * MAX_BEAM
+"Candidates of a beam: half of them may be ends."
+
+_LOW = 0xFFFFFFFF
+"Of a 64 bit product, the lower half."
+
+
+@dataclass(frozen=True, slots=True)
+class _Next:
+    """Of every row: which token follows."""
+
+    token: torch.Tensor
+    gain: torch.Tensor
+    "Its log probability."
+    done: torch.Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class _Following:
+    """Of every row of a beam, and of those that are none: whose past it goes on with, and how."""
+
+    token: torch.Tensor
+    logprob: torch.Tensor
+    "Of the whole answer."
+    done: torch.Tensor
+    score: torch.Tensor
+    parent: torch.Tensor
+
+
+def choose(
+    state: State, now: Now, scores: torch.Tensor, allowed: torch.Tensor, *, said: int, kind: Kind
+) -> None:
+    """Write the next step's state. `scores`: before the rules, `allowed` after them. `said`: no row
+    is longer. Of a row that is done nothing counts behind its last token."""
+    rows = len(scores)
+    _note_silence(state, scores)
+    single = _single(state, now, allowed, kind)
+    token, done = single.token, single.done
+    if kind in (Kind.BEAM, Kind.MIXED):
+        beam = _beam(state, now, scores, allowed, single)
+        token, done = beam.token, beam.done
+        _take_over(state, beam, now.is_chosen, said)
+    else:
+        state.logprob[:rows].addcmul_(single.gain, now.is_chosen)
+    at = now.following[:, None]
+    given = state.tokens[:rows].gather(1, at)[:, 0]
+    token = torch.where(now.following < state.prompt[:rows], given, token)
+    state.tokens[:rows].scatter_(1, at, token[:, None])
+    if kind is not Kind.PLAIN:
+        is_time = now.is_chosen & (token >= state.special.timestamps)
+        _set_where(is_time, state.last_time[:rows], token)
+    state.position[:rows].add_(state.done[:rows] == 0)
+    state.done[:rows].bitwise_or_(now.is_chosen & done)
+
+
+def _take_over(state: State, following: _Following, is_chosen: torch.Tensor, said: int) -> None:
+    """Each row of a beam goes on with the past of one of its rows."""
+    rows = len(is_chosen)
+    parent = torch.where(is_chosen, following.parent, state.numbers[:rows])
+    state.tokens[:rows] = state.tokens[:rows][parent]
+    state.last_time[:rows] = state.last_time[:rows][parent]
+    past = state.said[:, :, :rows, :, :said]
+    past.copy_(past.index_select(2, parent))
+    for kept, new in ((state.score, following.score), (state.logprob, following.logprob)):
+        _set_where(is_chosen, kept[:rows], new)
+
+
+def _set_where(mask: torch.Tensor, kept: torch.Tensor, new: torch.Tensor) -> None:
+    """In place, by one kernel."""
+    torch.where(mask, new, kept, out=kept)
+
+
+def _note_silence(state: State, scores: torch.Tensor) -> None:
+    """How likely it is that nothing is said: the model tells where the transcript starts."""
+    if state.special.no_speech is None:
+        return
+    rows = len(scores)
+    silence = scores.softmax(1)[:, state.special.no_speech]
+    is_start = state.position[:rows] == state.start_at[:rows]
+    _set_where(is_start, state.no_speech[:rows], silence)
+
+
+def _single(state: State, now: Now, allowed: torch.Tensor, kind: Kind) -> _Next:
+    """The likeliest token, or with a temperature a drawn one."""
+    chances = allowed.log_softmax(1)
+    if kind in (Kind.DRAWN, Kind.MIXED):
+        warmth = state.temperature[: len(allowed), None]
+        warm = allowed / warmth.clamp(min=1e-3) + _gumbel(state, allowed)
+        token = torch.where(warmth > 0, warm, allowed).argmax(1)
+        gain = chances.gather(1, token[:, None])[:, 0]
+    else:
+        token, gain = allowed.argmax(1), chances.amax(1)
+    is_last = now.following >= state.limit[: len(allowed)] - 1
+    return _Next(token, gain, (token == state.special.end) | is_last)
+
+
+def _gumbel(state: State, allowed: torch.Tensor) -> torch.Tensor:
+    """Noise with which the largest is a draw (Gumbel). A hash of seed, position and token: nothing
+    of it depends on other rows, on the device or on what was drawn before."""
+    rows = len(allowed)
+    number = state.numbers[: allowed.shape[1]]
+    of_row = _mixed(state.seed[:rows] * 0x9E3779B1 + state.position[:rows] + 1)
+    mixed = _mixed(number * 0x85EBCA6B + of_row[:, None])
+    share = (mixed.float() + 0.5) / (_LOW + 1.0)
+    return -(-share.clamp(1e-9, 1 - 1e-7).log()).log()
+
+
+def _mixed(x: torch.Tensor) -> torch.Tensor:
+    """32 bits of which each depends on all of `x`'s (MurmurHash3's end)."""
+    x = x & _LOW
+    x = ((x ^ (x >> 16)) * 0x85EBCA6B) & _LOW
+    x = ((x ^ (x >> 13)) * 0xC2B2AE35) & _LOW
+    return x ^ (x >> 16)
+
+
+def _beam(
+    state: State, now: Now, scores: torch.Tensor, allowed: torch.Tensor, single: _Next
+) -> _Following:
+    """As transformers' beam search with length penalty 1 and early_stopping False."""
+    rows, is_live = len(allowed), now.is_chosen
+    total = scores.logsumexp(1)
+    group, width = state.group[:rows], state.width[:rows]
+    number = state.numbers[:rows]
+    rank = number - group
+    members = (group[:, None] + state.numbers[:MAX_BEAM]).clamp(max=rows - 1)
+    is_member = state.numbers[:MAX_BEAM] < width[:, None]
+    # The beam's best candidates: each row's own best ones, then the best of all.
+    own, tokens = (allowed - total[:, None]).topk(_KEPT)
+    own = own + state.score[:rows, None]
+    pool = own[members].masked_fill(~is_member[:, :, None], -torch.inf).flatten(1)
+    best, at = pool.topk(_KEPT)
+    parent = members.gather(1, at // _KEPT)
+    token = tokens[parent, at % _KEPT]
+    change = total - allowed.logsumexp(1)
+    logprob = (state.logprob[:rows] - state.score[:rows] + change)[parent] + best
+    is_kept = state.numbers[:_KEPT] < 2 * width[:, None]
+    length = now.following + 1
+    ends = (token == state.special.end) | (length >= state.limit[:rows])[:, None]
+    going = (best + ends * NOWHERE).masked_fill(~is_kept, -torch.inf)
+    running, order = going.topk(MAX_BEAM)
+    mine = order.gather(1, rank[:, None])
+    is_beam = width > 1
+    ended = _Ended(parent, token, best, logprob, ends & is_kept)
+    is_closed = _finish(state, ended, members, is_member, rank, is_beam & is_live)
+    spoken = (length - state.prompt[:rows]).clamp(min=1)
+    is_better = (running[:, 0] / spoken)[:, None] > is_closed
+    is_open = (state.open[:rows] == 1) & (is_better & is_member).any(1)
+    _set_where(is_beam & is_live, state.open[:rows], is_open.long())
+    over = ~is_open | (ends | ~is_kept).all(1)
+
+    def taken(of: torch.Tensor) -> torch.Tensor:
+        return of.gather(1, mine)[:, 0]
+
+    alone = state.logprob[:rows] + single.gain
+    return _Following(
+        token=torch.where(is_beam, taken(token), single.token),
+        logprob=torch.where(is_beam, taken(logprob), alone),
+        done=torch.where(is_beam, over, single.done),
+        score=torch.where(is_beam, taken(going), state.score[:rows]),
+        parent=torch.where(is_beam, taken(parent), number),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """A beam's candidates, (rows, candidates), the best first."""
+
+    parent: torch.Tensor
+    token: torch.Tensor
+    score: torch.Tensor
+    logprob: torch.Tensor
+    is_end: torch.Tensor
+
+
+def _finish(
+    state: State,
+    ended: _Ended,
+    members: torch.Tensor,
+    is_member: torch.Tensor,
+    rank: torch.Tensor,
+    is_live: torch.Tensor,
+) -> torch.Tensor:
+    """Keep the beam's best finished answers, one in each of its rows. Returns, for each of them,
+    the score that a running beam must beat (rows, MAX_BEAM)."""
+    rows = len(members)
+    width = state.width[:rows, None]
+    counts = ended.is_end & (state.numbers[:_KEPT] < width)
+    length = state.position[:rows] + 2
+    spoken = (length - state.prompt[:rows]).clamp(min=1)[:, None]
+    blocked = ~counts | (state.open[:rows, None] == 0)
+    fresh = ended.score / spoken + blocked * NOWHERE
+    old = state.best_score[:rows][members].masked_fill(~is_member, -torch.inf)
+    merged = torch.cat([old, fresh], 1)
+    top, at = merged.topk(MAX_BEAM)
+    is_said = torch.cat([state.is_said[:rows][members] == 1, counts], 1).gather(1, at)
+    mine = at.gather(1, rank[:, None])
+    is_old = mine[:, 0] < MAX_BEAM
+    kept = members.gather(1, mine.clamp(max=MAX_BEAM - 1))[:, 0]
+    new = (mine - MAX_BEAM).clamp(min=0)
+    parent, token = ended.parent.gather(1, new)[:, 0], ended.token.gather(1, new)
+    written = state.tokens[:rows][parent].scatter(1, length[:, None] - 1, token)
+
+    def put(buffer: torch.Tensor, fresh: torch.Tensor) -> None:
+        chosen = torch.where(_like(is_old, fresh), buffer[:rows][kept], fresh)
+        _set_where(_like(is_live, fresh), buffer[:rows], chosen)
+
+    put(state.best, written)
+    put(state.best_length, length)
+    put(state.best_logprob, ended.logprob.gather(1, new)[:, 0])
+    _set_where(is_live, state.best_score[:rows], top.gather(1, rank[:, None])[:, 0])
+    said = is_said.gather(1, rank[:, None])[:, 0].long()
+    _set_where(is_live, state.is_said[:rows], said)
+    worst = top.masked_fill(~is_member, torch.inf).amin(1, keepdim=True)
+    return torch.where(is_said, worst, NOWHERE)
+
+
+def _like(flag: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """(rows) as wide as `other`."""
+    return flag[:, None] if other.dim() == 2 else flag

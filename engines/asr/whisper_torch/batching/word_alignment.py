@@ -1,0 +1,106 @@
+"""Which word was said when: the decoder reads its answer again, and we look where it listens.
+
+`engines.asr.whisper.word_timestamps` makes words and their times out of the path that text takes
+through the
+audio; the path itself, which CTranslate2 computes for the other engine, is computed here.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from engines.asr.whisper_torch.network.decoder import listen, read, scores
+from engines.asr.whisper_torch.network.device import Device
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """As CTranslate2's `WhisperAlignmentResult`."""
+
+    alignments: list[tuple[int, int]]
+    "(token, encoder position) along the path."
+    text_token_probs: list[float]
+
+
+class PathFinder:
+    """CTranslate2's `Whisper.align`."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+
+    def align(
+        self,
+        encoded: torch.Tensor,
+        start: Sequence[int],
+        texts: Sequence[Sequence[int]],
+        frames: int,
+        *,
+        median_filter_width: int = 7,
+    ) -> list[Path]:
+        """One path per text. `encoded`: (positions, width), of which `frames` mel frames are
+        audio."""
+        return [self._path(encoded, start, text, frames, median_filter_width) for text in texts]
+
+    def _path(
+        self,
+        encoded: torch.Tensor,
+        start: Sequence[int],
+        text: Sequence[int],
+        frames: int,
+        smooth: int,
+    ) -> Path:
+        special, shape = self._device.special, self._device.shape
+        decoder = self._device.weights.decoder
+        before = [*start, special.no_timestamps]
+        read_ = torch.tensor([*before, *text, special.end]).to(encoded.device)
+        audio = listen(decoder, shape, encoded)
+        output, _, looks = read(decoder, shape, read_, audio, special.alignment_heads)
+        said = output[len(before) - 1 : -2]
+        chances = scores(decoder, said)[:, : special.end].softmax(1)
+        probabilities = chances.gather(1, read_[len(before) : -1, None])[:, 0].tolist()
+        weights = looks[:, :, : max(1, frames // 2)].float().softmax(-1)
+        weights = weights - weights.mean(-2, keepdim=True)
+        weights = weights / weights.var(-2, keepdim=True, unbiased=False).sqrt().clamp(min=1e-10)
+        cost = -_smoothed(weights, smooth).mean(0)
+        path = warped(cost[len(before) - 1 : -1].cpu().numpy())
+        return Path(path, probabilities)
+
+
+def warped(cost: npt.NDArray[np.float32]) -> list[tuple[int, int]]:
+    """The cheapest way through (tokens, positions) from the first corner to the last (dynamic time
+    warping), by steps to the next token, the next position, or both.
+
+    Everything on an anti-diagonal depends on the two before it alone, so each is computed at once.
+    """
+    tokens, positions = cost.shape
+    total = np.full((tokens + 1, positions + 1), np.inf, np.float32)
+    total[0, 0] = 0
+    came = np.zeros((tokens + 1, positions + 1), np.int8)
+    for diagonal in range(2, tokens + positions + 1):
+        i = np.arange(max(1, diagonal - positions), min(tokens, diagonal - 1) + 1)
+        j = diagonal - i
+        both, token, position = total[i - 1, j - 1], total[i - 1, j], total[i, j - 1]
+        is_both = (both < token) & (both < position)
+        best = np.where(is_both, 0, np.where(token < position, 1, 2))
+        came[i, j] = best
+        total[i, j] = cost[i - 1, j - 1] + np.choose(best, (both, token, position))
+    came[0, :], came[:, 0] = 2, 1
+    i_, j_ = tokens, positions
+    path = []
+    while i_ > 0 or j_ > 0:
+        path.append((i_ - 1, j_ - 1))
+        step = came[i_, j_]
+        i_, j_ = i_ - (step != 2), j_ - (step != 1)
+    return path[::-1]
+
+
+def _smoothed(weights: torch.Tensor, width: int) -> torch.Tensor:
+    """The median of `width` neighbouring positions; at the ends of what mirrors."""
+    half = width // 2
+    if weights.shape[-1] <= half:
+        return weights
+    padded = torch.nn.functional.pad(weights, (half, half), mode="reflect")
+    return padded.unfold(-1, width, 1).sort(-1).values[..., half]

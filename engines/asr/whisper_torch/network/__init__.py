@@ -1,0 +1,1 @@
+"""The Whisper network in torch: weights, encoder, decoder, CUDA graphs."""

@@ -1,0 +1,113 @@
+"""Whisper's decoder: one token of every row, or many tokens of one text that is known."""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch.nn.functional import linear, scaled_dot_product_attention
+
+from engines.asr.whisper_torch.batching.kv_cache import State
+from engines.asr.whisper_torch.checkpoint import Shape
+from engines.asr.whisper_torch.network.weights import DecoderWeights
+
+Attend = Callable[[int, torch.Tensor], torch.Tensor]
+"Layer and its projected input (rows, tokens, ...) -> what was found (rows, tokens, width)."
+
+
+def listen(weights: DecoderWeights, shape: Shape, encoded: torch.Tensor) -> torch.Tensor:
+    """Keys and values of encoder output (positions, width) for every layer:
+    (2, layers, heads, positions, head width)."""
+    parts = (len(encoded), shape.decoder_layers, 2, shape.decoder_heads, shape.head_width)
+    return weights.cross(encoded).view(parts).permute(2, 1, 3, 0, 4)
+
+
+def step(
+    weights: DecoderWeights, state: State, rows: int, said: int, heard: int, *, is_full: bool
+) -> torch.Tensor:
+    """Scores (rows, vocabulary), float32, of what follows each of the first `rows` rows' current
+    token. `said` and `heard`: how much of the caches is looked at; no row may be longer. `is_full`:
+    all that count listen to exactly `heard` positions."""
+    position = state.position[:rows]
+    token = state.tokens[:rows].gather(1, position[:, None])
+    number = state.numbers[:rows]
+    past = state.numbers[:said] <= position[:, None]
+    past = torch.where(past, state.seen, state.unseen)[:, None, None]
+    audio = None
+    if not is_full:
+        audio = state.numbers[:heard] < state.heard[:rows, None]
+        audio = torch.where(audio, state.seen, state.unseen)[:, None, None]
+
+    def attend_said(layer: int, qkv: torch.Tensor) -> torch.Tensor:
+        parts = qkv.view(rows, 3, state.shape.decoder_heads, state.shape.head_width)
+        kept = state.said[:, layer, :rows]
+        kept[:, number, :, position] = parts[:, 1:]
+        keys, values = kept[:, :, :, :said]
+        return _found(parts[:, 0, :, None], keys, values, past)
+
+    def attend_audio(layer: int, query: torch.Tensor) -> torch.Tensor:
+        (q,) = _heads(query, 1, state.shape)
+        keys, values = state.audio[:, layer, :rows, :, :heard]
+        return _found(q, keys, values, audio)
+
+    x = weights.tokens[token] + weights.positions[position][:, None]
+    return scores(weights, _through(weights, x, attend_said, attend_audio))[:, 0]
+
+
+def read(
+    weights: DecoderWeights,
+    shape: Shape,
+    tokens: torch.Tensor,
+    audio: torch.Tensor,
+    watched: Sequence[tuple[int, int]] = (),
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """A text that is known, (tokens), at once. What the decoder makes of it: its output (tokens,
+    width), keys and values (2, layers, heads, tokens, head width), and where the `watched` heads
+    (layer, head) look, (heads, tokens, positions): before the softmax."""
+    kept: list[torch.Tensor] = []
+    looks: list[torch.Tensor] = []
+
+    def attend_said(_: int, qkv: torch.Tensor) -> torch.Tensor:
+        q, k, v = _heads(qkv, 3, shape)
+        kept.append(torch.stack([k[0], v[0]]))
+        found = scaled_dot_product_attention(q, k, v, is_causal=True)
+        return found.transpose(1, 2).flatten(2)
+
+    def attend_audio(layer: int, query: torch.Tensor) -> torch.Tensor:
+        (q,) = _heads(query, 1, shape)
+        keys, values = audio[:, layer][:, None]
+        heads = [head for at, head in watched if at == layer]
+        if heads:
+            looks.append(q[0, heads] @ keys[0, heads].mT * shape.head_width**-0.5)
+        return _found(q, keys, values, None)
+
+    x = (weights.tokens[tokens] + weights.positions[: len(tokens)])[None]
+    output = _through(weights, x, attend_said, attend_audio)[0]
+    where = torch.cat(looks) if looks else output.new_zeros(0)
+    return output, torch.stack(kept, 1), where
+
+
+def scores(weights: DecoderWeights, output: torch.Tensor) -> torch.Tensor:
+    """Of every token of the vocabulary, float32."""
+    return linear(output, weights.tokens).float()
+
+
+def _through(
+    weights: DecoderWeights, x: torch.Tensor, attend_said: Attend, attend_audio: Attend
+) -> torch.Tensor:
+    for number, (said, audio, inner) in enumerate(weights.layers):
+        x = x + said.out(attend_said(number, said.qkv(said.norm(x))))
+        x = x + audio.out(attend_audio(number, audio.query(audio.norm(x))))
+        x = inner(x)
+    return weights.norm(x)
+
+
+def _heads(x: torch.Tensor, parts: int, shape: Shape) -> torch.Tensor:
+    """(rows, tokens, parts * width) -> (parts, rows, heads, tokens, head width)."""
+    rows, tokens, _ = x.shape
+    x = x.view(rows, tokens, parts, shape.decoder_heads, shape.head_width)
+    return x.permute(2, 0, 3, 1, 4)
+
+
+def _found(
+    q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor | None
+) -> torch.Tensor:
+    return scaled_dot_product_attention(q, keys, values, mask).transpose(1, 2).flatten(2)

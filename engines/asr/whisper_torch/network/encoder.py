@@ -1,0 +1,26 @@
+"""Whisper's encoder on windows of one length."""
+
+import torch
+from torch.nn.functional import conv1d, gelu, scaled_dot_product_attention
+
+from engines.asr.whisper_torch.network.weights import EncoderWeights, SelfLayer
+
+
+def encode(weights: EncoderWeights, mel: torch.Tensor) -> torch.Tensor:
+    """(windows, mels, frames) -> (windows, frames / 2, width). `frames` is even."""
+    x = gelu(conv1d(mel, *weights.conv1, padding=1))
+    x = gelu(conv1d(x, *weights.conv2, stride=2, padding=1)).transpose(1, 2)
+    x = x + weights.positions[: x.shape[1]]
+    most = torch.finfo(x.dtype).max - 1000
+    for attention, inner in weights.layers:
+        x = inner(x + _attend(attention, attention.norm(x), weights.heads))
+        if x.dtype == torch.float16:  # as transformers: infinity would be all that follows
+            x = x.clamp(-most, most)
+    return weights.norm(x)
+
+
+def _attend(layer: SelfLayer, x: torch.Tensor, heads: int) -> torch.Tensor:
+    windows, length, width = x.shape
+    qkv = layer.qkv(x).view(windows, length, 3, heads, width // heads).permute(2, 0, 3, 1, 4)
+    heard = scaled_dot_product_attention(qkv[0], qkv[1], qkv[2])
+    return layer.out(heard.transpose(1, 2).reshape(windows, length, width))

@@ -1,0 +1,74 @@
+"""Log-mel features on the device: the numbers of `engines.asr.whisper.features`, there in numpy."""
+
+import numpy as np
+import torch
+
+from core.pcm import Pcm
+from engines.asr.whisper.features import Features
+from engines.asr.whisper.windows import FRAME_SAMPLES
+from engines.asr.whisper_torch.network.copies import upload
+
+_FFT_SAMPLES = 400
+_HALF = _FFT_SAMPLES // 2
+_PLANNED = 100
+"Frames: transforms are made for whole seconds, for a GPU plans each number of them by itself."
+_SILENCE, _RANGE = -10.0, 8.0
+"log10 of the power below which Whisper hears nothing, and how far below the loudest that is."
+
+_LINEAR_HZ, _LINEAR_STEP_HZ, _LOG_STEP = 1000.0, 200.0 / 3, np.log(6.4) / 27.0
+"Slaney's scale of pitch: straight up to 1 kHz, then logarithmic."
+_MOST_MELS = 45.245640471924965
+"8 kHz on that scale."
+
+
+class DeviceLogMel:
+    """Of one number of mels, on one device."""
+
+    def __init__(self, mels: int, device: torch.device) -> None:
+        self._device = device
+        self._window = torch.hann_window(_FFT_SAMPLES, device=device)
+        self._filters = torch.from_numpy(mel_filters(mels)).to(device)
+
+    def powers(self, pcm: Pcm) -> torch.Tensor:
+        """log10 of the power of every frame that hears any of `pcm`, (mels, frames)."""
+        frames = -(-(len(pcm) + _HALF) // FRAME_SAMPLES)
+        samples = upload(torch.from_numpy(pcm.astype(np.float32) / 32768), self._device)
+        start = torch.nn.functional.pad(samples, (0, max(0, _HALF + 1 - len(samples))))
+        before = start[1 : _HALF + 1].flip(0)  # what is before the beginning is its mirror image
+        planned = -(-frames // _PLANNED) * _PLANNED
+        needed = (planned - 1) * FRAME_SAMPLES + _FFT_SAMPLES
+        samples = torch.cat([before, samples])
+        samples = torch.nn.functional.pad(samples, (0, max(0, needed - len(samples))))[:needed]
+        spectrum = torch.stft(
+            samples,
+            _FFT_SAMPLES,
+            FRAME_SAMPLES,
+            window=self._window,
+            center=False,
+            return_complex=True,
+        )
+        mel = self._filters @ spectrum[:, :frames].abs().square()
+        return mel.clamp(min=10**_SILENCE).log10()
+
+
+def normalised(powers: torch.Tensor, frames: int, first: int = 0) -> torch.Tensor:
+    """A window of `frames` from frame `first` on; silence fills the rest of its waveform."""
+    floor = powers.amax() - _RANGE
+    heard = powers[:, first : first + frames]
+    heard = torch.nn.functional.pad(heard, (0, frames - heard.shape[1]), value=_SILENCE)
+    return (torch.maximum(heard, floor) + 4) / 4
+
+
+def mel_filters(mels: int) -> Features:
+    """(mels, frequencies): triangles of equal area on Slaney's scale, 0 to 8 kHz."""
+    scale = np.linspace(0, _MOST_MELS, mels + 2)
+    corner = _LINEAR_HZ / _LINEAR_STEP_HZ
+    above = _LINEAR_HZ * np.exp(_LOG_STEP * (scale - corner))
+    hz = np.where(scale >= corner, above, scale * _LINEAR_STEP_HZ)
+    bins = np.fft.rfftfreq(_FFT_SAMPLES, 1 / 16_000)
+    ramps = hz[:, None] - bins[None]
+    widths = np.diff(hz)[:, None]
+    rising, falling = -ramps[:-2] / widths[:-1], ramps[2:] / widths[1:]
+    filters: Features = np.maximum(0, np.minimum(rising, falling)).astype(np.float64)
+    filters *= (2 / (hz[2:] - hz[:mels]))[:, None]
+    return filters.astype(np.float32)

@@ -1,0 +1,205 @@
+"""Weights from safetensors onto a device, in the names and forms that the model computes with."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from core.errors import ConfigError
+from engines.asr.whisper_torch.checkpoint import Shape
+from engines.asr.whisper_torch.network.linear import Kept, Linear, keep
+
+INDEX, SINGLE = "model.safetensors.index.json", "model.safetensors"
+
+Tensors = Mapping[str, torch.Tensor]
+"By transformers' names, without the leading `model.`."
+
+
+@dataclass(frozen=True, slots=True)
+class Norm:
+    weight: torch.Tensor
+    bias: torch.Tensor
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.layer_norm(x, self.weight.shape, self.weight, self.bias)
+
+
+@dataclass(frozen=True, slots=True)
+class Inner:
+    """A feed-forward layer with its norm."""
+
+    norm: Norm
+    up: Linear
+    down: Linear
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        """`x` with the layer's answer added."""
+        return x + self.down(torch.nn.functional.gelu(self.up(self.norm(x))))
+
+
+@dataclass(frozen=True, slots=True)
+class SelfLayer:
+    norm: Norm
+    qkv: Linear
+    "Query, key and value from one product."
+    out: Linear
+
+
+@dataclass(frozen=True, slots=True)
+class CrossLayer:
+    norm: Norm
+    query: Linear
+    out: Linear
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderWeights:
+    conv1: tuple[torch.Tensor, torch.Tensor]
+    conv2: tuple[torch.Tensor, torch.Tensor]
+    positions: torch.Tensor
+    layers: Sequence[tuple[SelfLayer, Inner]]
+    norm: Norm
+    heads: int
+
+
+@dataclass(frozen=True, slots=True)
+class DecoderWeights:
+    tokens: torch.Tensor
+    "(vocabulary, width): what goes in, and what scores come from."
+    positions: torch.Tensor
+    layers: Sequence[tuple[SelfLayer, CrossLayer, Inner]]
+    cross: Linear
+    "Keys and values of every layer from the encoder's output at once: (layers, 2, width) outputs."
+    norm: Norm
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    shape: Shape
+    encoder: EncoderWeights
+    decoder: DecoderWeights
+    dtype: torch.dtype
+    device: torch.device
+
+    @property
+    def nbytes(self) -> int:
+        return sum(_sizes(self.encoder)) + sum(_sizes(self.decoder))
+
+
+def read_tensors(folder: Path) -> dict[str, torch.Tensor]:
+    """All of a checkpoint, whole or in pieces. Raises ConfigError."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    index = folder / INDEX
+    try:
+        names = [SINGLE]
+        if index.is_file():
+            names = sorted(set(json.loads(index.read_bytes())["weight_map"].values()))
+        found: dict[str, torch.Tensor] = {}
+        for name in names:
+            found |= load_file(folder / name)
+    except (OSError, ValueError, KeyError, SafetensorError) as exc:
+        raise ConfigError(f"{folder}: its weights cannot be read: {exc}") from exc
+    return {name.removeprefix("model."): tensor for name, tensor in found.items()}
+
+
+def build(
+    tensors: Tensors, shape: Shape, *, dtype: torch.dtype, device: str, kept: Kept = "plain"
+) -> Weights:
+    """Raises ConfigError for a tensor that is missing."""
+    take = _Take(tensors, dtype, torch.device(device), kept)
+    try:
+        encoder, decoder = _encoder(take, shape), _decoder(take, shape)
+        where = decoder.tokens.device  # with the GPU's number, which threads that enter it need
+        return Weights(shape, encoder, decoder, dtype, where)
+    except KeyError as exc:
+        raise ConfigError(f"the checkpoint has no tensor {exc}") from exc
+
+
+class _Take:
+    """Tensors by name, moved and converted."""
+
+    def __init__(
+        self, tensors: Tensors, dtype: torch.dtype, device: torch.device, kept: Kept
+    ) -> None:
+        self._tensors, self._dtype, self._device, self._kept = tensors, dtype, device, kept
+
+    def plain(self, name: str) -> torch.Tensor:
+        return self._tensors[name].to(self._device, self._dtype)
+
+    def pair(self, name: str) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.plain(f"{name}.weight"), self.plain(f"{name}.bias")
+
+    def norm(self, name: str) -> Norm:
+        return Norm(*self.pair(name))
+
+    def linear(self, *names: str) -> Linear:
+        """One product for several: Whisper's keys have no bias, so theirs is 0."""
+        weights = [self.plain(f"{name}.weight") for name in names]
+        biases = [
+            self.plain(f"{name}.bias")
+            if f"{name}.bias" in self._tensors
+            else weight.new_zeros(len(weight))
+            for name, weight in zip(names, weights, strict=True)
+        ]
+        return keep(torch.cat(weights), torch.cat(biases), self._kept)
+
+    def attention(self, name: str) -> SelfLayer:
+        parts = [f"{name}.self_attn.{part}_proj" for part in "qkv"]
+        return SelfLayer(
+            self.norm(f"{name}.self_attn_layer_norm"),
+            self.linear(*parts),
+            self.linear(f"{name}.self_attn.out_proj"),
+        )
+
+    def inner(self, name: str) -> Inner:
+        norm = self.norm(f"{name}.final_layer_norm")
+        return Inner(norm, self.linear(f"{name}.fc1"), self.linear(f"{name}.fc2"))
+
+
+def _encoder(take: _Take, shape: Shape) -> EncoderWeights:
+    names = [f"encoder.layers.{i}" for i in range(shape.encoder_layers)]
+    return EncoderWeights(
+        conv1=take.pair("encoder.conv1"),
+        conv2=take.pair("encoder.conv2"),
+        positions=take.plain("encoder.embed_positions.weight"),
+        layers=[(take.attention(name), take.inner(name)) for name in names],
+        norm=take.norm("encoder.layer_norm"),
+        heads=shape.encoder_heads,
+    )
+
+
+def _decoder(take: _Take, shape: Shape) -> DecoderWeights:
+    names = [f"decoder.layers.{i}" for i in range(shape.decoder_layers)]
+    layers = []
+    for name in names:
+        cross = CrossLayer(
+            take.norm(f"{name}.encoder_attn_layer_norm"),
+            take.linear(f"{name}.encoder_attn.q_proj"),
+            take.linear(f"{name}.encoder_attn.out_proj"),
+        )
+        layers.append((take.attention(name), cross, take.inner(name)))
+    heard = [f"{name}.encoder_attn.{part}_proj" for name in names for part in "kv"]
+    return DecoderWeights(
+        tokens=take.plain("decoder.embed_tokens.weight"),
+        positions=take.plain("decoder.embed_positions.weight"),
+        layers=layers,
+        cross=take.linear(*heard),
+        norm=take.norm("decoder.layer_norm"),
+    )
+
+
+def _sizes(part: Any) -> Iterator[int]:
+    """Bytes of every tensor in there."""
+    if isinstance(part, torch.Tensor):
+        yield part.nbytes
+    elif isinstance(part, list | tuple):
+        for one in part:
+            yield from _sizes(one)
+    elif hasattr(part, "__slots__"):
+        for name in part.__slots__:
+            yield from _sizes(getattr(part, name))

@@ -1,0 +1,57 @@
+"""What an engine is that waits for wake words, as `engines/base/__init__.py` says it of the
+others."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from core.audio import Pcm
+
+
+@dataclass(frozen=True, slots=True)
+class WakeWord:
+    """A word or two that a session can wait for."""
+
+    name: str
+    "By which it is asked for: `okay_nabu`."
+    phrase: str
+    "As it is said: Okay Nabu."
+    languages: tuple[str, ...]
+    "ISO 639-1: in whose pronunciation it was trained."
+
+
+@dataclass(frozen=True, slots=True)
+class Detection:
+    """A wake word was heard."""
+
+    name: str
+    at: int
+    "Samples of the stream until it was told: the word ended shortly before."
+    ended: int
+    """Where it ended, in the same samples: not before it, as far as that is known of this word, for
+    what follows is taken for speech to the assistant. `at`, if nothing is known."""
+
+
+class Wake(Protocol):
+    """Waits for wake words in one stream; stateful, and keeps some 10 ms of its sound."""
+
+    def push(self, pcm: Pcm) -> tuple[Detection, ...]:
+        """The next samples, 16 kHz, as many as there are; what was heard in them, in order. A word
+        is told once each time it is said. Blocking: 2 ms per word and second of audio."""
+        ...
+
+    def reset(self) -> None:
+        """Forget everything heard; positions begin anew."""
+        ...
+
+
+class WakeEngine(Protocol):
+    """Makes a `Wake` for each stream; the state is never shared."""
+
+    name: str
+    words: tuple[WakeWord, ...]
+    "All that it knows."
+
+    def open(self, names: Sequence[str]) -> Wake:
+        """A stream that waits for these of its words."""
+        ...

@@ -1,0 +1,96 @@
+"""Sentences as people say them, for language models: lower case, no punctuation, words only."""
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import cycle, islice
+
+from engines.llm.intents.home_names import Names
+from engines.llm.intents.language import Ours, ours
+from engines.llm.intents.spoken_numbers import in_words
+
+MAX_PHRASES = 200_000  # a language model learns nothing new from more
+NUMBERS = range(1, 101)
+DEGREES = range(1, 31)
+HOLE = re.compile(r"\{(\w+)\}")
+
+
+@lru_cache(maxsize=8)  # languages times homes; a list of a few thousand short texts
+def sampled(language: str, names: Names, limit: int) -> tuple[str, ...]:
+    """At most `limit` sentences, each kind in proportion to its weight. Deterministic.
+
+    Every value of every hole is used before one is used again; holes run at different paces, so
+    that combinations vary.
+    """
+    words = ours(language)
+    if not words.phrases:
+        return ()
+    fill = _fill(language, names, words)
+    weights = [group.weight / len(group.say) for group in words.phrases for _ in group.say]
+    patterns = [pattern for group in words.phrases for pattern in group.say]
+    total = sum(weights) or 1
+    wanted = min(limit, MAX_PHRASES)
+    said: list[str] = []
+    for pattern, weight in zip(patterns, weights, strict=True):
+        said += _spoken(pattern, fill, max(1, round(wanted * weight / total)))
+    return tuple(islice(said, wanted))
+
+
+def _spoken(pattern: str, fill: dict[str, Sequence[str]], count: int) -> list[str]:
+    holes = HOLE.findall(pattern)
+    values = [fill.get(hole, ()) for hole in holes]
+    if not all(values):
+        return []
+    columns = [_paced(choices, count, step) for step, choices in enumerate(values)]
+    said = []
+    for row in range(count):
+        text = pattern
+        for hole, column in zip(holes, columns, strict=True):
+            text = text.replace(f"{{{hole}}}", column[row], 1)
+        said.append(_clean(text))
+    return said
+
+
+def _paced(choices: Sequence[str], count: int, step: int) -> list[str]:
+    """`count` values in turn; each full round of column `step` starts `step` further on."""
+    found: list[str] = []
+    start = 0
+    while len(found) < count:
+        found += [*choices[start:], *choices[:start]]
+        start = (start + step) % len(choices)
+    return list(islice(cycle(found), count))
+
+
+def _clean(text: str) -> str:
+    return " ".join(re.sub(r"[^\w' ]+", " ", text.lower()).split())
+
+
+def _fill(language: str, names: Names, words: Ours) -> dict[str, Sequence[str]]:
+    numbers = [in_words(number, language) for number in NUMBERS]
+    return {
+        **words.fill,
+        "area": names.areas,
+        "switchable": _named(names, "light", "switch", "fan", "climate", "media_player"),
+        "coverable": _named(names, "cover"),
+        "number": numbers,
+        "number2": [*numbers[37:], *numbers[:37]],
+        "degrees": [in_words(number, language) for number in DEGREES],
+        "duration": _durations(language, words),
+    }
+
+
+def _named(names: Names, *domains: str) -> Sequence[str]:
+    return tuple(dict.fromkeys(name for domain, name in names.devices if domain in domains))
+
+
+def _durations(language: str, words: Ours) -> list[str]:
+    """Numbers to 60 with each unit, in the gender that goes with it; frequent ones more often."""
+    said = []
+    for number in (*range(1, 61), 5, 10, 15, 20, 30, 45, 10, 5, 1, 2, 3):
+        for unit in ("second", "minute", "hour"):
+            singular, plural = words.units[unit]
+            if number == 1:
+                said.append(words.one.get(unit, f"{in_words(1, language)} {singular}"))
+            else:
+                said.append(f"{in_words(number, language)} {plural}")
+    return said

@@ -1,0 +1,1 @@
+"""What engines of several kinds share: workers, external servers, HTTP clients, CUDA."""

@@ -1,0 +1,1 @@
+"""Model servers that are programs of their own: start, watch, restart and end."""

@@ -1,0 +1,126 @@
+"""One server process with all that it starts: begun, read, ended. See `process_group_guard.py`."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+from engines.runtime.external_server.output_log import ServerLog
+
+LEASH = Path(__file__).with_name("process_group_guard.py")
+
+GRACE_S = 10.0
+"From being asked to end until it is killed: vLLM frees a GPU within some seconds."
+LEASH_GRACE_S = 5.0
+"More than that for the leash, which then only reaps."
+LAST_WORDS_S = 1.0
+"For what is in the pipe; a process that left the group may hold it for ever."
+READ_BYTES = 64 * 1024
+
+
+class ServerProcess:
+    """A running one. `pid` is the server's own."""
+
+    def __init__(self, process: asyncio.subprocess.Process, pid: int) -> None:
+        self._process, self.pid = process, pid
+
+    async def wait(self) -> str:
+        """Until it ended: how."""
+        status = await self._process.wait()
+        if status < 0:
+            return f"who held it was ended by signal {-status}"
+        if status > 128:
+            return f"it was ended by signal {status - 128}"
+        return f"it ended with status {status}"
+
+
+@asynccontextmanager
+async def started(
+    command: Sequence[str], variables: Mapping[str, str], log: ServerLog, grace_s: float = GRACE_S
+) -> AsyncIterator[ServerProcess]:
+    """A server while the body runs; after it no process of its group is left.
+
+    `variables` are added to our own environment. Raises OSError when it cannot be started.
+    """
+    log.begin()
+    async with _pipe() as (stdout, theirs):
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-I",
+            str(LEASH),
+            str(grace_s),
+            *command,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=theirs,
+            stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,  # a terminal's Ctrl-C is for us: we end it in our own time
+        )
+        theirs.close()
+        try:
+            assert process.stdin is not None
+            process.stdin.write(json.dumps(dict(variables)).encode() + b"\n")
+            pid = (await stdout.readline()).strip()
+            if not pid.isdigit():
+                log.feed(pid + b"\n" + await stdout.read())
+                raise OSError(f"it could not be started: {log.told()}")
+            async with asyncio.TaskGroup() as tasks:
+                reading = tasks.create_task(_read(stdout, log), name="vllm-log")
+                try:
+                    yield ServerProcess(process, int(pid))
+                finally:
+                    log.end()
+                    await _end(process, grace_s)  # read meanwhile: a full pipe blocks it
+                    _sweep(process, int(pid))
+                    await asyncio.wait([reading], timeout=LAST_WORDS_S)
+                    reading.cancel()
+        finally:
+            await _end(process, grace_s)
+
+
+@asynccontextmanager
+async def _pipe() -> AsyncIterator[tuple[asyncio.StreamReader, IO[bytes]]]:
+    """For what it prints. Not one of asyncio's own: with that, a process counts as ended only when
+    nobody holds the other end any more, and an orphan may."""
+    ours, theirs = (os.fdopen(fd, mode) for fd, mode in zip(os.pipe(), ("rb", "wb"), strict=True))
+    with ours, theirs:
+        reader = asyncio.StreamReader()
+        loop = asyncio.get_running_loop()
+        protocol = asyncio.StreamReaderProtocol(reader)
+        transport, _ = await loop.connect_read_pipe(lambda: protocol, ours)
+        try:
+            yield reader, theirs
+        finally:
+            transport.close()
+
+
+async def _end(process: asyncio.subprocess.Process, grace_s: float) -> None:
+    """Ask the leash, and wait until nothing is left."""
+    if process.returncode is not None:
+        return
+    assert process.stdin is not None
+    process.stdin.close()
+    try:
+        async with asyncio.timeout(grace_s + LEASH_GRACE_S):
+            await process.wait()
+    except TimeoutError:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+def _sweep(leash: asyncio.subprocess.Process, group: int) -> None:
+    """A leash that was killed could not end the group, whose first process the kernel ended."""
+    if leash.returncode is not None and leash.returncode < 0:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, signal.SIGKILL)
+
+
+async def _read(stdout: asyncio.StreamReader, log: ServerLog) -> None:
+    while data := await stdout.read(READ_BYTES):
+        log.feed(data)
+    log.close()

@@ -1,0 +1,79 @@
+"""Holds a server that must not outlive us: `python -I process_group_guard.py GRACE_S COMMAND...`.
+
+A program of its own, of the standard library only. Standard input: one line of JSON, variables for
+the server (a key is thus in no command line); when it then closes, whoever started us is gone or
+wants the server stopped. Standard output: the server's process id, then all that the server says.
+
+vLLM computes in processes of its own, which live on when the one that serves HTTP is killed. They
+share its process group, which is killed here before we end, with whatever left that group.
+"""
+
+import ctypes
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def main(arguments: list[str]) -> int:
+    """Exit status of the server; 128 and the number of the signal that ended it."""
+    grace_s, command = float(arguments[0]), arguments[1:]
+    libc = ctypes.CDLL(None)
+    # Orphans of the server become our children, so that we can wait until the last is gone.
+    libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    for name, value in json.loads(sys.stdin.readline()).items():
+        os.putenv(name, value)
+    server = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+        # Should we be killed, the kernel kills the server. We have one thread.
+        preexec_fn=lambda: libc.prctl(  # noqa: PLW1509
+            _PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0
+        ),
+    )
+    try:
+        sys.stdout.write(f"{server.pid}\n")
+        sys.stdout.flush()
+        ended = os.pidfd_open(server.pid)
+        if ended not in _readable(ended, sys.stdin.fileno()):
+            server.terminate()
+            _readable(ended, timeout_s=grace_s)
+    finally:
+        # It is not reaped yet, so the number of its group is still its own.
+        with suppress(ProcessLookupError):
+            os.killpg(server.pid, signal.SIGKILL)
+    status = server.wait()
+    with suppress(ChildProcessError):
+        while True:
+            for orphan in _children():  # those that left the group
+                with suppress(PermissionError):
+                    os.kill(orphan, signal.SIGKILL)
+            os.wait()
+    return status if status >= 0 else 128 - status
+
+
+def _children() -> list[int]:
+    """Ours, as the kernel lists them."""
+    try:
+        listed = Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii")
+    except OSError:
+        return []
+    return [int(pid) for pid in listed.split()]
+
+
+def _readable(*files: int, timeout_s: float | None = None) -> list[int]:
+    return select.select(files, [], [], timeout_s)[0]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""The worker program that runs models, and the protocol to it."""

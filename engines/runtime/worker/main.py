@@ -1,0 +1,202 @@
+"""The child side of a model worker: `python -m engines.runtime.worker.main --fd N`, one engine per
+process.
+
+It serves one socket in the language of `engines.runtime.worker.protocol` and ends when that
+closes. Whatever a model library raises becomes `Failed`; whatever it prints goes to standard error.
+"""
+
+import argparse
+import ctypes
+import logging
+import os
+import signal
+import socket
+import sys
+from collections import deque
+from collections.abc import Callable, Sequence
+from threading import Lock
+
+from core.errors import ConfigError, EarshotError, EngineError, RemoteProtocolError, chain_of
+from engines.base import AsrModel, AsrResult
+from engines.base.asr import JoiningModel
+from engines.registry import load
+from engines.runtime.worker.protocol import (
+    Cancel,
+    Decode,
+    Decoded,
+    Failed,
+    FrameReader,
+    Load,
+    Ping,
+    Pong,
+    Ready,
+    Reply,
+    Request,
+    frame,
+    request_reader,
+)
+
+logger = logging.getLogger(__name__)
+
+OF_MACHINE = (OSError, MemoryError, RuntimeError)
+"What memory, files and GPUs fail with; libraries put no words of a recording into these."
+
+_RECEIVE_BYTES = 256 * 1024
+
+_PR_SET_PDEATHSIG = 1
+
+
+class Worker:
+    """Serves requests in the order they come, in the calling thread; an engine whose calls overlap
+    (`JoiningModel`) only begins them there."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._reader: FrameReader[Request] = request_reader()
+        self._requests: deque[Request] = deque()
+        self._running: dict[int, Callable[[], None]] = {}
+        "How to cancel what an engine with a thread of its own has begun, by request."
+        self._lock = Lock()
+
+    def run(self) -> None:
+        """Until the gateway closes the socket or the engine does not load."""
+        request = self._receive()
+        if request is None:
+            return
+        if not isinstance(request, Load):
+            raise RemoteProtocolError(f"a worker's first message is load, not {type(request)}")
+        model = self._load(request)
+        if model is None:
+            return
+        self._send(Ready(model.info))
+        while (request := self._receive()) is not None:
+            self._serve(model, request)
+        model.close()
+
+    def _load(self, request: Load) -> AsrModel | None:
+        try:
+            return _load_asr(request)
+        except Exception as exc:
+            self._send(_failed(exc, f"{request.kind}.{request.name}"))
+            return None
+
+    def _serve(self, model: AsrModel, request: Request) -> None:
+        match request:
+            case Decode() if isinstance(model, JoiningModel):
+                self._begin(model, model.info.name, request)
+            case Decode():
+                self._send(_decode(model, request))
+            case Cancel(request_id):
+                with self._lock:
+                    cancel = self._running.pop(request_id, None)
+                if cancel is not None:
+                    cancel()
+            case Ping(number):
+                self._send(Pong(number))
+            case Load():
+                raise RemoteProtocolError("a worker loads once")
+            case _:
+                model.forget(request.utterance)
+
+    def _begin(self, model: JoiningModel, name: str, request: Decode) -> None:
+        """Answered whenever it is done, from the engine's thread."""
+        over: list[int] = []
+
+        def done(results: list[AsrResult] | Exception) -> None:
+            with self._lock:
+                over.append(request.request_id)
+                self._running.pop(request.request_id, None)
+            if isinstance(results, Exception):
+                self._send(_failed(results, name, request.request_id))
+            else:
+                self._send(Decoded(request.request_id, results))
+
+        try:
+            cancel = model.begin([item.to_item() for item in request.items], done)
+        except Exception as exc:
+            self._send(_failed(exc, name, request.request_id))
+            return
+        with self._lock:
+            if not over:
+                self._running[request.request_id] = cancel
+
+    def _receive(self) -> Request | None:
+        """The next request; None when the gateway is gone."""
+        while not self._requests:
+            try:
+                data = self._connection.recv(_RECEIVE_BYTES)
+            except ConnectionError:
+                return None
+            if not data:
+                return None
+            self._requests.extend(self._reader.receive_data(data))
+        return self._requests.popleft()
+
+    def _send(self, reply: Reply) -> None:
+        data = frame(reply)
+        try:
+            with self._lock:
+                self._connection.sendall(data)
+        except ConnectionError:  # the gateway is gone: the next receive ends the loop
+            logger.debug("the gateway closed the connection")
+
+
+def _load_asr(request: Load) -> AsrModel:
+    if request.kind != "asr":
+        raise ConfigError(f"a worker runs asr engines, not {request.kind!r}")
+    return load("asr", request.name, request.options)
+
+
+def _decode(model: AsrModel, request: Decode) -> Decoded | Failed:
+    try:
+        results = model.decode([item.to_item() for item in request.items])
+    except Exception as exc:
+        return _failed(exc, model.info.name, request.request_id)
+    if len(results) != len(request.items):
+        message = f"{len(results)} results for {len(request.items)} items"
+        return Failed("engine_failed", f"{model.info.name}: {message}", request.request_id)
+    return Decoded(request.request_id, results)
+
+
+def _failed(exc: Exception, engine: str, request_id: int | None = None) -> Failed:
+    """Our own errors keep their code, and the gateway tells them; a library's are logged here with
+    their chain, for its author. While decoding, a message may hold what was heard: it is repeated
+    only where it is about the machine.
+    """
+    if isinstance(exc, EngineError):
+        return Failed(exc.code, exc.detail, request_id)  # the gateway says again whose it is
+    if isinstance(exc, EarshotError):
+        return Failed(exc.code, str(exc), request_id)
+    if request_id is None or isinstance(exc, OF_MACHINE):
+        logger.error("%s failed", engine, exc_info=exc)
+        return Failed("engine_failed", f"{engine}: {type(exc).__name__}: {exc}", request_id)
+    logger.error("%s failed: %s", engine, chain_of(exc))
+    return Failed("engine_failed", f"{engine}: {type(exc).__name__}", request_id)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a worker on the inherited socket `--fd`."""
+    parser = argparse.ArgumentParser(prog="engines.runtime.worker.main")
+    parser.add_argument("--fd", type=int, required=True, help="inherited, connected stream socket")
+    fd = parser.parse_args(arguments).fd
+    become_worker()
+    with socket.socket(fileno=fd) as connection:
+        Worker(connection).run()
+
+
+def become_worker() -> None:
+    """What every worker process does first."""
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # libraries print, C++ ones too
+    logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.INFO)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the group: the gateway decides
+    die_with_parent()
+
+
+def die_with_parent() -> None:
+    """Linux only: the kernel kills us when the parent dies, even in the middle of a decode."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+if __name__ == "__main__":
+    main()

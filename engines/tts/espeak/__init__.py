@@ -1,0 +1,127 @@
+"""eSpeak NG in this process: every language it knows, first audio within milliseconds, no GPU.
+
+GPL-3 code behind this one engine. Synthesis runs some thousand times faster than speech, so one
+thread serves everybody: each clause is one job, and sessions take turns clause by clause.
+"""
+
+from collections.abc import AsyncGenerator, AsyncIterable, Callable
+from contextlib import aclosing
+from typing import Annotated, Protocol
+
+from msgspec import Meta, Struct
+
+from core.audio import AudioFrame, Pcm
+from core.errors import RequestError
+from engines.base import TtsInfo, WordMark
+from engines.tts.espeak.library import (
+    NORMAL_WORDS_PER_MINUTE,
+    EspeakLibrary,
+    EventSink,
+    Sink,
+    espeak_library,
+)
+from engines.tts.espeak.word_times import ClauseWords, Event
+from engines.tts.text import checked_speed, voices_of
+from engines.tts.threaded import Listener, Part, Voicing
+
+REQUIRES = {"espeakng_loader": "espeakng-loader"}
+
+_WORDS_PER_MINUTE = (80, 450)
+"Where the library itself stops."
+
+
+class Settings(Struct, frozen=True, forbid_unknown_fields=True):
+    speed: Annotated[float, Meta(ge=0.5, le=2.5)] = 1.0
+    "Factor on every request's own speed; 1 is 175 words per minute."
+
+
+class Synthesiser(Protocol):
+    """What the engine needs of the library."""
+
+    def knows(self, voice: str) -> bool: ...
+
+    def synthesise(
+        self,
+        text: str,
+        voice: str,
+        words_per_minute: int,
+        sink: Sink,
+        on_events: EventSink | None = None,
+    ) -> None: ...
+
+
+class EspeakTts:
+    """A `Tts`."""
+
+    def __init__(self, info: TtsInfo, library: Synthesiser, settings: Settings) -> None:
+        self.info = info
+        self._library = library
+        self._settings = settings
+        self._voicing = Voicing(info)
+
+    async def speak(
+        self,
+        text: AsyncIterable[str],
+        *,
+        language: str,
+        voice: str | None = None,
+        speed: float = 1,
+        on_word: Callable[[WordMark], None] | None = None,
+    ) -> AsyncGenerator[AudioFrame, None]:
+        """See `Tts.speak`. Raises RequestError for an unknown language, voice or speed, TooLarge
+        for a chunk beyond MAX_CHUNK_CHARS."""
+        name = self._voice(language, voice)
+        words_per_minute = self._words_per_minute(speed)
+
+        def plain(clause: str, listener: Listener) -> None:
+            def sink(pcm: Pcm) -> bool:
+                return listener.put(Part(pcm))
+
+            self._library.synthesise(clause, name, words_per_minute, sink)
+
+        def timed(clause: str, listener: Listener) -> None:
+            self._timed(clause, name, words_per_minute, listener)
+
+        frames = self._voicing.speak(text, plain if on_word is None else timed, on_word)
+        async with aclosing(frames):
+            async for frame in frames:
+                yield frame
+
+    def _timed(self, clause: str, voice: str, words_per_minute: int, listener: Listener) -> None:
+        """In the thread."""
+        words = ClauseWords(clause, self.info.rate_hz)
+        events: list[Event] = []
+
+        def sink(pcm: Pcm) -> bool:
+            for part in words.push(pcm, events):
+                listener.put(part)
+            events.clear()
+            return not listener.is_gone
+
+        self._library.synthesise(clause, voice, words_per_minute, sink, events.extend)
+        for part in words.finish(events):
+            listener.put(part)
+
+    def _voice(self, language: str, voice: str | None) -> str:
+        voices = voices_of(self.info, language)
+        if voice is None:
+            return voices[0]
+        if not self._library.knows(voice):
+            raise RequestError(
+                f"espeak has no voice {voice!r}; for {language} it has {', '.join(voices)}, "
+                f"each also with +f1 to +f5 or +m1 to +m8",
+                code="unknown_voice",
+                param="voice",
+            )
+        return voice
+
+    def _words_per_minute(self, speed: float) -> int:
+        slowest, fastest = _WORDS_PER_MINUTE
+        wanted = round(NORMAL_WORDS_PER_MINUTE * self._settings.speed * checked_speed(speed))
+        return min(max(wanted, slowest), fastest)
+
+
+def create(settings: Settings) -> EspeakTts:
+    library: EspeakLibrary = espeak_library()
+    info = TtsInfo("espeak", library.rate_hz, library.voices, has_word_times=True)
+    return EspeakTts(info, library, settings)

@@ -1,0 +1,239 @@
+"""The eSpeak NG C library through ctypes: its voices, and blocking synthesis to a sink."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from ctypes import (
+    CDLL,
+    CFUNCTYPE,
+    POINTER,
+    Structure,
+    c_char_p,
+    c_int,
+    c_short,
+    c_size_t,
+    c_ubyte,
+    c_uint,
+    c_void_p,
+    cast,
+    sizeof,
+    string_at,
+)
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path, PurePosixPath
+from threading import Lock
+from typing import Literal
+
+import numpy as np
+
+from core.audio import Pcm
+from core.errors import EngineError, EngineMissing
+from engines.tts.espeak.word_times import Event
+
+Sink = Callable[[Pcm], bool]
+"Takes the next samples; False stops the synthesis."
+
+EventSink = Callable[[Sequence[Event]], None]
+"Takes what happens within the next samples, before the `Sink` takes those."
+
+NORMAL_WORDS_PER_MINUTE = 175
+
+_BUFFER_MS = 50
+"One callback's audio, and with it the longest wait for a cancelled synthesis to notice."
+
+# Constants of speak_lib.h.
+_AUDIO_OUTPUT_SYNCHRONOUS = 2
+_INITIALIZE_DONT_EXIT = 0x8000
+_CHARS_UTF8 = 1  # without espeakSSML and espeakPHONEMES: text is only ever text
+_POS_CHARACTER = 1
+_PARAMETER_RATE = 1
+_EE_OK = 0
+_EVENT_LIST_END, _EVENT_WORD, _EVENT_END = 0, 1, 5
+
+_PREFERRED_NAME = {"en": "en-us"}
+"The default voice where it is not the one that the library ranks first."
+
+
+class _CVoice(Structure):
+    _fields_ = (
+        ("name", c_char_p),
+        ("languages", c_void_p),
+        ("identifier", c_char_p),
+        ("gender", c_ubyte),
+        ("age", c_ubyte),
+        ("variant", c_ubyte),
+        ("xx1", c_ubyte),
+        ("score", c_int),
+        ("spare", c_void_p),
+    )
+
+
+class _CEvent(Structure):
+    _fields_ = (
+        ("type", c_int),
+        ("unique_identifier", c_uint),
+        ("text_position", c_int),  # in characters, from 1
+        ("length", c_int),
+        ("audio_position", c_int),  # ms since the text's first sample
+        ("sample", c_int),
+        ("user_data", c_void_p),
+        ("id", c_void_p),
+    )
+
+
+_SynthCallback = CFUNCTYPE(c_int, c_void_p, c_int, c_void_p)
+
+
+@dataclass(frozen=True, slots=True)
+class _Voice:
+    identifier: str
+    "What the library selects by; language tags do not always work for that."
+    tags: tuple[tuple[int, str], ...]
+    "Language tags with their rank (lower is the better match), its own tag first."
+
+
+class EspeakLibrary:
+    """The C library keeps one voice and one synthesis per process; a lock makes that safe."""
+
+    rate_hz: int
+    voices: Mapping[str, tuple[str, ...]]
+    "Language (ISO 639-1 where there is one) -> voice names, the default first."
+
+    def __init__(self, library_path: Path, data_path: Path) -> None:
+        """Load and initialise. Raises EngineMissing when the library cannot start."""
+        try:
+            self._c = CDLL(str(library_path))
+        except OSError as exc:
+            raise EngineMissing("tts", "espeak", f"cannot load {library_path.name}: {exc}") from exc
+        self.rate_hz = self._c.espeak_Initialize(
+            _AUDIO_OUTPUT_SYNCHRONOUS, _BUFFER_MS, bytes(data_path), _INITIALIZE_DONT_EXIT
+        )
+        if self.rate_hz <= 0:
+            raise EngineMissing("tts", "espeak", "its voice data does not load")
+        self._c.espeak_ListVoices.restype = POINTER(POINTER(_CVoice))
+        self._voices = _name_voices(v for v in self._list_voices() if _has_words(v, data_path))
+        self.voices = _voices_by_language(self._voices)
+        self._variants = frozenset(path.name for path in (data_path / "voices" / "!v").iterdir())
+        self._lock = Lock()
+        self._sink: Sink | None = None
+        self._on_events: EventSink | None = None
+        self._callback = _SynthCallback(self._receive)  # C holds it: it must outlive every call
+        self._c.espeak_SetSynthCallback(self._callback)
+
+    def knows(self, voice: str) -> bool:
+        """A voice's name, maybe with another timbre: `en-gb+f3`."""
+        base, plus, variant = voice.partition("+")
+        return base in self._voices and (not plus or variant in self._variants)
+
+    def synthesise(
+        self,
+        text: str,
+        voice: str,
+        words_per_minute: int,
+        sink: Sink,
+        on_events: EventSink | None = None,
+    ) -> None:
+        """Speak `text` into `sink`, blocking, on any thread. Raises EngineError."""
+        if not self.knows(voice):
+            raise EngineError("tts", "espeak", f"no voice {voice!r}")
+        base, plus, variant = voice.partition("+")
+        selected = f"{self._voices[base].identifier}{plus}{variant}".encode()
+        data = text.encode("utf-8", "replace")
+        with self._lock:
+            self._sink, self._on_events = sink, on_events
+            try:
+                status = self._c.espeak_SetVoiceByName(selected)
+                if status == _EE_OK:
+                    self._c.espeak_SetParameter(_PARAMETER_RATE, words_per_minute, 0)
+                    status = self._synth(data)
+            finally:
+                self._sink = self._on_events = None
+        if status != _EE_OK:
+            raise EngineError("tts", "espeak", f"status {status} with voice {voice!r}")
+
+    def _synth(self, data: bytes) -> int:
+        size = c_size_t(len(data) + 1)
+        status: int = self._c.espeak_Synth(
+            data, size, 0, _POS_CHARACTER, 0, _CHARS_UTF8, None, None
+        )
+        return status
+
+    def _receive(self, samples: int | None, count: int, events: int | None) -> int:
+        """The C callback: 0 goes on, 1 stops. The last call has no samples."""
+        if events and self._on_events is not None:
+            self._on_events(tuple(_read_events(events)))
+        if not samples or count <= 0 or self._sink is None:
+            return 0
+        pcm: Pcm = np.ctypeslib.as_array(
+            cast(samples, POINTER(c_short)), (count,)
+        ).copy()  # the library reuses its buffer
+        return 0 if self._sink(pcm) else 1
+
+    def _list_voices(self) -> Iterator[_Voice]:
+        for pointer in self._c.espeak_ListVoices(None):
+            if not pointer:
+                return
+            voice = pointer.contents
+            yield _Voice(voice.identifier.decode(), tuple(_read_tags(voice.languages)))
+
+
+@cache
+def espeak_library() -> EspeakLibrary:
+    """The process's one library, as its C state is the process's too. Raises EngineMissing."""
+    from espeakng_loader import get_data_path, get_library_path
+
+    return EspeakLibrary(Path(get_library_path()), Path(get_data_path()))
+
+
+def _read_tags(address: int) -> Iterator[tuple[int, str]]:
+    """The C list is (rank byte, NUL-terminated tag)*, ended by a rank of 0."""
+    while rank := c_ubyte.from_address(address).value:
+        tag = string_at(address + 1)
+        yield rank, tag.decode().lower()
+        address += len(tag) + 2
+
+
+def _read_events(address: int) -> Iterator[Event]:
+    """The C list is ended by an event of type 0."""
+    while (event := _CEvent.from_address(address)).type != _EVENT_LIST_END:
+        if event.type in {_EVENT_WORD, _EVENT_END}:
+            kind: Literal["word", "end"] = "word" if event.type == _EVENT_WORD else "end"
+            yield Event(kind, event.text_position - 1, event.audio_position)
+        address += sizeof(_CEvent)
+
+
+def _has_words(voice: _Voice, data_path: Path) -> bool:
+    """Some voices are listed though their dictionary, named after a language, is not shipped."""
+    languages = {tag.partition("-")[0] for _, tag in voice.tags}
+    return any((data_path / f"{language}_dict").exists() for language in languages)
+
+
+def _name_voices(voices: Iterable[_Voice]) -> Mapping[str, _Voice]:
+    """By its own tag; where two share one, the later goes by its file's name."""
+    named: dict[str, _Voice] = {}
+    for voice in voices:
+        tag, file_name = voice.tags[0][1], PurePosixPath(voice.identifier).name.lower()
+        named[file_name if tag in named else tag] = voice
+    return named
+
+
+def _voices_by_language(voices: Mapping[str, _Voice]) -> Mapping[str, tuple[str, ...]]:
+    ranked: dict[str, list[tuple[int, str]]] = {}
+    for name, voice in voices.items():
+        for language, place in _places(voice).items():
+            place = -1 if name == _PREFERRED_NAME.get(language) else place
+            ranked.setdefault(language, []).append((place, name))
+    return {language: tuple(name for _, name in sorted(ranked[language])) for language in ranked}
+
+
+def _places(voice: _Voice) -> Mapping[str, int]:
+    """Its languages with the rank it has among their voices: a tag for the language as such comes
+    before one for a region of it. Besides its own only ISO 639-1 codes (`cmn` is also `zh`)."""
+    places: dict[str, int] = {}
+    for rank, tag in voice.tags:
+        language = tag.partition("-")[0]
+        place = rank if tag == language else 100 + rank
+        places[language] = min(place, places.get(language, place))
+    own = next(iter(places))
+    return {
+        language: place for language, place in places.items() if language in (own, language[:2])
+    }

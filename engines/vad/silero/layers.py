@@ -1,0 +1,138 @@
+"""Silero's network for one stream and one frame at a time, in numpy.
+
+Each part owns the room that it computes in and reads what it is given from there: 32 ms of audio
+are some thirty small operations, and allocating for each would cost as much as they do.
+"""
+
+from math import tanh
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from core.audio import Pcm
+from engines.vad.silero.weights import BINS, MEMORY, WINDOW_SAMPLES, Floats, Network
+
+FRAME_SAMPLES = 512
+"32 ms, fixed by the network."
+
+_CONTEXT_SAMPLES = 64
+"The network wants the end of the last frame in front of this one."
+_MIRRORED_SAMPLES = 128
+"And this much of the frame's own end behind it, backwards."
+_HOP_SAMPLES = 128
+_SPECTRA = 4
+
+_SCALE = np.float32(1 / 32768)
+_HALF, _ZERO = np.array(0.5, np.float32), np.array(0, np.float32)
+
+
+class Spectra:
+    """The newest audio, and how loud it is by frequency."""
+
+    def __init__(self, window: Floats) -> None:
+        self._window = window
+        end = _CONTEXT_SAMPLES + FRAME_SAMPLES
+        self.audio = np.zeros(end + _MIRRORED_SAMPLES, np.float32)
+        self._context, self._frame = np.split(self.audio[:end], [_CONTEXT_SAMPLES])
+        self._next_context = self._frame[-_CONTEXT_SAMPLES:]
+        self._mirrored = self.audio[end:]
+        self._end = self._frame[-2 : -2 - _MIRRORED_SAMPLES : -1]  # the last sample is the mirror
+        shape, step = (_SPECTRA, WINDOW_SAMPLES), self.audio.itemsize
+        self._windows = as_strided(self.audio, shape, (_HOP_SAMPLES * step, step), writeable=False)
+        self._weighted = np.zeros(shape, np.float32)
+        self._spectra: Any = np.zeros((_SPECTRA, BINS), np.complex64)
+        "numpy's types know no transform of float32."
+
+    def push(self, pcm: Pcm, magnitudes: Floats) -> None:
+        """A frame; `magnitudes`: (4, 129), to be filled."""
+        np.copyto(self._context, self._next_context)
+        np.multiply(pcm, _SCALE, out=self._frame)
+        np.copyto(self._mirrored, self._end)
+        np.multiply(self._windows, self._window, out=self._weighted)
+        np.fft.rfft(self._weighted, out=self._spectra)
+        np.abs(self._spectra, out=magnitudes)
+
+
+class Convolution:
+    """Over time, with ReLU, as one product of matrices."""
+
+    def __init__(self, weights: Floats, frames: int) -> None:
+        self._weights = weights
+        self._rows = np.ones((frames, len(weights)), np.float32)
+        self.taken = self._rows[:, :-1]
+        "To be filled: for each frame that comes out, those that it is made of."
+        self._given = np.zeros((frames, weights.shape[1]), np.float32)
+
+    def run(self, out: Floats) -> None:
+        np.matmul(self._rows, self._weights, out=self._given)
+        np.maximum(self._given, _ZERO, out=out)
+
+
+class Convolutions:
+    """Four of them make one row of four spectra. What is not filled is padding, and stays zero."""
+
+    def __init__(self, weights: tuple[Floats, ...]) -> None:
+        parts = zip(weights, (4, 2, 1, 1), strict=True)
+        self._first, second, third, self._fourth = (Convolution(*part) for part in parts)
+        self._second, self._third = second, third
+        for part in (self._first, second):
+            part.taken[:] = 0
+        before, self.magnitudes, after = np.split(self._first.taken, 3, axis=1)
+        "The middle one is to be filled: (4, 129)."
+        self._neighbours = [
+            (before[1:], self.magnitudes[:-1]),
+            (after[:-1], self.magnitudes[1:]),
+        ]
+        self._seen = np.zeros((4, 128), np.float32)
+        seen = self._seen.reshape(-1)
+        self._neighbours_of_second = [
+            (second.taken[0, 128:], seen[: 2 * 128]),
+            (second.taken[1], seen[128:]),
+        ]
+        self._both = third.taken.reshape(2, 64)
+
+    def run(self, out: Floats) -> None:
+        """`out`: (1, 128)."""
+        for neighbour, frames in self._neighbours:
+            np.copyto(neighbour, frames)
+        self._first.run(self._seen)
+        for neighbour, frames in self._neighbours_of_second:
+            np.copyto(neighbour, frames)
+        self._second.run(self._both)
+        self._third.run(self._fourth.taken)
+        self._fourth.run(out)
+
+
+class Memory:
+    """The LSTM, and what it says of the frame."""
+
+    def __init__(self, network: Network) -> None:
+        self._weights, self._head = network.memory, network.head
+        self._bias = network.head_bias
+        row = self._row = np.ones((1, 2 * MEMORY + 1), np.float32)
+        self.taken = row[:, :MEMORY]
+        "To be filled: (1, 128)."
+        self.output, self.cell = row[0, MEMORY:-1], np.zeros(MEMORY, np.float32)
+        self._given = np.zeros((1, 4 * MEMORY), np.float32)
+        self._gates = self._given[0, : 3 * MEMORY]
+        self._in, self._out, self._keep, self._new = self._given.reshape(4, MEMORY)
+        self.forget()
+
+    def run(self) -> float:
+        given, gates, cell, output = self._given, self._gates, self.cell, self.output
+        np.matmul(self._row, self._weights, out=given)
+        np.tanh(given, out=given)
+        np.multiply(gates, _HALF, out=gates)
+        np.add(gates, _HALF, out=gates)
+        np.multiply(cell, self._keep, out=cell)
+        np.multiply(self._in, self._new, out=self._new)
+        np.add(cell, self._new, out=cell)
+        np.tanh(cell, out=output)
+        np.multiply(output, self._out, out=output)
+        logit = float(np.maximum(output, _ZERO).dot(self._head)) + self._bias
+        return (1 + tanh(logit / 2)) / 2
+
+    def forget(self) -> None:
+        self.output[:] = 0
+        self.cell[:] = 0

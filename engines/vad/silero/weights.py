@@ -1,0 +1,123 @@
+"""The weights of Silero VAD v6, turned to where a frame's computation wants them.
+
+The network: the magnitudes of four short spectra, four convolutions over time with ReLU, one step
+of an LSTM, and a weighted sum of what it remembers. (The file's graph says so, node by node.)
+"""
+
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from core.errors import EngineMissing
+from engines.vad.silero.onnx_file import Layer, layers
+
+Floats = npt.NDArray[np.float32]
+
+WINDOW_SAMPLES = 256
+"Of one spectrum."
+BINS = WINDOW_SAMPLES // 2 + 1
+MEMORY = 128
+"Numbers that the LSTM gives out, and as many that it keeps to itself."
+
+_SHAPES = [
+    ("Conv", [(2 * BINS, 1, WINDOW_SAMPLES)]),
+    ("Conv", [(128, BINS, 3), (128,)]),
+    ("Conv", [(64, 128, 3), (64,)]),
+    ("Conv", [(64, 64, 3), (64,)]),
+    ("Conv", [(MEMORY, 64, 3), (MEMORY,)]),
+    ("LSTM", [(1, 4 * MEMORY, MEMORY), (1, 4 * MEMORY, MEMORY), (1, 8 * MEMORY)]),
+    ("Conv", [(1, MEMORY, 1), (1,)]),
+]
+
+_TAPS = [slice(0, 3), slice(0, 3), slice(1, 3), slice(1, 2)]
+"Of each convolution: with 4, 2, 1 and 1 frames, the others meet nothing but padding."
+
+_EXACT = 1e-5
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """Read-only: any number of streams and threads may share it."""
+
+    window: Floats
+    "By which samples are weighted before their spectrum: (256,)."
+    convolutions: tuple[Floats, ...]
+    "Four of (taps * channels in + 1, channels out), the bias as the last row."
+    memory: Floats
+    """One step of the LSTM, (257, 512): (input, former output, 1) -> gates i, o, f, and c. The
+    gates are at half their size, for sigmoid(x) = (1 + tanh(x / 2)) / 2."""
+    head: Floats
+    "(128,)"
+    head_bias: float
+
+
+def load_network(path: str | None) -> Network:
+    """From `path`, or from the file inside the faster-whisper wheel. Raises EngineMissing when
+    there is none, or another network's."""
+    file = Path(path) if path else bundled_weights()
+    if not file.is_file():
+        raise EngineMissing("vad", "silero", f"no weights at {file}")
+    _compute_alone()
+    try:
+        return _network(layers(file.read_bytes(), {"Conv", "LSTM"}))
+    except ValueError as exc:
+        raise EngineMissing("vad", "silero", f"{file} is not Silero VAD v6: {exc}") from exc
+
+
+def _network(found: list[Layer]) -> Network:
+    shapes = [(layer.kind, [weights.shape for weights in layer.weights]) for layer in found]
+    if shapes != _SHAPES:
+        raise ValueError(f"its layers are {shapes}, and must be {_SHAPES}")
+    spectrum, *convolutions, memory, head = (layer.weights for layer in found)
+    return Network(
+        window=_window(spectrum[0][:, 0]),
+        convolutions=tuple(
+            _rows(weights[:, :, taps].transpose(2, 1, 0).reshape(-1, len(bias)), bias)
+            for (weights, bias), taps in zip(convolutions, _TAPS, strict=True)
+        ),
+        memory=_step(*memory),
+        head=head[0][0, :, 0],
+        head_bias=float(head[1][0]),
+    )
+
+
+def _compute_alone() -> None:
+    """One thread in numpy's products of matrices, in all of this process: 40 us of work is no work
+    for a team. With two threads a frame took 300 us, and twenty at once kept both busy for 2.7 ms
+    instead of one for 0.3."""
+    from threadpoolctl import threadpool_limits
+
+    threadpool_limits(limits=1, user_api="blas")
+
+
+def _window(basis: Floats) -> Floats:
+    """The first convolution is a windowed Fourier transform, written as a matrix: a fast one gives
+    the same for a fifth of the time. Its first row is the window alone, cos 0 being 1."""
+    window: Floats = basis[0]
+    turns = np.outer(np.arange(BINS), np.arange(WINDOW_SAMPLES)) / WINDOW_SAMPLES
+    cosine, sine = np.cos(2 * np.pi * turns), -np.sin(2 * np.pi * turns)
+    if not np.allclose(basis, window * np.concatenate([cosine, sine]), rtol=0, atol=_EXACT):
+        raise ValueError("its first layer is no Fourier transform")
+    return window
+
+
+def _step(inputs: Floats, outputs: Floats, biases: Floats) -> Floats:
+    rows = np.concatenate([inputs[0].T, outputs[0].T])
+    step = _rows(rows, biases[0, : 4 * MEMORY] + biases[0, 4 * MEMORY :])
+    step[:, : 3 * MEMORY] *= 0.5
+    return step
+
+
+def _rows(weights: Floats, bias: Floats) -> Floats:
+    return np.concatenate([weights, bias[None]])
+
+
+def bundled_weights() -> Path:
+    """Found without importing faster-whisper, which takes a second."""
+    spec = find_spec("faster_whisper")
+    if spec is None or spec.origin is None:
+        raise ImportError("No module named 'faster_whisper'", name="faster_whisper")
+    return Path(spec.origin).parent / "assets" / "silero_vad_v6.onnx"

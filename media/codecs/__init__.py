@@ -1,0 +1,1 @@
+"""Audio codecs: Opus, G.711, AMR."""

@@ -1,0 +1,118 @@
+"""libopus itself, as far as `media/codecs/opus.py` needs it: FFmpeg's way around it costs as much
+again.
+
+The library is the one that came with PyAV, whose FFmpeg links to it, so it is loaded anyway; a PyAV
+that was built on the machine links to the system's. Its interface has been the same since 2012.
+Decoders and encoders live in memory of ours: nothing has to be freed by a call.
+"""
+
+import ctypes
+from ctypes import POINTER, Array, c_char, c_char_p, c_int, c_int32, c_void_p
+from ctypes.util import find_library
+from functools import cache
+from pathlib import Path
+
+import av
+import numpy as np
+
+from core.audio import Pcm
+from core.errors import EarshotError
+
+RATE_HZ = 48_000
+"Every packet can be decoded to it, and RTP counts in it."
+
+MAX_SAMPLES = RATE_HZ * 120 // 1000
+"The longest packet, 120 ms (RFC 6716 section 2.1.4)."
+
+APPLICATIONS = {"voip": 2048, "audio": 2049, "lowdelay": 2051}
+
+_SET_BITRATE, _SET_COMPLEXITY = 4002, 4010
+_MAX_PACKET_BYTES = 4000
+"What libopus's manual recommends for one frame."
+
+
+class OpusError(EarshotError):
+    """libopus refused; the text is its own."""
+
+    code = "opus_error"
+
+
+class Decoder:
+    """Mono s16 at `rate_hz`: 8, 12, 16, 24 or 48 kHz."""
+
+    def __init__(self, rate_hz: int) -> None:
+        lib = library()
+        self._state = _memory(lib.opus_decoder_get_size(1))
+        _checked(lib.opus_decoder_init(self._state, rate_hz, 1))
+        self._decode = lib.opus_decode
+        self._pcm = np.zeros(MAX_SAMPLES * rate_hz // RATE_HZ, np.int16)
+        self._address, self._capacity = self._pcm.ctypes.data, len(self._pcm)
+
+    def decode(self, packet: bytes) -> Pcm:
+        """Raises OpusError; the next packet can be decoded all the same."""
+        samples = self._decode(self._state, packet, len(packet), self._address, self._capacity, 0)
+        return self._pcm[: samples if samples >= 0 else _checked(samples)].copy()
+
+    def conceal(self, samples: int) -> Pcm:
+        """A guess at what was lost: a multiple of 2.5 ms, 120 ms at most."""
+        samples = _checked(self._decode(self._state, None, 0, self._address, samples, 0))
+        return self._pcm[:samples].copy()
+
+
+class Encoder:
+    """Mono s16 at `rate_hz`, as for `Decoder`; variable bit rate."""
+
+    def __init__(self, rate_hz: int, application: str, bitrate_bps: int, complexity: int) -> None:
+        lib = library()
+        self._state = _memory(lib.opus_encoder_get_size(1))
+        _checked(lib.opus_encoder_init(self._state, rate_hz, 1, APPLICATIONS[application]))
+        _checked(lib.opus_encoder_ctl(self._state, _SET_BITRATE, c_int32(bitrate_bps)))
+        _checked(lib.opus_encoder_ctl(self._state, _SET_COMPLEXITY, c_int32(complexity)))
+        self._encode = lib.opus_encode
+        self._pcm = np.zeros(MAX_SAMPLES * rate_hz // RATE_HZ, np.int16)
+        self._address = self._pcm.ctypes.data
+        "Made once: to ask numpy takes longer than to copy a frame."
+        self._packet = _memory(_MAX_PACKET_BYTES)
+        self._view = memoryview(self._packet).cast("B")
+
+    def encode(self, pcm: Pcm) -> bytes:
+        """2.5 to 120 ms. Raises OpusError."""
+        self._pcm[: len(pcm)] = pcm
+        size = _checked(
+            self._encode(self._state, self._address, len(pcm), self._packet, _MAX_PACKET_BYTES)
+        )
+        return bytes(self._view[:size])
+
+
+@cache
+def library() -> ctypes.PyDLL:
+    """Raises EarshotError where there is none."""
+    folder = Path(av.__file__).parent
+    carried = [*folder.parent.glob("av.libs/libopus[-.]*"), *folder.glob(".dylibs/libopus.*")]
+    name = str(carried[0]) if carried else find_library("opus")
+    if name is None:
+        raise EarshotError(
+            "libopus is missing: PyAV's wheels carry it, systems have it as libopus0"
+        )
+    # PyDLL keeps the interpreter lock: to get it back beside another busy thread takes longer than
+    # a packet does (30 us each way).
+    lib = ctypes.PyDLL(name)
+    lib.opus_strerror.restype = c_char_p
+    lib.opus_decoder_init.argtypes = (c_void_p, c_int32, c_int)
+    lib.opus_encoder_init.argtypes = (c_void_p, c_int32, c_int, c_int)
+    lib.opus_decode.argtypes = (c_void_p, c_char_p, c_int32, c_void_p, c_int, c_int)
+    # Of what comes behind these two, C says nothing: Apple's ARM passes it in another way.
+    lib.opus_encoder_ctl.argtypes = (c_void_p, c_int)
+    lib.opus_encode.argtypes = (c_void_p, c_void_p, c_int, POINTER(c_char), c_int32)
+    return lib
+
+
+def _memory(size_bytes: int) -> Array[c_char]:
+    return (c_char * size_bytes)()
+
+
+def _checked(result: int) -> int:
+    """Errors are negative, counts are not."""
+    if result < 0:
+        raise OpusError(library().opus_strerror(result).decode())
+    return result

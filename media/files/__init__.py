@@ -1,0 +1,1 @@
+"""Audio files: decoding, encoding, and uploads that are spooled to disk."""

@@ -1,0 +1,297 @@
+"""Decodes audio files of common formats to mono PCM, in blocks or at once, and writes WAV files."""
+
+import wave
+from collections.abc import AsyncGenerator, Generator, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from io import SEEK_END, BytesIO
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+import av
+import numpy as np
+from av import AudioCodecContext, AudioResampler, AudioStream, CodecContext
+from av import AudioFrame as AvFrame
+from av.container import InputContainer
+from av.error import FFmpegError, InvalidDataError, PatchWelcomeError
+
+from core.audio import ASR_RATE_HZ, AudioFrame, Pcm
+from core.errors import RequestError, TooLarge
+
+FORMATS = (
+    "wav,w64,aiff,flac,mp3,ogg,opus,matroska,webm,mov,mp4,m4a,3gp,aac,amr,amrnb,amrwb,au,"
+    "caf,nistsphere,mpeg"
+)
+"""Containers we open: what phones, browsers, recorders and speech corpora write. FFmpeg also knows
+playlists, which would open other files and URLs, and some 300 formats that nobody sends: each is a
+parser that an attacker could choose."""
+
+CODECS = (
+    *("pcm_u8", "pcm_s8", "pcm_s16le", "pcm_s16be", "pcm_s24le", "pcm_s24be", "pcm_s32le"),
+    *("pcm_s32be", "pcm_f32le", "pcm_f32be", "pcm_f64le", "pcm_f64be", "pcm_alaw", "pcm_mulaw"),
+    *("adpcm_ms", "adpcm_ima_wav", "gsm_ms"),  # WAV files of telephone systems
+    *("flac", "alac", "mp2", "mp2float", "mp3", "mp3float", "aac", "vorbis", "opus", "libopus"),
+    *("amrnb", "amrwb"),
+)
+"Decoders we run, by FFmpeg's names: a container that is allowed may hold a stream of any codec."
+
+CODEC_NAMES = "PCM, FLAC, ALAC, MP2, MP3, AAC, Vorbis, Opus, AMR, A-law, µ-law, ADPCM and GSM"
+"The same for people."
+
+MAX_CHANNELS = 8
+MAX_SOURCE_RATE_HZ = 384_000
+MIN_SOURCE_RATE_HZ = 1_000
+
+MAX_FRAME_SAMPLES = 65_536
+"In each channel of a decoded frame. FLAC has the longest: 65 535."
+
+MAX_ENTRIES_PER_BYTE = 2
+"What an index may promise. PCM of four bits has two samples in a byte, other packets are longer."
+
+MAX_PACKETS_PER_BYTE = 1
+"A packet takes a byte or more; one that is read again and again takes none."
+
+MAX_BYTES_READ = 2.0
+"""What all packets have together, as a multiple of the file's size: more is read twice. Matroska
+leaves out the beginning of packets that all begin alike, so a little more than 1 is honest."""
+
+MAX_SILENT_PACKETS = 1_000
+"""In a row without a sound: of what cannot be decoded, or decodes to nothing. At 20 ms each it is
+a gap of 20 s."""
+
+BLOCK_S = 5.0
+"Decoded in one go: milliseconds of work, so that whoever stops is soon done."
+
+Source = Path | bytes | BinaryIO
+"A path, the file's bytes, or an open file that can seek; the last stays open."
+
+
+@dataclass(frozen=True, slots=True)
+class FileLimits:
+    max_bytes: int = 100 * 1024 * 1024
+    "Three hours of 64 kbit/s speech, or 50 minutes of 16-bit 16 kHz WAV."
+    max_duration_s: float = 2 * 3600
+    "A small file can hold days of silence."
+
+
+def decode(
+    source: Source, rate_hz: int = ASR_RATE_HZ, limits: FileLimits | None = None
+) -> Generator[Pcm, None, None]:
+    """Yields the first audio stream as mono s16 at `rate_hz`, in blocks of about BLOCK_S. Blocks
+    the thread; memory stays the same however long the file is.
+
+    Raises TooLarge (audio_too_large, audio_too_long), RequestError (unsupported_audio: not audio,
+    empty, a format we do not open, or a file that promises more than it holds). A file that is
+    damaged or cut off gives what is there.
+    """
+    limits = limits or FileLimits()
+    is_empty = True
+    with _opened(source, limits.max_bytes) as (data, size_bytes):
+        try:
+            with _container(data) as container:
+                for pcm in _blocks(container, size_bytes, rate_hz, limits.max_duration_s):
+                    is_empty = False
+                    yield pcm
+        except _REFUSED as exc:
+            raise _unsupported(f"cannot decode this file ({_cause(exc)})") from exc
+    if is_empty:
+        raise _unsupported("the file contains no audio samples")
+
+
+def decode_file(
+    source: Source, rate_hz: int = ASR_RATE_HZ, limits: FileLimits | None = None
+) -> Pcm:
+    """All of `decode` at once; an hour is 115 MB."""
+    return np.concatenate(list(decode(source, rate_hz, limits)))
+
+
+class FileDecoder(Protocol):
+    """Decodes files of strangers where they cannot harm the server: `serving.file_decoder`."""
+
+    def blocks(
+        self, file: BinaryIO, rate_hz: int = ASR_RATE_HZ, limits: FileLimits | None = None
+    ) -> AsyncGenerator[Pcm, None]:
+        """As `decode`, of an open file with a descriptor; closing the generator ends the work.
+
+        Raises Overloaded when too many files are being decoded.
+        """
+        ...
+
+
+def load_codecs() -> None:
+    """Has the decoders compute their tables, which they keep: milliseconds for some. Processes
+    that are forked later have them from the start."""
+    for name in CODECS:
+        codec = CodecContext.create(name, "r")
+        assert isinstance(codec, AudioCodecContext)
+        codec.sample_rate, codec.layout = 8_000 if name == "amrnb" else 16_000, "mono"
+        with suppress(FFmpegError):  # some want to see a file's head first
+            codec.open()
+
+
+def write_wav(path: Path, frames: Iterable[AudioFrame]) -> None:
+    """16-bit mono WAV. Raises ValueError without frames, or when their rate changes."""
+    audio = list(frames)
+    rates = {frame.rate_hz for frame in audio}
+    if len(rates) != 1:
+        raise ValueError(f"a WAV file has one sample rate, not {sorted(rates)}")
+    with wave.open(str(path), "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(rates.pop())
+        file.writeframes(b"".join(frame.pcm.astype("<i2").tobytes() for frame in audio))
+
+
+_REFUSED = (FFmpegError, ValueError, ArithmeticError, OSError, MemoryError)
+"""What FFmpeg and its reads of our file raise over a bad file: a chunk that is longer than a file
+can be has it seek to where no file reaches, an index that is too large has no memory."""
+
+
+@contextmanager
+def _opened(source: Source, max_bytes: int) -> Iterator[tuple[BinaryIO, int]]:
+    match source:
+        case Path():
+            with source.open("rb") as data:
+                yield data, _checked(data, max_bytes)
+        case bytes():
+            in_memory = BytesIO(source)
+            yield in_memory, _checked(in_memory, max_bytes)
+        case _:
+            yield source, _checked(source, max_bytes)
+
+
+def _container(data: BinaryIO) -> InputContainer:
+    options = {
+        "format_whitelist": FORMATS,
+        "codec_whitelist": ",".join(CODECS),
+        "max_samples": str(MAX_FRAME_SAMPLES),
+    }
+    try:
+        return av.open(data, "r", options=options)
+    except _REFUSED as exc:
+        raise _unsupported(
+            f"cannot decode this file ({_cause(exc)}); allowed are {FORMATS.replace(',', ', ')}"
+        ) from exc
+
+
+def _checked(data: BinaryIO, max_bytes: int) -> int:
+    """The file's size; it is read from its start."""
+    size_bytes = data.seek(0, SEEK_END)
+    data.seek(0)
+    if size_bytes > max_bytes:
+        raise TooLarge(
+            f"audio file of {size_bytes} bytes, limit {max_bytes}", code="audio_too_large"
+        )
+    return size_bytes
+
+
+def _blocks(
+    container: InputContainer, size_bytes: int, rate_hz: int, max_duration_s: float
+) -> Iterator[Pcm]:
+    stream = _audio_stream(container, size_bytes)
+    limit, step = round(max_duration_s * rate_hz), round(BLOCK_S * rate_hz)
+    resampler = AudioResampler(format="s16", layout="mono", rate=rate_hz)
+    parts: list[Pcm] = []
+    total = given = 0
+    for frame in _frames(container, stream, size_bytes):
+        for part in resampler.resample(frame):
+            parts.append(part.to_ndarray()[0])
+            total += len(parts[-1])
+        if total > limit:
+            raise TooLarge(
+                f"audio of more than {max_duration_s:g} s, the limit", code="audio_too_long"
+            )
+        if total - given >= step:
+            yield np.concatenate(parts)
+            parts, given = [], total
+    if total > given:
+        yield np.concatenate(parts)
+
+
+def _audio_stream(container: InputContainer, size_bytes: int) -> AudioStream:
+    for stream in container.streams:
+        if stream.frames > MAX_ENTRIES_PER_BYTE * size_bytes:
+            raise _unsupported(
+                f"the index promises {stream.frames} entries in a file of {size_bytes} bytes; "
+                f"allowed are {MAX_ENTRIES_PER_BYTE} per byte"
+            )
+    if not container.streams.audio:
+        raise _unsupported("the file has no audio stream")
+    audio = container.streams.audio[0]
+    codec = audio.codec_context
+    name = codec.codec.name if codec is not None else "unknown"
+    if name not in CODECS:
+        raise _unsupported(f"the codec is {name}; allowed are {CODEC_NAMES}")
+    codec.options = {"max_samples": str(MAX_FRAME_SAMPLES)}
+    codec.thread_count = 1  # a file is decoded far faster than it is heard
+    return audio
+
+
+def _frames(
+    container: InputContainer, stream: AudioStream, size_bytes: int
+) -> Iterator[AvFrame | None]:
+    """Decoded frames, then None for the resampler to give its rest. Once it has been understood,
+    what is damaged is passed over: the rest of a recording is worth more than none."""
+    any_frame = False
+    silent = packets = read_bytes = 0
+    for packet in container.demux():  # also other streams' packets, which count
+        if packet.size:
+            packets += 1
+            read_bytes += packet.size
+            _check_packets(packets, read_bytes, size_bytes)
+        if packet.stream_index != stream.index:
+            continue
+        try:
+            frames = packet.decode()
+        except (InvalidDataError, PatchWelcomeError):
+            if not any_frame:
+                raise
+            frames = []
+        silent = 0 if frames else silent + 1
+        if silent > MAX_SILENT_PACKETS:
+            raise _unsupported(
+                f"more than {MAX_SILENT_PACKETS} packets in a row have no sound that can be decoded"
+            )
+        for frame in frames:
+            assert isinstance(frame, AvFrame)
+            _check_frame(frame)
+            any_frame = True
+            frame.pts = None  # with broken timestamps the resampler would insert silence
+            yield frame
+    if any_frame:
+        yield None
+
+
+def _check_packets(packets: int, read_bytes: int, size_bytes: int) -> None:
+    if packets > MAX_PACKETS_PER_BYTE * size_bytes or read_bytes > MAX_BYTES_READ * size_bytes:
+        raise _unsupported(
+            f"the index names parts of the file again and again: {packets} packets with together"
+            f" {read_bytes} bytes in a file of {size_bytes} bytes"
+        )
+
+
+def _check_frame(frame: AvFrame) -> None:
+    if not MIN_SOURCE_RATE_HZ <= frame.sample_rate <= MAX_SOURCE_RATE_HZ:
+        raise _unsupported(
+            f"sample rate {frame.sample_rate} Hz; "
+            f"allowed are {MIN_SOURCE_RATE_HZ} to {MAX_SOURCE_RATE_HZ}"
+        )
+    if not 1 <= frame.layout.nb_channels <= MAX_CHANNELS:
+        raise _unsupported(f"{frame.layout.nb_channels} channels; allowed are 1 to {MAX_CHANNELS}")
+    if frame.samples > MAX_FRAME_SAMPLES:
+        raise _unsupported(
+            f"a frame of {frame.samples} samples; allowed are at most {MAX_FRAME_SAMPLES}"
+        )
+
+
+def _unsupported(what: str) -> RequestError:
+    return RequestError(f"unsupported audio: {what}", code="unsupported_audio")
+
+
+def _cause(exc: Exception) -> str:
+    if isinstance(exc, MemoryError):
+        return "it asks for more memory than a file may have"
+    if isinstance(exc, OSError):
+        return "it names a place that no file can reach"
+    text = exc.strerror if isinstance(exc, FFmpegError) else str(exc)
+    return (text or type(exc).__name__)[:200]

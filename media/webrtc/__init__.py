@@ -1,0 +1,1 @@
+"""WebRTC: one peer connection, its tracks, its data channel and its statistics."""

@@ -1,0 +1,1 @@
+"""Everything that uses private names of aiortc, aioice or pylibsrtp."""

@@ -1,0 +1,241 @@
+"""RTP between a socket and us, past the tasks and objects that aiortc has in between.
+
+aiortc connects, agrees on keys, reports (RTCP) and ends. What comes and goes 50 times a second for
+each call takes a shorter way here (docs/adr/0029): no task is woken for a packet, and nothing is
+made of it but its payload. Private names of aiortc 1.16 and aioice 0.13 are used; that they are
+there is checked when a call begins, and by tests.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from struct import Struct
+from typing import Any
+
+from aiortc import RTCRtpReceiver, RTCRtpSender
+from aiortc.clock import current_ntp_time
+from aiortc.rtcrtpparameters import RTCRtpCodecParameters
+from aiortc.rtp import HeaderExtensions, RtpPacket
+from aiortc.utils import random16, random32
+from pylibsrtp import Error as SrtpError
+
+from media.webrtc.aiortc_internals.names import check
+from media.webrtc.aiortc_internals.srtp import Srtp
+from media.webrtc.aiortc_internals.ssrc_limit import bound_sources
+
+Sink = Callable[[int, int, bytes], None]
+"Takes a packet: sequence number, timestamp, payload."
+
+Send = Callable[[int, bytes], None]
+"Sends a payload with its timestamp, counted from 0."
+
+JITTER_BUFFER = "_RTCRtpReceiver__jitter_buffer"
+"""Private in aiortc 1.16, whose own buffer holds audio for 80 ms, and for 280 ms after one loss."""
+_STREAMS = "_RTCRtpReceiver__remote_streams"
+_REPORTS_EXITED = "_RTCRtpReceiver__rtcp_exited"
+_SENDER = "_RTCRtpSender__"
+_DTLS = "_RTCDtlsTransport__"
+_RX_BYTES, _RX_PACKETS = f"{_DTLS}rx_bytes", f"{_DTLS}rx_packets"
+_TX_BYTES, _TX_PACKETS = f"{_DTLS}tx_bytes", f"{_DTLS}tx_packets"
+_NTP_TIME, _RTP_TIME = f"{_SENDER}ntp_timestamp", f"{_SENDER}rtp_timestamp"
+_OCTETS, _PACKETS = f"{_SENDER}octet_count", f"{_SENDER}packet_count"
+_RUN = "_run_rtp"
+_REPORT = "_run_rtcp"
+_COMPONENT = 1
+"ICE's number for RTP, which carries RTCP and the data channel too."
+
+_HEADER = Struct("!BBHLL")
+"RFC 3550 section 5.1: version and flags, payload type, sequence number, timestamp, source."
+_PLACE = Struct("!2xHL")
+"Of it, sequence number and timestamp."
+_REPORTED_EVERY = 25
+"Packets: sender reports go out about once a second, and name one of the last 500 ms."
+
+
+@dataclass(slots=True)
+class _Arrived:
+    """What aiortc's statistics ask of a packet, and do not keep."""
+
+    sequence_number: int = 0
+    timestamp: int = 0
+
+
+def tap(receiver: RTCRtpReceiver, sink: Sink) -> None:
+    """Give `sink` each RTP packet as it arrives; aiortc decodes nothing.
+
+    Raises EarshotError if this aiortc keeps its jitter buffer elsewhere.
+    """
+    check(receiver, JITTER_BUFFER, _STREAMS, _REPORT, _REPORTS_EXITED)
+    setattr(receiver, JITTER_BUFFER, Incoming(receiver, sink))
+    bound_sources(receiver)
+    _let_reports_end(receiver)
+
+
+def _let_reports_end(receiver: RTCRtpReceiver) -> None:
+    """Also by an exception, after which aiortc would wait for their end for ever: a hostile caller
+    has a larger jitter than fits into a report."""
+    report, exited = getattr(receiver, _REPORT), getattr(receiver, _REPORTS_EXITED)
+
+    async def reporting() -> None:
+        try:
+            await report()
+        finally:
+            exited.set()
+
+    setattr(receiver, _REPORT, reporting)
+
+
+class Incoming:
+    """Stands where aiortc's jitter buffer stood, and keeps nothing.
+
+    The first packet of a stream comes by way of aiortc, which then knows whose it is. Those that
+    follow are met before its queue; all others, and what is no RTP, go on into it.
+    """
+
+    def __init__(self, receiver: RTCRtpReceiver, sink: Sink) -> None:
+        self._receiver, self._sink = receiver, sink
+        self._source: bytes | None = None
+        "SSRC of the stream that takes the short path."
+        self._payload_type = 0
+        self._queue: asyncio.Queue[Any] | None = None
+        self._arrived = _Arrived()
+
+    def add(self, packet: RtpPacket) -> tuple[bool, None]:
+        """What aiortc calls."""
+        self._know(packet)
+        self._sink(packet.sequence_number, packet.timestamp, packet.payload)
+        return False, None
+
+    def _know(self, packet: RtpPacket) -> None:
+        dtls = self._receiver.transport
+        check(dtls, "_rx_srtp", _RX_BYTES, _RX_PACKETS)
+        self._counts: dict[str, Any] = vars(dtls)
+        self._unprotect = Srtp(self._counts["_rx_srtp"]).unprotect
+        self._statistics = getattr(self._receiver, _STREAMS)[packet.ssrc]
+        self._source = packet.ssrc.to_bytes(4, "big")
+        self._payload_type = packet.payload_type
+        queue = _ice(dtls)._queue  # noqa: SLF001
+        if queue is not self._queue:
+            self._queue = queue
+            self._enqueue = queue.put_nowait
+            queue.put_nowait = self._came
+
+    def _came(self, item: tuple[bytes, int] | None) -> None:
+        if item is None or not self._is_ours(data := item[0]):
+            self._enqueue(item)
+            return
+        counts = self._counts
+        counts[_RX_BYTES] += len(data)
+        counts[_RX_PACKETS] += 1
+        try:
+            data = self._unprotect(data)
+        except SrtpError:  # not from whom we agreed on keys with, or a second time
+            return
+        begin, end = payload_in(data)
+        if begin > end:
+            return
+        arrived = self._arrived
+        sequence_number, timestamp = _PLACE.unpack_from(data)
+        arrived.sequence_number, arrived.timestamp = sequence_number, timestamp
+        self._statistics.add(arrived)
+        self._sink(sequence_number, timestamp, data[begin:end])
+
+    def _is_ours(self, data: bytes) -> bool:
+        return (
+            data[8:12] == self._source
+            and data[1] & 0x7F == self._payload_type
+            and data[0] & 0xC0 == 0x80
+            and self._receiver._enabled  # noqa: SLF001
+        )
+
+
+def payload_in(data: bytes) -> tuple[int, int]:
+    """Where it begins and ends; it begins behind its end where lengths contradict each other."""
+    first = data[0]
+    if not first & 0x3F:
+        return _HEADER.size, len(data)
+    begin, end = _HEADER.size + 4 * (first & 0x0F), len(data)
+    if first & 0x10:  # an extension: two bytes of profile, its length in words, the words
+        if begin + 4 > end:
+            return 1, 0
+        begin += 4 + 4 * int.from_bytes(data[begin + 2 : begin + 4], "big")
+    if first & 0x20:
+        end -= data[-1] or end  # counts itself, so it is never 0
+    return begin, end
+
+
+class Outgoing:
+    """One sender's packets, in the place of aiortc's loop around a track."""
+
+    def __init__(self, sender: RTCRtpSender, play: Callable[[Send], Awaitable[None]]) -> None:
+        """`play` runs from when the other side can be sent to until it is cancelled.
+
+        Raises EarshotError if this aiortc sends elsewhere.
+        """
+        check(sender, _RUN, *(f"{_SENDER}{name}" for name in ("rtp_started", "rtp_exited")))
+        self._sender, self._play = sender, play
+        setattr(sender, _RUN, self._run)
+
+    async def _run(self, codec: RTCRtpCodecParameters) -> None:
+        """What aiortc starts, and cancels in the end. Must not raise: nobody asks."""
+        of_sender = vars(self._sender)
+        of_sender[f"{_SENDER}rtp_started"].set()
+        assert codec.payloadType is not None  # negotiated
+        try:
+            await self._play(_Stream(self._sender, codec.payloadType).send)
+        except asyncio.CancelledError:
+            pass
+        finally:
+            of_sender[f"{_SENDER}rtp_exited"].set()
+
+
+class _Stream:
+    """Packets with their numbers."""
+
+    def __init__(self, sender: RTCRtpSender, payload_type: int) -> None:
+        dtls = sender.transport
+        check(dtls, "_tx_srtp", _TX_BYTES, _TX_PACKETS)
+        check(sender, _NTP_TIME, _RTP_TIME, _OCTETS, _PACKETS)
+        self._nominated = _ice(dtls)._nominated  # noqa: SLF001
+        self._of_dtls, self._of_sender = vars(dtls), vars(sender)
+        self._protect = Srtp(self._of_dtls["_tx_srtp"]).protect
+        self._pair: Any = None
+        "The way that the last packet took."
+        self._type = 0x80 | payload_type  # each packet is a frame: its marker is set
+        self._source = sender._ssrc  # noqa: SLF001
+        extensions = HeaderExtensions(mid=self._of_sender[f"{_SENDER}mid"])
+        profile, value = self._of_sender[f"{_SENDER}rtp_header_extensions_map"].set(extensions)
+        words = (len(value) // 4).to_bytes(2, "big")
+        self._extension = profile.to_bytes(2, "big") + words + value if value else b""
+        self._flags = 0x90 if value else 0x80
+        self._number = random16() % 32768  # RFC 3711 section 3.3.1: so far no rollover
+        self._origin = random32()
+
+    def send(self, timestamp: int, payload: bytes) -> None:
+        """At once. Nothing happens while there is no way to the other side."""
+        pair = self._nominated.get(_COMPONENT)
+        if pair is None:
+            return
+        if pair is not self._pair:
+            self._pair, self._address = pair, pair.remote_addr
+        number, timestamp = self._number, (self._origin + timestamp) & 0xFFFFFFFF
+        header = _HEADER.pack(self._flags, self._type, number, timestamp, self._source)
+        data = self._protect(header + self._extension + payload)
+        pair.protocol.transport.sendto(data, self._address)
+        self._number = (number + 1) & 0xFFFF
+        dtls, sender = self._of_dtls, self._of_sender  # for reports and statistics
+        dtls[_TX_BYTES] += len(data)
+        dtls[_TX_PACKETS] += 1
+        if sender[_PACKETS] % _REPORTED_EVERY == 0:
+            sender[_NTP_TIME] = current_ntp_time()
+            sender[_RTP_TIME] = timestamp
+        sender[_OCTETS] += len(payload)
+        sender[_PACKETS] += 1
+
+
+def _ice(dtls: Any) -> Any:
+    """aioice's connection below. Raises EarshotError."""
+    check(dtls.transport, "_connection")
+    connection = dtls.transport._connection  # noqa: SLF001
+    check(connection, "_queue", "_nominated")
+    return connection

@@ -1,0 +1,1 @@
+"""ICE (RFC 8445): settings, gathering, candidates, consent and restart."""

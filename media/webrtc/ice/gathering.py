@@ -1,0 +1,266 @@
+"""Our own gathering of candidates, in the place of aioice's.
+
+aioice takes any UDP port, one STUN and one TURN server, and no loopback. This adds a range of
+ports, a way back to TCP for TURN, several servers, the public address of a 1:1 NAT, and 127.0.0.1
+on a machine without a network. It replaces one method of one aioice object (docs/adr/0022).
+"""
+
+import asyncio
+import ipaddress
+import logging
+import random
+import socket
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any
+
+from aioice import Candidate, Connection
+from aioice.candidate import candidate_foundation, candidate_priority
+from aioice.ice import StunProtocol, relayed_candidate, server_reflexive_candidate
+from aioice.stun import TransactionError
+from aioice.turn import UDP_SOCKET_BUFFER_SIZE
+from aiortc import RTCIceGatherer
+
+from core.errors import EarshotError, Overloaded
+from media.webrtc.ice.consent import renew_consent
+from media.webrtc.ice.settings import IceServer, IceSettings, IceUrl, PortRange
+
+logger = logging.getLogger(__name__)
+
+LOOPBACK = "127.0.0.1"
+
+RELAY_CLOSE_TIMEOUT_S = 1.0
+"""Giving a relayed address back takes one round trip; without an answer aioice asks for 40 s, and
+would keep the peer's other sockets open meanwhile. The server frees it after 10 minutes anyway."""
+
+RETRY_AFTER_S = 5
+
+MAX_SRTP_BYTES = 1500
+"pylibsrtp's buffer; of a longer packet it says so by an exception that aiortc does not expect."
+
+_METHOD = "get_component_candidates"
+
+_UNREACHABLE = (OSError, TransactionError, TimeoutError)
+"What a STUN or TURN server that does not answer, or refuses, is to aioice."
+
+
+def gather_with(gatherer: RTCIceGatherer, settings: IceSettings) -> None:
+    """Let this gatherer gather as the settings say.
+
+    Raises EarshotError if this aioice gathers elsewhere.
+    """
+    connection = getattr(gatherer, "_connection", None)
+    if not isinstance(connection, Connection) or not hasattr(connection, _METHOD):
+        raise EarshotError(f"this aioice has no Connection.{_METHOD}; 0.13 is needed")
+    Gathering(connection, settings).install()
+
+
+def has_ended(gatherer: RTCIceGatherer) -> bool:
+    """Whether ICE is over: without us closing it, consent has expired (RFC 7675). aiortc shows
+    that as the other side's goodbye."""
+    return bool(gatherer._connection._closing)  # noqa: SLF001
+
+
+class _Socket(StunProtocol):
+    """Audio is no STUN: aioice would find that out by reading each packet as such.
+
+    Anybody can send to it. Datagrams that aiortc's task does not survive are dropped here.
+    """
+
+    def datagram_received(self, data: bytes | str, addr: tuple[Any, ...]) -> None:
+        if not data:
+            return
+        if isinstance(data, bytes) and 128 <= data[0] < 192:  # RTP, RTCP (RFC 7983)
+            if len(data) <= MAX_SRTP_BYTES:
+                self.receiver.data_received(data, self.local_candidate.component)
+        else:
+            super().datagram_received(data, addr)
+
+
+class Gathering:
+    """Of one connection."""
+
+    def __init__(self, connection: Connection, settings: IceSettings) -> None:
+        self._connection, self._settings = connection, settings
+
+    def install(self) -> None:
+        setattr(self._connection, _METHOD, self.gather)
+        renew_consent(self._connection)
+
+    async def gather(
+        self, component: int, addresses: list[str], timeout: int = 5
+    ) -> list[Candidate]:
+        """Bounded by the settings' timeout. Raises Overloaded when there is no candidate at all."""
+        hosts = [] if self._settings.is_relay_only else await self._hosts(component, addresses)
+        found = [host.local_candidate for host in hosts]
+        found += [self._public(host) for host in hosts if self._is_behind_nat(host)]
+        async with asyncio.TaskGroup() as tasks:
+            servers = self._settings.minted()
+            asked = [tasks.create_task(self._reflexive(hosts, servers))]
+            asked += [tasks.create_task(self._relayed(component, server)) for server in servers]
+        for task in asked:
+            found += task.result()
+        if not found:
+            raise Overloaded(
+                "no UDP port is free, and no TURN server answered",
+                retry_after_s=RETRY_AFTER_S,
+                code="no_ice_candidates",
+            )
+        return found
+
+    async def _hosts(self, component: int, addresses: list[str]) -> list[StunProtocol]:
+        made = []
+        for address in addresses or [LOOPBACK]:
+            try:
+                made.append(await self._host(component, address))
+            except OSError as error:
+                logger.warning("! no UDP port on %s: %s", address, error)
+        return made
+
+    async def _host(self, component: int, address: str) -> StunProtocol:
+        """Raises OSError."""
+        bound = _bind(address, self._settings.ports)
+        loop = asyncio.get_running_loop()
+        try:
+            _, protocol = await loop.create_datagram_endpoint(
+                lambda: _Socket(self._connection), sock=bound
+            )
+        except BaseException:
+            bound.close()
+            raise
+        protocol.local_candidate = _candidate("host", component, *bound.getsockname()[:2])
+        self._connection._protocols.append(protocol)  # noqa: SLF001
+        return protocol
+
+    def _is_behind_nat(self, host: StunProtocol) -> bool:
+        public = self._settings.public_address
+        return bool(public) and _version(host.local_candidate.host) == _version(public)
+
+    def _public(self, host: StunProtocol) -> Candidate:
+        """What a STUN server would tell us, from the settings."""
+        inner = host.local_candidate
+        return _candidate(
+            "srflx",
+            inner.component,
+            self._settings.public_address,
+            inner.port,
+            related=(inner.host, inner.port),
+        )
+
+    async def _reflexive(
+        self, hosts: Iterable[StunProtocol], servers: Iterable[IceServer]
+    ) -> list[Candidate]:
+        """What STUN servers see us as; IPv4 only, as only that is translated."""
+        ways = [IceUrl.parse(url) for server in servers for url in server.urls]
+        async with asyncio.TaskGroup() as tasks:
+            asked = [
+                tasks.create_task(self._ask(host, way))
+                for way in ways
+                if way.scheme == "stun"
+                for host in hosts
+                if _version(host.local_candidate.host) == 4
+            ]
+        found = [task.result() for task in asked]
+        return list({(one.host, one.port): one for one in found if one is not None}.values())
+
+    async def _ask(self, host: StunProtocol, way: IceUrl) -> Candidate | None:
+        try:
+            async with asyncio.timeout(self._settings.gather_timeout_s):
+                return (await server_reflexive_candidate(host, (way.host, way.port)))[0]
+        except _UNREACHABLE as error:
+            logger.warning("! STUN server %s:%d: %s", way.host, way.port, _why(error))
+            return None
+
+    async def _relayed(self, component: int, server: IceServer) -> list[Candidate]:
+        """An address on this server, by the first of its ways that works; none without one."""
+        ways = [way for way in map(IceUrl.parse, server.urls) if way.scheme != "stun"]
+        for way in ways:
+            try:
+                async with asyncio.timeout(self._settings.gather_timeout_s / len(ways)):
+                    return [await self._allocate(component, server, way)]
+            except _UNREACHABLE as error:
+                logger.warning(
+                    "! TURN server %s:%d over %s: %s",
+                    way.host,
+                    way.port,
+                    way.transport,
+                    _why(error),
+                )
+        return []
+
+    async def _allocate(self, component: int, server: IceServer, way: IceUrl) -> Candidate:
+        candidate, protocol = await relayed_candidate(
+            component=component,
+            hide_related_address=self._settings.is_relay_only,
+            protocol_factory=lambda: _Socket(self._connection),
+            turn_server=(way.host, way.port),
+            turn_username=server.username,
+            turn_password=server.credential,
+            turn_ssl=way.scheme == "turns",
+            turn_transport=way.transport,
+        )
+        _close_in_time(protocol)
+        self._connection._protocols.append(protocol)  # noqa: SLF001
+        return candidate
+
+
+def _bind(address: str, ports: PortRange | None) -> socket.socket:
+    """A UDP socket there, from a random place of the range on. Raises OSError."""
+    family = socket.AF_INET6 if _version(address) == 6 else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_DGRAM)
+    try:
+        bound.setblocking(False)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, UDP_SOCKET_BUFFER_SIZE)
+        _bind_in(bound, address, ports)
+    except BaseException:
+        bound.close()
+        raise
+    return bound
+
+
+def _bind_in(bound: socket.socket, address: str, ports: PortRange | None) -> None:
+    if ports is None:
+        bound.bind((address, 0))
+        return
+    size = ports.last - ports.first + 1
+    start = random.randrange(size)
+    for step in range(size):
+        with suppress(OSError):
+            bound.bind((address, ports.first + (start + step) % size))
+            return
+    raise OSError(f"none of the ports {ports.first}-{ports.last} is free")
+
+
+def _candidate(
+    kind: str, component: int, host: str, port: int, related: tuple[str, int] | None = None
+) -> Candidate:
+    return Candidate(
+        foundation=candidate_foundation(kind, "udp", related[0] if related else host),
+        component=component,
+        transport="udp",
+        priority=candidate_priority(component, kind),
+        host=host,
+        port=port,
+        type=kind,
+        related_address=related[0] if related else None,
+        related_port=related[1] if related else None,
+    )
+
+
+def _close_in_time(protocol: StunProtocol) -> None:
+    close = protocol.close
+
+    async def close_in_time() -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(RELAY_CLOSE_TIMEOUT_S):
+                await close()
+
+    setattr(protocol, "close", close_in_time)  # noqa: B010
+
+
+def _version(address: str) -> int:
+    return ipaddress.ip_address(address).version
+
+
+def _why(error: BaseException) -> str:
+    return str(error) or type(error).__name__

@@ -1,0 +1,112 @@
+"""ICE anew under a living connection (RFC 8445, section 9), which aiortc lacks.
+
+A second aioice connection, with new sockets and credentials, is made beside the first one. While it
+finds its way, sound goes the old one; then it takes the first one's place in aiortc's transport,
+and DTLS above notices nothing. If it finds none, everything stays as it was.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from aioice import Connection
+from aiortc import RTCIceTransport
+from aiortc.rtcicetransport import candidate_from_aioice, candidate_to_aioice
+from aiortc.sdp import candidate_to_sdp
+
+from core.errors import Conflict
+from media.webrtc.ice.candidates import read_candidate
+from media.webrtc.ice.gathering import Gathering
+from media.webrtc.ice.settings import IceSettings
+
+logger = logging.getLogger(__name__)
+
+TIMEOUT_S = 15.0
+"As for a new connection."
+
+
+@dataclass(frozen=True, slots=True)
+class IceSide:
+    """Our side of the new ICE session."""
+
+    ufrag: str
+    password: str
+    candidates: tuple[str, ...]
+    "As `candidate:...`."
+
+
+class IceRestart:
+    """One restart. `begin`, then `run` in a task of the peer's owner. aioice's privates are those
+    of 0.13; the test with a browser holds them."""
+
+    def __init__(self, transport: RTCIceTransport, settings: IceSettings) -> None:
+        self._transport, self._settings = transport, settings
+        self._old: Connection = transport._connection  # noqa: SLF001
+        self._new = Connection(
+            ice_controlling=self._old.ice_controlling,
+            transport_policy=self._old._transport_policy,  # noqa: SLF001
+        )
+
+    async def begin(self, ufrag: str, password: str, candidates: Iterable[str]) -> IceSide:
+        """Take the other side's credentials and candidates, gather ours.
+
+        Raises Conflict before the first connection is up, RequestError, Overloaded.
+        """
+        if self._transport.state != "completed":
+            raise Conflict("there is no connection yet to restart", code="ice_not_connected")
+        self._new.remote_username, self._new.remote_password = ufrag, password
+        await self.add_candidates(candidates)
+        Gathering(self._new, self._settings).install()
+        try:
+            await self._new.gather_candidates()
+        except BaseException:
+            await self._new.close()
+            raise
+        found = self._new.local_candidates
+        return IceSide(
+            self._new.local_username,
+            self._new.local_password,
+            tuple(f"candidate:{candidate_to_sdp(candidate_from_aioice(one))}" for one in found),
+        )
+
+    async def add_candidates(self, candidates: Iterable[str]) -> None:
+        """As `Peer.add_candidates`. Raises RequestError."""
+        for candidate in [read_candidate(line) for line in candidates]:
+            if candidate is not None:
+                await self._new.add_remote_candidate(candidate_to_aioice(candidate))
+
+    async def close(self) -> None:
+        """Give it up before `run`."""
+        await self._new.close()
+
+    async def run(self) -> bool:
+        """Connect and take over; False: it found no way in time. Cancelling it gives it up."""
+        is_up = False
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                await self._new.connect()
+            is_up = self._take_over()
+        except (ConnectionError, TimeoutError):
+            logger.info("= ICE restart found no way; the old one stays")
+        finally:
+            await (self._old if is_up else self._new).close()
+        return is_up
+
+    def _take_over(self) -> bool:
+        """Everything that aiortc has of the old one is the new one's now; the old may be closed."""
+        old, new, transport = self._old, self._new, self._transport
+        if old._closing:  # noqa: SLF001 - the call ended meanwhile
+            return False
+        # DTLS waits at the old one's queue, and takes an end there for the end of the call.
+        while not new._queue.empty():  # noqa: SLF001
+            old._queue.put_nowait(new._queue.get_nowait())  # noqa: SLF001
+        new._queue, old._queue = old._queue, asyncio.Queue()  # noqa: SLF001
+        # Packets of sound look up there which way they go.
+        old._nominated |= new._nominated  # noqa: SLF001
+        new._nominated, old._nominated = old._nominated, {}  # noqa: SLF001
+        # aiortc waits there for the end of ICE.
+        new._event_waiter, old._event_waiter = old._event_waiter, None  # noqa: SLF001
+        transport._connection = transport.iceGatherer._connection = new  # noqa: SLF001
+        transport._recv, transport._send = new.recv, new.send  # noqa: SLF001
+        return True

@@ -1,0 +1,97 @@
+"""Two peers in one process and a link that loses packets: what benches and tests listen through."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+
+import numpy as np
+from aiortc import MediaStreamTrack, RTCPeerConnection, RTCRtpReceiver
+from aiortc.mediastreams import MediaStreamError
+from aiortc.rtp import is_rtcp
+from av import AudioFrame as AvFrame
+
+from core.audio import ASR_RATE_HZ, AudioFrame
+from media.webrtc.aiortc_internals.rtp import Outgoing, tap
+from media.webrtc.tracks import TrackSink, TrackSource
+
+Pull = Callable[[], AudioFrame | None]
+Sink = Callable[[AudioFrame], None]
+
+
+async def loopback(
+    pull: Pull,
+    on_frame: Sink,
+    done: asyncio.Event,
+    *,
+    depth: int | None,
+    is_lost: Callable[[], bool] = lambda: False,
+) -> None:
+    """Send what `pull` gives through aiortc to `on_frame` (16 kHz) until `done` is set.
+
+    `depth` is that of our jitter buffer; None leaves aiortc's own in place, read as every aiortc
+    application does. `is_lost` is asked for each packet that arrives.
+    """
+    sender, receiver = RTCPeerConnection(), RTCPeerConnection()
+    Outgoing(sender.addTransceiver("audio").sender, TrackSink(pull).run)
+    readers: list[Coroutine[None, None, None]] = []
+
+    @receiver.on("track")
+    def on_track(track: MediaStreamTrack) -> None:
+        (rtp,) = receiver.getReceivers()
+        lose_packets(rtp, is_lost)
+        if depth is None:
+            readers.append(_read(track, on_frame))
+        else:
+            tap(rtp, Listener(TrackSource(depth), on_frame))
+
+    try:
+        await sender.setLocalDescription(await sender.createOffer())
+        await receiver.setRemoteDescription(sender.localDescription)
+        await receiver.setLocalDescription(await receiver.createAnswer())
+        await sender.setRemoteDescription(receiver.localDescription)
+        async with asyncio.TaskGroup() as tasks:
+            for reader in readers:
+                tasks.create_task(reader)
+            await done.wait()
+            await sender.close()
+            await receiver.close()
+    finally:
+        await sender.close()
+        await receiver.close()
+
+
+def lose_packets(receiver: RTCRtpReceiver, is_lost: Callable[[], bool]) -> None:
+    """Drop arriving packets for which `is_lost` says so, before anybody looks into them."""
+    connection = receiver.transport.transport._connection  # noqa: SLF001
+    received: Callable[[bytes, int], None] = connection.data_received
+
+    def lossy(data: bytes, component: int) -> None:
+        is_rtp = 128 <= data[0] < 192 and not is_rtcp(data)  # RFC 7983
+        if not is_rtp or not is_lost():
+            received(data, component)
+
+    setattr(connection, "data_received", lossy)  # noqa: B010  a method, to mypy
+
+
+class Listener:
+    """A TrackSource as a sink for `tap`."""
+
+    def __init__(self, source: TrackSource, on_frame: Sink) -> None:
+        self._source, self._on_frame = source, on_frame
+
+    def __call__(self, sequence_number: int, timestamp: int, payload: bytes) -> None:
+        for frame in self._source.push(sequence_number, timestamp, payload):
+            self._on_frame(frame)
+
+
+async def _read(track: MediaStreamTrack, on_frame: Sink) -> None:
+    """48 kHz stereo from aiortc until the track ends."""
+    start = 0
+    try:
+        while True:
+            frame = await track.recv()
+            assert isinstance(frame, AvFrame)
+            left = frame.to_ndarray()[0, ::6]  # every third sample of the left channel: 16 kHz
+            on_frame(AudioFrame(left.astype(np.int16), ASR_RATE_HZ, start))
+            start += len(left)
+    except MediaStreamError:
+        return

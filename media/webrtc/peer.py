@@ -1,0 +1,289 @@
+"""One RTCPeerConnection's life: answerer or offerer, audio both ways and the event channel.
+
+    peer = Peer(callbacks)
+    answer = await peer.answer(offer)        # or: offer(), then accept(answer)
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(peer.run())        # watches, and frees everything when it ends
+
+aiortc starts tasks of its own; `run` (or `close`) ends them all within CLOSE_TIMEOUT_S.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+
+from aiortc import (
+    RTCIceTransport,
+    RTCPeerConnection,
+    RTCRtpSender,
+    RTCRtpTransceiver,
+    RTCSessionDescription,
+)
+from aiortc.exceptions import InternalError, InvalidStateError, OperationError
+
+from core.audio import AudioFrame
+from core.errors import Conflict, RequestError
+from media.webrtc.aiortc_internals.rtp import Outgoing, Send, tap
+from media.webrtc.data_channel import EventChannel
+from media.webrtc.dtls_failure import curve_of, explained
+from media.webrtc.guarded import Guard
+from media.webrtc.ice.candidates import candidates_in, read_candidate
+from media.webrtc.ice.gathering import gather_with, has_ended
+from media.webrtc.peer_settings import CloseReason, PeerCallbacks, PeerSettings
+from media.webrtc.sdp import SDP_ERRORS, checked_sdp, max_message_bytes
+from media.webrtc.stats import QualityMeter
+from media.webrtc.tracks import TrackSink, TrackSource
+
+__all__ = ["CloseReason", "Peer", "PeerCallbacks", "PeerSettings"]
+
+logger = logging.getLogger(__name__)
+
+CLOSE_TIMEOUT_S = 5
+"aiortc closes in milliseconds; only an unreachable TURN server can hold it up."
+
+
+class Peer:
+    """Create it in a running loop, for one connection. See the module for its use."""
+
+    def __init__(self, callbacks: PeerCallbacks, settings: PeerSettings | None = None) -> None:
+        self._callbacks = callbacks
+        self._guard = Guard(self._fail)
+        self.settings = settings = settings or PeerSettings()
+        self._pc = RTCPeerConnection(settings.ice.configuration())
+        self._pc.on("connectionstatechange", self._on_connection_state)
+        self._channel = EventChannel(
+            on_open=self._guarded(callbacks.on_open),
+            on_message=self._on_message,
+            on_closed=self._left,
+            on_lagging=lambda: self.stop(CloseReason.LAGGING),
+            on_too_large=lambda: self.stop(CloseReason.EVENT_TOO_LARGE),
+            max_buffered_bytes=settings.max_buffered_bytes,
+            label=settings.channel_label,
+        )
+        self._pc.on("datachannel", self._channel.attach)
+        self.source = TrackSource(settings.jitter_depth, settings.listen_rate_hz)
+        playout = settings.playout_rate_hz, settings.opus
+        self._track = TrackSink(self._pull, *playout, self._coming, settings.pump)
+        self._audio = self._add_audio()
+        self._failure: Exception | None = None
+        self._reason: CloseReason | None = None
+        self._decided = asyncio.Event()  # connected, or over
+        self._over = asyncio.Event()
+        self._is_closing = False
+        self._closed = asyncio.Event()
+
+    @property
+    def reason(self) -> CloseReason | None:
+        """Why it is over; None while it lives."""
+        return self._reason
+
+    @property
+    def ice(self) -> RTCIceTransport:
+        return self._audio.receiver.transport.transport
+
+    @property
+    def max_text_bytes(self) -> int | None:
+        """Of one text that it takes, as its description says; None: any, or it has no channel."""
+        return max_message_bytes(self._pc.remoteDescription.sdp)
+
+    def meter(self) -> QualityMeter:
+        """Measures how good the connection is, from now on."""
+        return QualityMeter(self._pc, self.ice, self.source)
+
+    async def answer(self, offer_sdp: str) -> str:
+        """Take an offer; return the answer, candidates included.
+
+        Raises RequestError or TooLarge (see `media.webrtc.sdp`); the peer is closed then.
+        """
+        await self._set_remote(offer_sdp, "offer")
+        for transceiver in self._pc.getTransceivers():
+            if transceiver is not self._audio:
+                transceiver.direction = "inactive"  # video, or a second audio section
+        try:
+            return await self._set_local()
+        except SDP_ERRORS as exc:  # what aiortc notices only now
+            raise RequestError(f"this SDP cannot be used: {exc}", code="invalid_sdp") from exc
+
+    async def offer(self) -> str:
+        """The offer of one audio section and the event channel, candidates included."""
+        self._channel.attach(self._pc.createDataChannel(self.settings.channel_label))
+        return await self._set_local()
+
+    async def accept(self, answer_sdp: str) -> None:
+        """Take the answer to our offer. Raises like `answer`."""
+        await self._set_remote(answer_sdp, "answer")
+
+    async def add_candidates(self, candidates: Iterable[str]) -> None:
+        """Take what the peer found after its offer, as `candidate:...` lines of SDP, if of use.
+
+        Raises RequestError for one that cannot be read; none of them is taken then.
+        """
+        for candidate in [read_candidate(line) for line in candidates]:
+            if candidate is not None:
+                await self.ice.addRemoteCandidate(candidate)
+
+    async def run(self) -> CloseReason:
+        """Watch the connection until it is over, then free everything.
+
+        Call it after `answer` or `accept`. Cancelling it closes the peer. Raises what a callback
+        raised.
+        """
+        try:
+            await self._connect()
+            await self._watch()
+        finally:
+            await self.close()
+        if self._failure is not None:
+            raise self._failure
+        assert self._reason is not None
+        return self._reason
+
+    def send(self, text: str) -> None:
+        """Send over the event channel, in order. Never blocks or raises: see CloseReason.
+
+        Sound that is about to come goes first: texts wait for it, `channel.MAX_HOLD_S` at most.
+        """
+        if not self._over.is_set() and self._track.awaits_sound:
+            self._channel.hold()
+        self._channel.send(text)
+
+    def stop(self, reason: CloseReason = CloseReason.CLOSED) -> None:
+        """Ask `run` to end. The first reason stays. Safe in callbacks."""
+        if self._reason is None:
+            self._reason = reason
+        self._decided.set()
+        self._over.set()
+
+    async def close(self) -> None:
+        """End it now and free everything. Idempotent, bounded by CLOSE_TIMEOUT_S."""
+        self.stop()
+        if self._is_closing:
+            await self._closed.wait()
+            return
+        self._is_closing = True
+        self._channel.release()
+        try:
+            async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                await self._pc.close()
+        except TimeoutError:
+            logger.warning("! peer did not close within %d s", CLOSE_TIMEOUT_S)
+        finally:
+            self._closed.set()
+            assert self._reason is not None
+            self._callbacks.on_closed(self._reason)
+
+    def _add_audio(self) -> RTCRtpTransceiver:
+        direction = "sendrecv" if self.settings.plays else "recvonly"
+        audio = self._pc.addTransceiver("audio", direction=direction)
+        codecs = RTCRtpSender.getCapabilities("audio").codecs
+        audio.setCodecPreferences([one for one in codecs if one.mimeType.lower() == "audio/opus"])
+        gather_with(audio.receiver.transport.transport.iceGatherer, self.settings.ice)
+        tap(audio.receiver, self._on_packet)
+        Outgoing(audio.sender, self._play)
+        return audio
+
+    async def _play(self, send: Send) -> None:
+        with Guard(self._fail):
+            await self._track.run(send)
+
+    async def _set_remote(self, sdp: str, kind: str) -> None:
+        try:
+            checked = checked_sdp(sdp)
+            await self._pc.setRemoteDescription(RTCSessionDescription(checked, kind))
+            for candidate in candidates_in(sdp):
+                await self.ice.addRemoteCandidate(candidate)
+        except InvalidStateError as exc:
+            raise Conflict(f"this call takes no {kind} now", code="call_not_open") from exc
+        except (InternalError, OperationError, *SDP_ERRORS) as exc:
+            await self.close()
+            raise RequestError(f"this SDP cannot be used: {exc}", code="invalid_sdp") from exc
+        except BaseException:
+            await self.close()
+            raise
+
+    async def _set_local(self) -> str:
+        try:
+            await self._pc.setLocalDescription()
+        except BaseException:
+            await self.close()
+            raise
+        return self._pc.localDescription.sdp
+
+    async def _connect(self) -> None:
+        try:
+            async with asyncio.timeout(self.settings.connect_timeout_s):
+                await self._decided.wait()
+        except TimeoutError:
+            self.stop(CloseReason.CONNECT_TIMEOUT)
+
+    async def _watch(self) -> None:
+        """Until over. A peer from which no packet comes has vanished."""
+        step_s = self.settings.vanished_timeout_s / 5
+        packets, quiet_s = 0, 0.0
+        while not self._over.is_set():
+            try:
+                async with asyncio.timeout(step_s):
+                    await self._over.wait()
+            except TimeoutError:
+                seen = await self._packets_received()
+                quiet_s = quiet_s + step_s if seen == packets else 0
+                packets = seen
+            if quiet_s >= self.settings.vanished_timeout_s:
+                self.stop(CloseReason.CONNECTION_LOST)
+
+    async def _packets_received(self) -> int:
+        report = await self._pc.getStats()
+        return sum(stats.packetsReceived for stats in report.values() if stats.type == "transport")
+
+    def _on_connection_state(self) -> None:
+        match self._pc.connectionState:
+            case "connected":
+                self._decided.set()
+                self._guarded(self._callbacks.on_connected)()
+            case "failed":
+                was_up = self._decided.is_set()
+                dtls = self._audio.receiver.transport
+                if not was_up and dtls.state == "failed":
+                    logger.warning("! %s", explained(curve_of(dtls)))
+                self.stop(CloseReason.CONNECTION_LOST if was_up else CloseReason.CONNECT_FAILED)
+            case "closed":
+                self._left()
+
+    def _left(self) -> None:
+        """It closed the connection, or ICE has given it up."""
+        is_lost = has_ended(self.ice.iceGatherer)
+        self.stop(CloseReason.CONNECTION_LOST if is_lost else CloseReason.REMOTE_CLOSED)
+
+    def _on_packet(self, sequence_number: int, timestamp: int, payload: bytes) -> None:
+        with self._guard:
+            self._track.follow()
+            for frame in self.source.push(sequence_number, timestamp, payload):
+                if not self._over.is_set():
+                    self._callbacks.on_frame(frame)
+
+    def _on_message(self, message: str | bytes) -> None:
+        with Guard(self._fail):
+            if not self._over.is_set():
+                self._callbacks.on_message(message)
+
+    def _pull(self) -> AudioFrame | None:
+        """What it raises ends `_play`."""
+        if self._channel.is_holding:  # called when this packet is on its way
+            asyncio.get_running_loop().call_soon(self._channel.release)
+        return None if self._over.is_set() else self._callbacks.pull()
+
+    def _coming(self) -> asyncio.Event | None:
+        with Guard(self._fail):
+            return None if self._over.is_set() else self._callbacks.coming()
+        return None
+
+    def _guarded(self, callback: Callable[[], None]) -> Callable[[], None]:
+        def call() -> None:
+            with Guard(self._fail):
+                callback()
+
+        return call
+
+    def _fail(self, failure: Exception) -> None:
+        self._failure = self._failure or failure
+        self.stop()

@@ -1,0 +1,100 @@
+"""How good a peer's connection is: aiortc's statistics, RTCP reports and our own jitter buffer."""
+
+from collections import deque
+from dataclasses import dataclass
+
+from aiortc import RTCIceTransport, RTCPeerConnection
+from aiortc.stats import RTCInboundRtpStreamStats, RTCRemoteInboundRtpStreamStats
+
+from core.audio import PTIME_MS
+from core.connection_stats import ConnectionQuality, Flow
+from media.codecs.opus import OPUS_RATE_HZ
+from media.webrtc.tracks import TrackSource
+
+WINDOW = 5
+"Measurements over which loss and buffer are told: of those of one, a lost packet is 1 % or more."
+
+_COMPONENT = 1
+"ICE's number for RTP, which carries RTCP and the data channel too."
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Packets since some moment."""
+
+    expected: int = 0
+    lost: int = 0
+    held: int = 0
+    "After each arrival, how many the jitter buffer held; their sum."
+
+    @property
+    def loss(self) -> float | None:
+        return min(1.0, self.lost / self.expected) if self.expected > 0 else None
+
+
+class Recent:
+    """Of counts that only grow, the latest part."""
+
+    def __init__(self) -> None:
+        self._kept: deque[Counts] = deque([Counts()], maxlen=WINDOW + 1)
+
+    def push(self, now: Counts) -> Counts:
+        """What was added in the last WINDOW measurements, with this one."""
+        self._kept.append(now)
+        then = self._kept[0]
+        lost = max(0, now.lost - then.lost)  # a packet may come after it was reported as lost
+        return Counts(now.expected - then.expected, lost, now.held - then.held)
+
+
+class QualityMeter:
+    """Whoever measures regularly has one of its own."""
+
+    def __init__(self, peer: RTCPeerConnection, ice: RTCIceTransport, source: TrackSource) -> None:
+        self._peer, self._ice, self._source = peer, ice, source
+        self._received, self._sent = Recent(), Recent()
+
+    async def measure(self) -> ConnectionQuality:
+        """As it is now; loss and buffer since WINDOW measurements ago, or the beginning."""
+        received, sent = Flow(), Flow()
+        round_trip_s: float | None = None
+        for stats in (await self._peer.getStats()).values():
+            if isinstance(stats, RTCInboundRtpStreamStats):
+                received = self._of_us(stats)
+            elif isinstance(stats, RTCRemoteInboundRtpStreamStats):
+                sent = self._of_them(stats)
+                round_trip_s = stats.roundTripTime
+        # aioice tells the pair that it chose only here.
+        pair = self._ice._connection._nominated.get(_COMPONENT)  # noqa: SLF001
+        return ConnectionQuality(
+            "webrtc",
+            round_trip_ms=None if round_trip_s is None else max(0.0, 1000 * round_trip_s),
+            codec="opus",  # the only one that a peer of ours takes
+            protocol=pair.local_candidate.transport if pair else None,
+            local_candidate=pair.local_candidate.type if pair else None,
+            remote_candidate=pair.remote_candidate.type if pair else None,
+            received=received,
+            sent=sent,
+        )
+
+    def _of_us(self, stats: RTCInboundRtpStreamStats) -> Flow:
+        """Counts are our buffer's: what is late is lost to who listens, whatever aiortc counts."""
+        lost, flow = self._source.stats.lost, self._source.flow
+        recent = self._received.push(Counts(flow.released + lost, lost, flow.held))
+        released = recent.expected - recent.lost
+        held_ms = PTIME_MS * recent.held  # Little's law: a packet comes each ptime
+        return Flow(
+            packets=flow.released + lost,
+            lost=lost,
+            loss=recent.loss,
+            jitter_ms=_jitter_ms(stats.jitter),
+            buffer_ms=held_ms / released if released > 0 else None,
+        )
+
+    def _of_them(self, stats: RTCRemoteInboundRtpStreamStats) -> Flow:
+        expected, lost = stats.packetsReceived + stats.packetsLost, max(0, stats.packetsLost)
+        recent = self._sent.push(Counts(expected, lost))
+        return Flow(expected, lost, recent.loss, _jitter_ms(stats.jitter))
+
+
+def _jitter_ms(timestamps: int) -> float:
+    return 1000 * timestamps / OPUS_RATE_HZ

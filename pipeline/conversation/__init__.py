@@ -1,0 +1,1 @@
+"""The conversation: items, history, and the prompt that is made of them."""

@@ -1,0 +1,193 @@
+"""Conversations: history and profile, which outlive connections, and the sessions of the moment."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from core.ids import new_id
+from core.items import utf8_bytes
+from core.ports import NOWHERE, Place
+from pipeline.conversation.history import History
+from pipeline.shared.settings import Profile
+
+MAX_CONVERSATIONS = 1000
+"The longest unused go first; one costs some 100 kB, and 1 MiB of text at most."
+MAX_REMEMBERED_BYTES = 128 * 1024 * 1024
+"""UTF-8 bytes of all conversations together: an eighth of the memory of the smallest machine that
+runs a recogniser. Python keeps a text with rare letters in up to four times as many."""
+
+
+class Speaker(Protocol):
+    """A session, as far as announcements need one."""
+
+    def say(self, text: str) -> bool: ...
+
+
+def _ignore_growth(_: int) -> None: ...
+
+
+def _ignore_id(_: str) -> None: ...
+
+
+@dataclass(slots=True)
+class Conversation:
+    """The memory of one conversation. `Conversations` makes those that outlive a request."""
+
+    id: str
+    history: History = field(default_factory=History)
+    speakers: list[Speaker] = field(default_factory=list[Speaker])
+    "Sessions connected to it, the newest last."
+    language: str | None = None
+    "Spoken in it last: what is said unasked, or over a connection that names none, is in it too."
+    place: Place = NOWHERE
+    'Where its last connection stands: tools may take "the lights" for the room\'s.'
+    is_named: bool = True
+    "A client gave it its id, so that one may come back to it."
+    holds: int = 0
+    "Sessions and questions that use it now, speakers or not."
+    _profile: Profile | None = None
+    _on_growth: Callable[[int], None] = _ignore_growth
+    _on_left: Callable[[str], None] = _ignore_id
+
+    @property
+    def profile(self) -> Profile | None:
+        """The settings with which its next connection begins; a client takes one back by sending
+        null."""
+        return self._profile
+
+    @profile.setter
+    def profile(self, profile: Profile | None) -> None:
+        grown = _profile_bytes(profile) - _profile_bytes(self._profile)
+        self._profile = profile
+        self._on_growth(grown)
+
+    @property
+    def size_bytes(self) -> int:
+        """UTF-8 bytes of its history and its profile."""
+        return self.history.size_bytes + _profile_bytes(self._profile)
+
+    def detach(self) -> None:
+        """Ends the reports of growth: a request may hold a forgotten conversation a moment."""
+        self._on_growth = _ignore_growth
+        self.history.detach()
+
+    @property
+    def is_used(self) -> bool:
+        """Whether a connection or a question has it now."""
+        return bool(self.speakers or self.holds)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keeps it from being forgotten while the body runs."""
+        self.holds += 1
+        try:
+            yield
+        finally:
+            self.holds -= 1
+            self._released()
+
+    def left_by(self, speaker: Speaker) -> None:
+        """Ends a connection."""
+        self.speakers.remove(speaker)
+        self._released()
+
+    def _released(self) -> None:
+        """Images are kept while it is used; a conversation that no client can name again ends with
+        its last use."""
+        if not self.is_used:
+            self.history.forget_images()
+            self._on_left(self.id)
+
+
+class Conversations:
+    """Every conversation that is remembered. Also the `Announcer` of the skills."""
+
+    def __init__(self, *, max_bytes: int = MAX_REMEMBERED_BYTES) -> None:
+        self._known: OrderedDict[str, Conversation] = OrderedDict()
+        self._max_bytes = max_bytes
+        self._bytes = 0
+
+    @property
+    def size_bytes(self) -> int:
+        """UTF-8 bytes of all histories and profiles."""
+        return self._bytes
+
+    def get(self, conversation_id: str | None, *, is_named: bool = True) -> Conversation:
+        """The conversation with this id, or a new one under it. Without an id, a new one that is
+        forgotten after its last use. `is_named`: the id comes from a client."""
+        found = self._known.get(conversation_id or "")
+        if found is None:
+            found = Conversation(
+                conversation_id or new_id("conv"),
+                History(self._grow),
+                is_named=is_named and bool(conversation_id),
+                _on_growth=self._grow,
+                _on_left=self._left,
+            )
+            self._known[found.id] = found
+            self._forget_unused(keep=found.id)
+        found.is_named |= is_named and bool(conversation_id)
+        self._known.move_to_end(found.id)
+        return found
+
+    def has(self, conversation_id: str) -> bool:
+        """Whether this conversation is remembered. Does not count as use."""
+        return conversation_id in self._known
+
+    def profile_of(self, conversation_id: str | None) -> Profile | None:
+        """None for a new conversation. Does not count as use."""
+        known = self._known.get(conversation_id or "")
+        return known.profile if known else None
+
+    def place_of(self, conversation_id: str) -> Place:
+        """Where its last connection stands; nowhere, if it is not known. Does not count as use."""
+        known = self._known.get(conversation_id)
+        return known.place if known else NOWHERE
+
+    async def announce(self, conversation_id: str, text: str) -> bool:
+        """Say `text` on the newest session that speaks; False when nobody is there to hear it."""
+        conversation = self._known.get(conversation_id)
+        if conversation is None:
+            return False
+        return any(speaker.say(text) for speaker in reversed(conversation.speakers))
+
+    def _left(self, conversation_id: str) -> None:
+        conversation = self._known.get(conversation_id)
+        if conversation is not None and not conversation.is_named:
+            self._forget(conversation)
+
+    def _forget_unused(self, *, keep: str) -> None:
+        unused = [c for c in self._known.values() if not c.is_used and c.id != keep]
+        for conversation in unused[: max(0, len(self._known) - MAX_CONVERSATIONS)]:
+            self._forget(conversation)
+
+    def _forget(self, conversation: Conversation) -> None:
+        del self._known[conversation.id]
+        self._bytes -= conversation.size_bytes
+        conversation.detach()
+
+    def _grow(self, grown_bytes: int) -> None:
+        self._bytes += grown_bytes
+        if grown_bytes > 0 and self._bytes > self._max_bytes:
+            self._make_room()
+
+    def _make_room(self) -> None:
+        """The largest conversations give of theirs, so that whoever fills the memory does not take
+        it from the small ones: unused ones are forgotten, those in use shed old items."""
+        while self._bytes > self._max_bytes:
+            by_size = sorted(self._known.values(), key=lambda one: one.size_bytes, reverse=True)
+            if not any(self._gave(conversation) for conversation in by_size):
+                return
+
+    def _gave(self, conversation: Conversation) -> bool:
+        """Makes room with one conversation; False when it has nothing to give."""
+        if conversation.is_used:
+            return conversation.history.shed()
+        self._forget(conversation)
+        return True
+
+
+def _profile_bytes(profile: Profile | None) -> int:
+    return 0 if profile is None else utf8_bytes(profile.instructions)

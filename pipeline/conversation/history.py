@@ -1,0 +1,314 @@
+"""A conversation's items in order, and what a language model gets to see of them. Pure."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import NamedTuple, TypeAlias, assert_never
+
+from core.errors import RequestError
+from core.items import (
+    AudioPart,
+    FunctionCallItem,
+    FunctionOutputItem,
+    ImagePart,
+    Item,
+    ItemReference,
+    McpApprovalRequestItem,
+    McpApprovalResponseItem,
+    McpCallItem,
+    McpListItem,
+    MessageItem,
+    Part,
+    TextPart,
+    utf8_bytes,
+)
+from engines.base import Message, ToolCall
+from pipeline.tools.arguments_part import parsed
+from pipeline.tools.results import NO_RESULT, refused
+
+MAX_IMAGE_BYTES = 8 * 1024 * 1024
+"Limit for the data URLs of all images; the oldest go first."
+MAX_TEXT_BYTES = 1024 * 1024
+"""Limit for the text of all items, as UTF-8; the oldest go first. It is more than any context
+takes; a client may send 256 kB in one item."""
+MAX_ITEMS = 400
+"A long day of talking; the oldest go first, so that a conversation never outgrows its memory."
+Call: TypeAlias = FunctionCallItem | McpCallItem | McpApprovalRequestItem
+ROOT = "root"
+"`previous_item_id` that means: before everything else."
+
+
+class ItemSize(NamedTuple):
+    """Bytes of UTF-8 that one item holds."""
+
+    text: int
+    images: int
+
+
+def _ignore_growth(_: int) -> None: ...
+
+
+class History:
+    """The items of one conversation, bounded in number and size."""
+
+    def __init__(self, on_growth: Callable[[int], None] = _ignore_growth) -> None:
+        """`on_growth`: called with each change of `size_bytes`; negative when it shrinks."""
+        self._on_growth = on_growth
+        self._items: list[Item] = []
+        self._sizes: dict[str, ItemSize] = {}
+        "Item id -> what it holds. Counted once per version of an item."
+        self._internal: set[str] = set()
+        "Items of the server's own tool calls: the model sees them, clients do not."
+
+    @property
+    def items(self) -> tuple[Item, ...]:
+        return tuple(self._items)
+
+    def detach(self) -> None:
+        """Ends the reports of growth."""
+        self._on_growth = _ignore_growth
+
+    @property
+    def size_bytes(self) -> int:
+        """UTF-8 bytes of all texts and images."""
+        return sum(size.text + size.images for size in self._sizes.values())
+
+    def find(self, item_id: str) -> Item | None:
+        return next((item for item in self._items if item.id == item_id), None)
+
+    def last_id(self) -> str | None:
+        """Of the newest item that clients know."""
+        return next((i.id for i in reversed(self._items) if i.id not in self._internal), None)
+
+    def add(
+        self, item: Item, previous_item_id: str | None = None, *, is_internal: bool = False
+    ) -> str | None:
+        """Append, or insert after `previous_item_id`. Returns the id that it now follows.
+
+        Raises RequestError item_already_exists, item_not_found, invalid_value.
+        """
+        if self.find(item.id) is not None:
+            raise RequestError(
+                f"item {item.id!r} already exists", code="item_already_exists", param="item.id"
+            )
+        if isinstance(item, Call):
+            _check_arguments(item)
+        if isinstance(item, FunctionOutputItem) and not is_internal:
+            self._check_call(item)
+        if previous_item_id is None:
+            previous, index = self.last_id(), len(self._items)
+        elif previous_item_id == ROOT:
+            previous, index = None, 0
+        else:
+            previous = self.shown(previous_item_id, "previous_item_id").id
+            index = self._index(previous) + 1
+        self._items.insert(index, item)
+        if is_internal:
+            self._internal.add(item.id)
+        self._count(item)
+        self._enforce_limits()
+        return previous
+
+    def replace(self, item: Item) -> None:
+        """Put a new version in the place of the item with the same id; gone ones stay gone."""
+        if self.find(item.id) is not None:
+            self._items[self._index(item.id)] = item
+            self._count(item)
+            self._enforce_limits()
+
+    def truncate(self, item_id: str, text: str) -> MessageItem:
+        """Cut an assistant's message to the text that was heard.
+
+        Raises RequestError item_not_found, invalid_value.
+        """
+        item = self._items[self._index(item_id)]
+        if not isinstance(item, MessageItem) or item.role != "assistant":
+            raise RequestError(
+                f"item {item_id!r} is no assistant message: only those can be truncated",
+                code="invalid_value",
+                param="item_id",
+            )
+        part = AudioPart(text) if isinstance(item.parts[0], AudioPart) else TextPart(text)
+        cut = replace(item, parts=(part,), status="incomplete")
+        self.replace(cut)
+        return cut
+
+    def shown(self, item_id: str, param: str = "item_id") -> Item:
+        """An item that clients know. Raises RequestError item_not_found."""
+        item = self.find(item_id)
+        if item is None or item_id in self._internal:
+            raise _unknown(item_id, param)
+        return item
+
+    def delete(self, item_id: str) -> None:
+        """Raises RequestError item_not_found."""
+        self._drop(self._items.index(self.shown(item_id)))
+
+    def remove(self, item_id: str) -> bool:
+        """Forget an item, if it is still there. Whether clients knew it."""
+        item = self.find(item_id)
+        if item is None:
+            return False
+        is_shown = item_id not in self._internal
+        self._drop(self._items.index(item))
+        return is_shown
+
+    def resolved(self, items: Sequence[Item | ItemReference]) -> tuple[Item, ...]:
+        """With what the references stand for. Raises RequestError item_not_found, invalid_value."""
+        for item in items:
+            if isinstance(item, Call):
+                _check_arguments(item)
+        return tuple(
+            self.shown(item.id, f"response.input[{index}].id")
+            if isinstance(item, ItemReference)
+            else item
+            for index, item in enumerate(items)
+        )
+
+    def forget_images(self, kept_bytes: int = 0) -> None:
+        """Forgets all images but the newest that are together no larger than `kept_bytes`. Their
+        items stay."""
+        for index in reversed(range(len(self._items))):
+            item = self._items[index]
+            if not isinstance(item, MessageItem) or not item.images:
+                continue
+            kept_bytes -= self._sizes[item.id].images
+            if kept_bytes < 0:
+                unseen = replace(item, parts=tuple(map(_unseen, item.parts)))
+                self._items[index] = unseen
+                self._count(unseen)
+
+    def shed(self) -> bool:
+        """Forgets what is worth least to make room: all images, or else the older half of the
+        items. The newest item stays. Returns False when nothing is left to forget."""
+        if any(size.images for size in self._sizes.values()):
+            self.forget_images()
+            return True
+        gone = len(self._items) // 2
+        for _ in range(gone):
+            self._drop(0)
+        return gone > 0
+
+    def messages(self, instructions: str) -> list[Message]:
+        """What a model sees: instructions first."""
+        return messages_of(self._items, instructions)
+
+    def _check_call(self, output: FunctionOutputItem) -> None:
+        """A client that mistakes a call's id would wait for an answer that knows of its result."""
+        calls = (item for item in self._items if isinstance(item, FunctionCallItem))
+        if all(call.call_id != output.call_id for call in calls):
+            raise RequestError(
+                f"no function call {output.call_id!r} in this conversation",
+                code="item_not_found",
+                param="item.call_id",
+            )
+
+    def _index(self, item_id: str) -> int:
+        for index, item in enumerate(self._items):
+            if item.id == item_id:
+                return index
+        raise _unknown(item_id)
+
+    def _enforce_limits(self) -> None:
+        text_bytes = sum(size.text for size in self._sizes.values())
+        while len(self._items) > MAX_ITEMS or (
+            text_bytes > MAX_TEXT_BYTES and len(self._items) > 1
+        ):
+            text_bytes -= self._sizes[self._items[0].id].text
+            self._drop(0)
+        if sum(size.images for size in self._sizes.values()) > MAX_IMAGE_BYTES:
+            self.forget_images(MAX_IMAGE_BYTES)
+
+    def _count(self, item: Item) -> None:
+        """Takes note of a new item, or of a new version of one."""
+        before = self._sizes.get(item.id, ItemSize(0, 0))
+        size = self._sizes[item.id] = _size(item)
+        self._on_growth(sum(size) - sum(before))
+
+    def _drop(self, index: int) -> None:
+        gone = self._items.pop(index)
+        self._internal.discard(gone.id)
+        self._on_growth(-sum(self._sizes.pop(gone.id)))
+
+
+def messages_of(items: Sequence[Item], instructions: str) -> list[Message]:
+    """Empty messages and orphaned results are left out. A result follows its call at once, however
+    late it came: models know no other order."""
+    messages = [Message("system", instructions)] if instructions else []
+    results = {i.call_id: i.output for i in items if isinstance(i, FunctionOutputItem)}
+    results |= {
+        item.approval_request_id: refused(item.reason or "")
+        for item in items
+        if isinstance(item, McpApprovalResponseItem) and not item.approve
+    }
+    made = {item.approval_request_id for item in items if isinstance(item, McpCallItem)}
+    for item in items:
+        match item:
+            case MessageItem(role=role):
+                if item.text or item.images:
+                    messages.append(Message(role, item.text, images=item.images))
+            case FunctionCallItem(call_id=call_id, name=name, arguments=arguments):
+                messages += _exchange(call_id, name, arguments, results.get(call_id))
+            case McpCallItem(id=call_id, known_as=name, arguments=arguments, result=result):
+                messages += _exchange(call_id, name, arguments, result)
+            case McpApprovalRequestItem(id=call_id, known_as=name, arguments=arguments):
+                if call_id not in made:
+                    messages += _exchange(call_id, name, arguments, results.get(call_id))
+            case FunctionOutputItem() | McpApprovalResponseItem():
+                pass  # it is beside its call
+            case McpListItem():
+                pass  # tools are offered
+            case _:
+                assert_never(item)
+    return messages
+
+
+def _exchange(call_id: str, name: str, arguments: str, result: str | None) -> list[Message]:
+    call = ToolCall(call_id, name, parsed(arguments or "{}"))
+    asked = Message("assistant", tool_calls=(call,))
+    return [asked, Message("tool", NO_RESULT if result is None else result, call_id=call_id)]
+
+
+def _size(item: Item) -> ItemSize:
+    images = 0
+    match item:
+        case MessageItem():
+            texts = [item.text]
+            images = sum(utf8_bytes(image.url) for image in item.images)
+        case FunctionCallItem():
+            texts = [item.call_id, item.name, item.arguments]
+        case FunctionOutputItem():
+            texts = [item.call_id, item.output]
+        case McpCallItem():
+            texts = [item.name, item.arguments, item.result or ""]
+        case McpApprovalRequestItem():
+            texts = [item.name, item.arguments]
+        case McpApprovalResponseItem():
+            texts = [item.reason or ""]
+        case McpListItem(tools=tools):
+            return ItemSize(sum(tool.size_bytes for tool in tools), 0)
+        case _:
+            assert_never(item)
+    return ItemSize(sum(map(utf8_bytes, texts)), images)
+
+
+def _unseen(part: Part) -> Part:
+    return ImagePart("", part.detail) if isinstance(part, ImagePart) else part
+
+
+def _unknown(item_id: str, param: str = "item_id") -> RequestError:
+    return RequestError(
+        f"no item {item_id!r} in this conversation", code="item_not_found", param=param
+    )
+
+
+def _check_arguments(call: Call) -> None:
+    """A client's call is shown to models as it is; one that cannot be read must not get in."""
+    try:
+        if call.arguments or isinstance(call, FunctionCallItem):  # ours is empty at first
+            parsed(call.arguments)
+    except ValueError as exc:
+        raise RequestError(
+            f"arguments of a function call are a JSON object as a string; these are {exc}",
+            code="invalid_value",
+            param="item.arguments",
+        ) from None

@@ -1,0 +1,168 @@
+"""Speech over an answer: hold the answer, find out what the speech is, then go on or give way."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from core.errors import EarshotError
+from core.ports import Metrics
+from pipeline.playout.interruption import (
+    DECIDE_MS,
+    Overlap,
+    Verdict,
+    is_backchannel,
+    is_beginning,
+    judge,
+)
+from pipeline.playout.playout import Playout
+from pipeline.shared.turn import Turn
+from pipeline.user_turn.continuation import Join
+
+Ask = Callable[[str, str], Awaitable[bool | None]]
+"""Whether the assistant would do something about these words, in this language; None: it takes any.
+Raises EngineError."""
+
+
+@dataclass(slots=True)
+class _Held:
+    """Whoever speaks over the answer, and what is known of it."""
+
+    turn: Turn
+    policy: Literal["on", "patient"]
+    language: str
+    is_question: bool
+    join: Join | None
+    is_late: bool = False
+    is_paused: bool = True
+    words: str = ""
+    is_wordless: bool = False
+    is_silent: bool = False
+    is_brief: bool = False
+    is_final: bool = False
+    weighed: tuple[str, bool] | None = None
+    "Words, and whether something would come of them."
+
+    def overlap(self, words: str) -> Overlap:
+        """As far as it is known, with these words."""
+        return Overlap(
+            words,
+            self.is_late,
+            self.is_silent,
+            self.is_wordless,
+            self.is_final,
+            self.is_brief,
+            makes_sense=self.weighed[1] if self.weighed and self.weighed[0] == words else None,
+            is_joined=self.join is not None,
+        )
+
+
+class BargeIn:
+    """One session's. `give_way` stops the answer for good."""
+
+    def __init__(self, playout: Playout, metrics: Metrics, give_way: Callable[[], None]) -> None:
+        self._playout, self._metrics, self._give_way = playout, metrics, give_way
+        self._held: dict[str, _Held] = {}
+        "By turn: the words of one may be on their way while the next is spoken."
+
+    @property
+    def is_open(self) -> bool:
+        """Somebody spoke over the answer, and may still turn out to interrupt it."""
+        return bool(self._held)
+
+    def begin(
+        self,
+        turn: Turn,
+        policy: Literal["on", "patient"],
+        language: str,
+        *,
+        is_question: bool,
+        join: Join | None,
+        tasks: asyncio.TaskGroup,
+    ) -> None:
+        """Speech began while an answer is made or played. `join`: what it may go on; words that
+        were said before do not count."""
+        held = self._held[turn.id] = _Held(turn, policy, language, is_question, join)
+        self._playout.pause()
+        tasks.create_task(self._decide_in_time(held), name=f"barge-in-{turn.id}")
+
+    def words(self, turn: Turn, words: str) -> None:
+        """What was heard of it so far; empty when the recogniser found no words."""
+        if (held := self._of(turn)) is not None:
+            words = words if held.join is None else held.join.beyond(words)
+            held.words, held.is_wordless = words, not words
+            self._judge(held)
+
+    def silent(self, turn: Turn, *, is_silent: bool) -> None:
+        """It stopped, or went on."""
+        if (held := self._of(turn)) is not None:
+            held.is_silent = is_silent
+            # What goes on a former sentence is judged by the sense of both.
+            held.is_brief = is_silent and held.join is None and (held.is_brief or not held.is_late)
+            self._judge(held)
+
+    async def weigh(self, turn: Turn, words: str, ask: Ask) -> bool:
+        """Whether something would come of these words, where they are in doubt: to be known before
+        they are final, and before the answer must go on or end. True: the answer ends now."""
+        held = self._of(turn)
+        if held is None or not (held.is_brief and words):
+            return False
+        try:
+            is_whole = await ask(words, held.language)
+        except EarshotError:
+            return False  # the answer comes to it, and tells
+        makes_sense = not is_beginning(words, held.language) if is_whole is None else is_whole
+        held.weighed = words, makes_sense
+        is_still_so = self._of(turn) is held and held.words == words
+        return is_still_so and self._judge(held) is Verdict.CANCEL
+
+    def final(self, turn: Turn, words: str, *, is_over: bool = False) -> bool:
+        """All of its words are known. False: it was no interruption, and wants no answer.
+        `is_over`: so is the answer, so that words which would not have ended it still want one."""
+        if (held := self._of(turn)) is None:
+            return True
+        if held.join is not None and not held.join.is_void and words:
+            words = held.join.new
+        held.words, held.is_final = words, True
+        verdict = self._judge(held)
+        self._held.pop(turn.id, None)
+        is_nothing = is_backchannel(words, held.language, is_question=held.is_question)
+        return verdict is Verdict.CANCEL or (is_over and not is_nothing)
+
+    def ends(self, turn: Turn, words: str, *, is_over: bool) -> bool:
+        """What `final` would return for these new words. Nothing comes of it."""
+        if (held := self._of(turn)) is None:
+            return True
+        overlap = replace(held.overlap(words), is_final=True)
+        verdict = judge(overlap, held.policy, held.language, is_question=held.is_question)
+        is_nothing = is_backchannel(words, held.language, is_question=held.is_question)
+        return verdict is Verdict.CANCEL or (is_over and not is_nothing)
+
+    def end(self) -> None:
+        """The answer is over by other means."""
+        self._held.clear()
+        self._playout.resume()
+
+    def _of(self, turn: Turn) -> _Held | None:
+        return self._held.get(turn.id)
+
+    async def _decide_in_time(self, held: _Held) -> None:
+        await asyncio.sleep(DECIDE_MS / 1000)
+        if self._of(held.turn) is held:
+            held.is_late = True
+            self._judge(held)
+
+    def _judge(self, held: _Held) -> Verdict:
+        overlap = held.overlap(held.words)
+        verdict = judge(overlap, held.policy, held.language, is_question=held.is_question)
+        if verdict is Verdict.CANCEL:
+            self._metrics.count("earshot_barge_in", verdict="interruption")
+            self._held.clear()
+            self._give_way()
+            self._playout.resume()
+        elif verdict is Verdict.RESUME and held.is_paused:
+            self._metrics.count("earshot_barge_in", verdict="resumed")
+            held.is_paused = False
+            if not any(other.is_paused for other in self._held.values()):
+                self._playout.resume()
+        return verdict

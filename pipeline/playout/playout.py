@@ -1,0 +1,269 @@
+"""What goes to the speaker: one writer per answer, exact frames, and a count of what was heard.
+
+Server-paced: a track pulls one frame per 20 ms. Client-paced: sound is handed over as it comes, in
+frames of any length, and `ClientClock` tells when they are played.
+A new answer or `clear` makes the old writer dead: what it still writes goes nowhere.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Literal, Protocol
+
+from core.audio import PTIME_MS, AudioFrame, Pcm, ms_to_samples, samples_to_ms
+from core.ports import Clock, Metrics
+from media.framer import Framer
+from media.resample import Resampler
+from pipeline.playout.client_clock import ClientClock
+
+PACED_RATE_HZ = 24_000
+"Opus takes it as it is, and no voice has more: for 48 kHz each would have to be resampled."
+CLIENT_RATE_HZ = 24_000
+"The rate that OpenAI Realtime clients expect."
+MAX_QUEUED_MS = 4000
+"Synthesis runs ahead by this much, no more: an interruption throws it away."
+
+MAX_PIECE_SAMPLES = ms_to_samples(500, CLIENT_RATE_HZ)
+"""Of sound, handed to a client that paces itself at once: more than voices are gathered to, so that
+no crumb is left where the rate is another."""
+
+REFILL_MS = 200
+"So much is played before a voice that waits goes on: to wake it for each frame costs more."
+
+PacedBy = Literal["server", "client"]
+
+
+class Listener(Protocol):
+    """What the session is told; called from the task that writes or pulls, never re-entered."""
+
+    def playout_started(self, writer: "PlayoutWriter") -> None: ...
+    def playout_stopped(self, writer: "PlayoutWriter") -> None: ...
+    def playout_cleared(self, writer: "PlayoutWriter") -> None: ...
+
+
+class PlayoutWriter:
+    """The only way into the speaker for one answer."""
+
+    def __init__(self, playout: "Playout", response_id: str, source_rate_hz: int) -> None:
+        self.response_id = response_id
+        self.is_dead = False
+        self.is_finished = False
+        self.written = 0
+        "Samples at the playout's rate, silence at the very end (server-paced) included."
+        self.played = 0
+        "Samples that the speaker took (server-paced), or that were handed over (client-paced)."
+        self.has_started = False
+        self.ends_at = 0.0
+        """Monotonic seconds. Server-paced: when its latest packet went. Client-paced: when all that
+        was handed over has been played."""
+        self._runs: list[tuple[float, float]] = []
+        "Where sound began or went on after a gap: ms of this answer, monotonic seconds."
+        self._playout = playout
+        self._resampler = Resampler(source_rate_hz, playout.rate_hz)
+        self._framer = Framer(playout.rate_hz)
+
+    @property
+    def heard_ms(self) -> float:
+        return samples_to_ms(self.played, self._playout.rate_hz)
+
+    @property
+    def total_ms(self) -> float:
+        return samples_to_ms(self.written, self._playout.rate_hz)
+
+    def heard_at(self, heard_ms: float) -> float:
+        """When a client that paces itself had played so much of it."""
+        run_ms, at = next(run for run in reversed(self._runs) if run[0] <= heard_ms)
+        return min(at + (heard_ms - run_ms) / 1000, self.ends_at)
+
+    def took(self, samples: int, begin: float, end: float, *, has_gap: bool) -> None:
+        """For the playout: the next samples are played from `begin` on, after a gap or at once."""
+        if has_gap or not self._runs:
+            self._runs.append((self.heard_ms, begin))
+        self.played += samples
+        self.ends_at = end
+
+    async def write(self, pcm: Pcm) -> None:
+        """Queue sound; waits while `MAX_QUEUED_MS` are queued."""
+        for frame in self._frames(self._resampler.push(pcm)):
+            await self._playout.put(self, frame)
+
+    async def finish(self) -> None:
+        """The answer has no more sound; the last frame for a track is filled with silence."""
+        for frame in self._frames(self._resampler.flush()):
+            await self._playout.put(self, frame)
+        if (rest := self._framer.flush()) is not None:
+            await self._playout.put(self, rest)
+        self.is_finished = True
+        self._playout.finished(self)
+
+    def _frames(self, pcm: Pcm) -> Iterable[AudioFrame]:
+        """Only a track needs them of exactly 20 ms: to cut and join them costs more than all else
+        that becomes of an answer's sound on its way to a client."""
+        if self._playout.paced_by == "server":
+            return self._framer.push(pcm)
+        size = MAX_PIECE_SAMPLES
+        pieces = (pcm[at : at + size] for at in range(0, len(pcm), size))
+        return (AudioFrame(piece, self._playout.rate_hz, self.written) for piece in pieces)
+
+
+class Playout:
+    def __init__(
+        self,
+        paced_by: PacedBy,
+        listener: Listener,
+        clock: Clock,
+        client: ClientClock,
+        metrics: Metrics,
+        deliver: Callable[[str, Pcm], None] | None = None,
+        client_has_room: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """For a client-paced session: `deliver(response_id, pcm)` takes frames, as room is."""
+        self.paced_by = paced_by
+        self.rate_hz = PACED_RATE_HZ if paced_by == "server" else CLIENT_RATE_HZ
+        self._listener, self._clock, self._metrics = listener, clock, metrics
+        self._client = client
+        self._deliver, self._client_has_room = deliver, client_has_room
+        self._frames: deque[AudioFrame] = deque()
+        self._writer: PlayoutWriter | None = None
+        self._has_room = asyncio.Event()
+        self._has_room.set()
+        self._has_sound = asyncio.Event()
+        self._is_idle = asyncio.Event()
+        self._is_idle.set()
+        self._flows = asyncio.Event()
+        "Not paused."
+        self._flows.set()
+        self._pausing_since: float | None = None
+        "Sound was to pause, and the speaker has not been without it yet."
+        self._ran_dry = False
+        "A speaker that paces by our clock got nothing in the middle of an answer."
+
+    @property
+    def writer(self) -> PlayoutWriter | None:
+        """Of the answer that is being spoken; None when nothing is."""
+        return self._writer
+
+    @property
+    def is_audible(self) -> bool:
+        """Sound is going to the speaker."""
+        return self._writer is not None and self._writer.has_started
+
+    @property
+    def awaited(self) -> asyncio.Event | None:
+        """Set when an answer has its first sound; None while one is heard, or held back."""
+        is_silent = not self.is_audible and self._flows.is_set()
+        return self._has_sound if is_silent else None
+
+    def open(self, response_id: str, source_rate_hz: int) -> PlayoutWriter:
+        """Begin an answer; what is left of the one before is cleared."""
+        self.clear()
+        self._writer = PlayoutWriter(self, response_id, source_rate_hz)
+        self._is_idle.clear()
+        return self._writer
+
+    async def drained(self) -> None:
+        """Wait until nothing is left to be heard."""
+        await self._is_idle.wait()
+
+    def clear(self) -> PlayoutWriter | None:
+        """Stop at once. Returns the writer that was cut off, which knows how much was heard."""
+        writer = self._writer
+        self._frames.clear()
+        self._has_sound.clear()
+        self._has_room.set()
+        self._paused()
+        if writer is None:
+            return None
+        writer.is_dead = True
+        self._end()
+        if writer.has_started:
+            self._listener.playout_cleared(writer)
+        return writer
+
+    def pause(self) -> None:
+        """Nothing goes to the speaker from the next frame on; what is queued is kept."""
+        if self._flows.is_set() and self.is_audible and self._frames:
+            self._pausing_since = self._clock.now()
+        self._flows.clear()
+
+    def resume(self) -> None:
+        """Go on where it stopped."""
+        self._pausing_since = None
+        self._flows.set()
+
+    def pull(self) -> AudioFrame | None:
+        """The next 20 ms for the speaker; None when there is nothing to play."""
+        writer = self._writer
+        if not self._flows.is_set():
+            self._paused()
+            return None
+        if writer is None:
+            return None
+        if not self._frames:
+            self._ran_dry = writer.has_started
+            return None
+        frame = self._frames.popleft()
+        if len(self._frames) * PTIME_MS <= MAX_QUEUED_MS - REFILL_MS:
+            self._has_room.set()
+        if not self._frames:
+            self._has_sound.clear()
+        self._played(writer, frame)
+        if not self._frames and writer.is_finished:
+            self._stop(writer)
+        return frame
+
+    async def put(self, writer: PlayoutWriter, frame: AudioFrame) -> None:
+        """For writers: hand over one frame."""
+        if self.paced_by == "client":
+            while not (writer.is_dead or self._flows.is_set()):
+                await self._flows.wait()
+            if not writer.is_dead and self._client_has_room is not None:
+                await self._client_has_room()
+            if not writer.is_dead and self._deliver is not None:
+                writer.written += len(frame.pcm)
+                self._played(writer, frame)
+                self._deliver(writer.response_id, frame.pcm)
+            return
+        while not writer.is_dead and len(self._frames) * PTIME_MS >= MAX_QUEUED_MS:
+            self._has_room.clear()
+            await self._has_room.wait()
+        if not writer.is_dead:
+            writer.written += len(frame.pcm)
+            self._frames.append(frame)
+            self._has_sound.set()
+
+    def finished(self, writer: PlayoutWriter) -> None:
+        """For writers: no more frames will come."""
+        if not writer.is_dead and not self._frames:
+            self._stop(writer)
+
+    def _played(self, writer: PlayoutWriter, frame: AudioFrame) -> None:
+        begin = end = self._clock.now()
+        has_gap = self._ran_dry
+        if self.paced_by == "client":
+            begin = self._client.take(samples_to_ms(len(frame.pcm), self.rate_hz) / 1000)
+            end, has_gap = self._client.until, writer.has_started and begin > writer.ends_at
+        if has_gap:
+            self._ran_dry = False
+            self._metrics.count("earshot_playout_underruns")
+        writer.took(len(frame.pcm), begin, end, has_gap=has_gap)
+        if not writer.has_started:
+            writer.has_started = True
+            self._listener.playout_started(writer)
+
+    def _paused(self) -> None:
+        """The speaker is without sound now."""
+        if self._pausing_since is not None:
+            paused_s = self._clock.now() - self._pausing_since
+            self._metrics.observe("earshot_barge_in_pause_seconds", paused_s)
+            self._pausing_since = None
+
+    def _stop(self, writer: PlayoutWriter) -> None:
+        self._end()
+        if writer.has_started:
+            self._listener.playout_stopped(writer)
+
+    def _end(self) -> None:
+        self._writer = None
+        self._ran_dry = False
+        self._is_idle.set()

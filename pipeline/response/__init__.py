@@ -1,0 +1,1 @@
+"""Responses: which comes next, what makes it, and how it is delivered."""

@@ -1,0 +1,207 @@
+"""An answer's text as the language model writes it, its tools run in between."""
+
+import logging
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+
+from core.errors import ContextExceeded, EngineError
+from core.events import Usage
+from core.ids import new_id
+from core.ports import ToolSpec
+from core.rate_limits import RateLimits
+from engines.base import CallDelta, Declares, Message, TextDelta, ToolCall
+from pipeline.conversation.context_window import fit, halved, reserve_tokens
+from pipeline.response.plan_part import AnswerPlan
+from pipeline.session.idle import is_after_silence
+from pipeline.tools.arguments_part import MAX_DEPTH, is_too_deep
+from pipeline.tools.client_tools import Offer, offer
+from pipeline.tools.fillers import Silence
+from pipeline.tools.mcp.tool import Approved
+from pipeline.tools.results import is_error
+from pipeline.tools.rounds import Hands, Round, decided, exchanged, record, run
+
+logger = logging.getLogger(__name__)
+
+MAX_TOOL_ROUNDS = 6
+"A model that calls tools forever is stopped here."
+
+ANSWER_TOKENS = 512
+"Of a context kept free for an answer whose length nobody limited: some two minutes of speech."
+
+NO_LIMIT = 1 << 40
+"Tokens of a context that nobody can fill."
+
+
+async def generate(
+    plan: AnswerPlan, prompt: Sequence[Message], hands: Hands
+) -> AsyncGenerator[str | Usage | RateLimits | CallDelta | ToolCall, None]:
+    """Deltas, what each round cost, and what its server said of limits; calls of the client's
+    tools as they are written, and whole at the end. Raises EngineError, also when the model calls
+    tools without end; RequestError."""
+    with Silence(hands.say, hands.fillers, plan.language) as silence:
+        async with aclosing(_rounds(plan, prompt, hands, silence)) as deltas:
+            async for delta in deltas:
+                if isinstance(delta, str):
+                    silence.broken(delta)
+                yield delta
+
+
+async def _rounds(
+    plan: AnswerPlan, prompt: Sequence[Message], hands: Hands, silence: Silence
+) -> AsyncGenerator[str | Usage | RateLimits | CallDelta | ToolCall, None]:
+    """Of tools, and what the model writes in between."""
+    messages, has_text, has_called = list(prompt), False, False
+    failed: set[str] = set()
+    "Names of tools of which the user is still to be told that they failed."
+    if plan.remote is not None:
+        await plan.remote.ready()
+        messages += await decided(plan.remote.approved, hands, silence)
+        failed = _failed(plan.remote.approved, messages)
+    is_new = len(messages) == len(prompt)
+    for number in range(MAX_TOOL_ROUNDS):
+        calls: list[ToolCall] = []
+        tools = offer(plan, hands.toolbox, hands.context, is_first=is_new and number == 0)
+        tools = _narrowed(tools, plan, hands, messages)
+        remote = Round(tools, hands, number)
+        async with aclosing(_reply(plan, messages, tools)) as deltas:
+            async for delta in deltas:
+                match delta:
+                    case TextDelta(text=text):
+                        if text.strip():
+                            has_text = True
+                            failed.clear()
+                        yield text
+                    case CallDelta(name=name):
+                        if name in tools.client:
+                            yield delta
+                        remote.written(delta)
+                    case ToolCall():
+                        calls.append(delta)
+                    case Usage() | RateLimits():
+                        yield delta
+        _check_depth(calls, plan)
+        written, of_client, to_allow = tools.parted(calls)
+        calls = _told_apart(written, messages)
+        results = await run(remote.batch(written, calls), hands, silence) if calls else []
+        failed = _still_failed(failed, calls, results)  # of which the text before tells nothing
+        has_called = has_called or bool(calls)
+        for call, result in zip(calls, results, strict=True):
+            if call.name not in tools.remote:
+                record(call, result, hands.record)
+            messages += exchanged(call, result)
+        await remote.ask(to_allow)
+        for call in of_client:
+            yield call
+        if of_client or to_allow:
+            return  # what follows is the client's to ask for, or to allow
+        if not calls:
+            break
+    else:
+        reason = f"{MAX_TOOL_ROUNDS} rounds of tools without an answer"
+        raise EngineError("llm", plan.llm.name, reason)
+    if failed and (regret := hands.fillers.failed(plan.language)):
+        yield f" {regret}" if has_text else regret
+    is_empty = is_new and not (has_text or has_called)
+    if is_empty and _is_awaited(plan, prompt):
+        yield hands.fillers.nothing(plan.language) or ""
+
+
+def _narrowed(tools: Offer, plan: AnswerPlan, hands: Hands, messages: Sequence[Message]) -> Offer:
+    """Shows the model what it may need. It may call the others all the same. Where it has to call
+    one, it is shown all."""
+    if tools.options.must_call:
+        return tools
+    needs_home = isinstance(plan.llm, Declares)
+    specs = hands.toolbox.offered(
+        tools.specs,
+        messages,
+        plan.language,
+        needs_home=needs_home,
+        context_tokens=plan.llm.context_tokens,
+    )
+    return replace(tools, specs=tuple(specs))
+
+
+def _is_awaited(plan: AnswerPlan, prompt: Sequence[Message]) -> bool:
+    """Somebody has said something and listens: to him silence is no answer. It is one to a program,
+    which reads, to what a client's tool did, and to who said nothing himself."""
+    is_heard = plan.modality == "audio" and plan.terms.in_conversation
+    has_asked = bool(prompt) and prompt[-1].role == "user" and not is_after_silence(plan.input)
+    return is_heard and has_asked
+
+
+def _failed(approved: Sequence[Approved], messages: Sequence[Message]) -> set[str]:
+    """Of what the client allowed; of what it did not, nobody expects anything."""
+    allowed = {one.call.call_id: one.call.name for one in approved if one.approve}
+    results = {message.call_id: message.text for message in messages if message.role == "tool"}
+    return {name for call_id, name in allowed.items() if is_error(results[call_id])}
+
+
+def _still_failed(failed: set[str], calls: Sequence[ToolCall], results: Sequence[str]) -> set[str]:
+    """After one more round. A tool that works at its next try makes up for the one before; that
+    another one does, which may only have looked something up, says nothing of it."""
+    ends = [(call.name, is_error(result)) for call, result in zip(calls, results, strict=True)]
+    done = {name for name, has_failed in ends if not has_failed}
+    return (failed - done) | {name for name, has_failed in ends if has_failed}
+
+
+async def _reply(
+    plan: AnswerPlan, messages: Sequence[Message], tools: Offer
+) -> AsyncGenerator[TextDelta | CallDelta | ToolCall | Usage | RateLimits, None]:
+    """Asked again with half as much where the model's server counts more tokens than we do, or has
+    room for fewer than it said."""
+    fitting, has_begun = _fitting(plan, messages, tools.specs), False
+    try:
+        async with aclosing(_asked(plan, fitting, tools)) as deltas:
+            async for delta in deltas:
+                has_begun = has_begun or not isinstance(delta, RateLimits)
+                yield delta
+        return
+    except ContextExceeded as exc:
+        less = halved(fitting)
+        if has_begun or not plan.truncation.is_allowed or less == list(fitting):
+            raise
+        logger.info("%s; asking with less of the conversation", exc)
+    async with aclosing(_asked(plan, less, tools)) as deltas:
+        async for delta in deltas:
+            yield delta
+
+
+def _asked(
+    plan: AnswerPlan, messages: Sequence[Message], tools: Offer
+) -> AsyncGenerator[TextDelta | CallDelta | ToolCall | Usage | RateLimits, None]:
+    return plan.llm.reply(messages, tools.specs, language=plan.language, options=tools.options)
+
+
+def _fitting(
+    plan: AnswerPlan, messages: Sequence[Message], specs: Sequence[ToolSpec]
+) -> Sequence[Message]:
+    """What the model's context has room for."""
+    limit, how = plan.llm.context_tokens, plan.truncation
+    if limit is None and how.max_tokens is None:
+        return messages
+    if limit is None:
+        limit = NO_LIMIT
+    answer = plan.options.max_output_tokens or ANSWER_TOKENS
+    if isinstance(plan.llm, Declares):
+        specs = plan.llm.declared(specs, language=plan.language)
+    return fit(messages, limit, reserve_tokens(limit, answer, specs), how=how)
+
+
+def _check_depth(calls: Sequence[ToolCall], plan: AnswerPlan) -> None:
+    """Before anything acts: such a call could not be shown to the model again."""
+    if any(is_too_deep(dict(call.arguments)) for call in calls):
+        reason = f"a tool call whose arguments have more than {MAX_DEPTH} levels"
+        raise EngineError("llm", plan.llm.name, reason)
+
+
+def _told_apart(calls: Sequence[ToolCall], messages: Sequence[Message]) -> list[ToolCall]:
+    """Models repeat their ids; in a history each result belongs to one call."""
+    taken = {call.call_id for message in messages for call in message.tool_calls}
+    apart: list[ToolCall] = []
+    for call in calls:
+        is_new = call.call_id not in taken
+        apart.append(call if is_new else replace(call, call_id=new_id("call")))
+        taken.add(call.call_id)
+    return apart

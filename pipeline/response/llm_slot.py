@@ -1,0 +1,62 @@
+"""A language model that is asked only from a seat."""
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing
+from dataclasses import replace
+
+from core.events import Usage
+from core.ports import Metrics, ToolSpec
+from core.rate_limits import RateLimits
+from engines.base import (
+    AS_CONFIGURED,
+    CallDelta,
+    Declares,
+    Llm,
+    LlmOptions,
+    Message,
+    TextDelta,
+    ToolCall,
+)
+from pipeline.response.plan_part import AnswerPlan
+from pipeline.shared.plugin_errors import plugin_errors
+
+Seat = Callable[[], AbstractAsyncContextManager[None]]
+"Entered before each round, left when the model has been told that nobody reads on."
+
+
+def seated(plan: AnswerPlan, seat: Seat, metrics: Metrics) -> AnswerPlan:
+    """The same plan, each round of which takes a seat, and whose model raises only our errors."""
+    return replace(plan, llm=_SeatedLlm(plan.llm, seat, metrics))
+
+
+class _SeatedLlm:
+    def __init__(self, llm: Llm, seat: Seat, metrics: Metrics) -> None:
+        self.name, self.languages = llm.name, llm.languages
+        self._llm, self._seat, self._metrics = llm, seat, metrics
+        with plugin_errors("llm", self.name, metrics):
+            self.context_tokens = llm.context_tokens
+        if isinstance(llm, Declares):
+            declared = llm.declared
+
+            def told(tools: Sequence[ToolSpec], *, language: str) -> Sequence[ToolSpec]:
+                with plugin_errors("llm", self.name, metrics):
+                    return declared(tools, language=language)
+
+            self.declared = told
+
+    async def reply(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[ToolSpec],
+        *,
+        language: str,
+        options: LlmOptions = AS_CONFIGURED,
+    ) -> AsyncGenerator[TextDelta | CallDelta | ToolCall | Usage | RateLimits, None]:
+        """See `Llm.reply`."""
+        async with self._seat():
+            with plugin_errors("llm", self.name, self._metrics):
+                reply = self._llm.reply(messages, tools, language=language, options=options)
+                async with aclosing(reply) as deltas:
+                    async for delta in deltas:
+                        yield delta
+                self.context_tokens = self._llm.context_tokens  # some know it only now

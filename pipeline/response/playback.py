@@ -1,0 +1,143 @@
+"""Answers that are being heard, and when their sound is over: then their turns are told.
+
+The end is read from the clock that owns the playout. Server-paced: ours, when the last packet went.
+Client-paced: the sound's length from the first packet, or where the client says by `truncate` that
+it stopped. A client that is told of speech falls silent by itself; which sample was its last it may
+say a moment later.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from core.events import PlayoutCleared, PlayoutStarted, PlayoutStopped
+from core.ports import Clock
+from pipeline.playout.client_clock import ClientClock
+from pipeline.playout.playout import PacedBy, PlayoutWriter
+from pipeline.response.response import Answer
+from pipeline.shared.outbox import Reporting
+from pipeline.shared.turn import Mark
+
+TRUNCATE_S = 0.5
+"From the event that somebody speaks to the client's `truncate`: a round trip on a poor line."
+
+
+@dataclass(slots=True)
+class _Heard:
+    """One answer that has begun to sound."""
+
+    answer: Answer
+    writer: PlayoutWriter
+    due_at: float | None = None
+    "When its turn is told, if nothing is heard of the client before; None: more sound may come."
+    stopped_at: float | None = None
+    "When it fell silent, if that was not at its end."
+
+
+class Sounding:
+    """One session's, and what its playout tells."""
+
+    def __init__(
+        self,
+        paced_by: PacedBy,
+        clock: Clock,
+        client: ClientClock,
+        reporting: Reporting,
+        find: Callable[[str], Answer | None],
+        on_cut: Callable[[], None],
+    ) -> None:
+        """`find` takes a response's id; `on_cut` is told that what is left will not be played."""
+        self._paced_by: PacedBy = paced_by
+        self._clock, self._client = clock, client
+        self._find, self._on_cut = find, on_cut
+        self._emit, self._finish_turn = reporting.emit, reporting.finish_turn
+        self._heard: dict[str, _Heard] = {}
+        "By response."
+        self._changed = asyncio.Event()
+
+    # What playout reports.
+
+    def playout_started(self, writer: PlayoutWriter) -> None:
+        self._emit(PlayoutStarted(writer.response_id))
+        answer = self._find(writer.response_id)
+        if answer is None or answer.turn.is_traced:
+            return
+        answer.turn.mark(Mark.PLAYOUT_START, self._clock.now())
+        answer.turn.is_sounding = True
+        self._finish_turn(answer.turn, "answered")
+        self._heard[writer.response_id] = _Heard(answer, writer)
+
+    def playout_stopped(self, writer: PlayoutWriter) -> None:
+        self._emit(PlayoutStopped(writer.response_id))
+        self._ended(writer)
+
+    def playout_cleared(self, writer: PlayoutWriter) -> None:
+        self._on_cut()
+        self._emit(PlayoutCleared(writer.response_id))
+        self._ended(writer)
+
+    # What the client does, if it paces itself.
+
+    def silenced(self) -> None:
+        """It is told of speech, and plays no more of what it has."""
+        if self._paced_by == "server":
+            return
+        self._client.silence()
+        now = self._clock.now()
+        for heard in self._heard.values():
+            if heard.stopped_at is None:
+                heard.stopped_at, heard.due_at = now, now + TRUNCATE_S
+        self._changed.set()
+
+    def truncated(self, item_id: str, audio_end_ms: float) -> None:
+        """It says how much it has played."""
+        if self._paced_by == "server":
+            return
+        self._client.silence()
+        for heard in tuple(self._heard.values()):
+            if heard.answer.item_id == item_id:
+                self._tell(heard, min(heard.writer.heard_at(audio_end_ms), self._clock.now()))
+
+    # Within the session.
+
+    async def run(self) -> None:
+        """Tell turns when the client will have played their sound."""
+        while True:
+            self._changed.clear()
+            waiting = [heard for heard in self._heard.values() if heard.due_at is not None]
+            due_at = min((heard.due_at or 0.0 for heard in waiting), default=None)
+            if due_at is None:
+                await self._changed.wait()
+            elif (left_s := due_at - self._clock.now()) > 0:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(left_s):
+                        await self._changed.wait()
+            else:
+                for heard in waiting:
+                    if heard.due_at == due_at:
+                        self._tell(heard, heard.writer.ends_at)
+
+    def close(self) -> None:
+        """The session is over, and with it whatever sounds."""
+        for heard in tuple(self._heard.values()):
+            self._tell(heard, min(heard.writer.ends_at, self._clock.now()))
+
+    def _ended(self, writer: PlayoutWriter) -> None:
+        """No more sound of it will come."""
+        if (heard := self._heard.get(writer.response_id)) is None:
+            return
+        if self._paced_by == "server":
+            self._tell(heard, writer.ends_at)
+        elif heard.due_at is None:
+            heard.due_at = writer.ends_at
+            self._changed.set()
+
+    def _tell(self, heard: _Heard, ended_at: float) -> None:
+        del self._heard[heard.writer.response_id]
+        turn = heard.answer.turn
+        stopped_at = ended_at if heard.stopped_at is None else min(heard.stopped_at, ended_at)
+        turn.mark(Mark.PLAYOUT_END, stopped_at)
+        turn.cut = heard.answer.cut
+        turn.is_sounding = False
+        self._finish_turn(turn, "answered")

@@ -1,0 +1,252 @@
+"""Which answer is being given, which wait, and what an interruption leaves of them."""
+
+import asyncio
+import logging
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from core.errors import Conflict
+from core.events import CancelReason
+from core.ports import Clock
+from pipeline.response.response import Answer
+from pipeline.shared.turn import Turn
+from pipeline.user_turn.events import Ear
+
+logger = logging.getLogger(__name__)
+
+MAX_WAITING = 8
+"Of announcements, and of answers, that wait for an answer to end; a person follows no more."
+MAX_SILENT_S = 10.0
+"""How long an announcement waits for somebody to stop speaking: a sentence. A television that is
+taken for a user must not keep a timer from ringing."""
+MAX_REMEMBERED = 32
+"Answers whose word timing is kept, for a client that tells later how much it played."
+
+
+@dataclass(slots=True)
+class _Entry:
+    make: Callable[[], Answer]
+    drop: Callable[[], None]
+    "Called instead when it is not given after all."
+    is_announcement: bool
+    since: float
+    "When it was ordered; monotonic seconds."
+    is_apart: bool = False
+    "Beside the conversation: nothing that is said there makes it out of date."
+    takes_all: bool = False
+    "It answers whatever was said until it begins."
+    cancelled: CancelReason | None = None
+    "It is only told as created and cancelled: somebody may wait to hear of it."
+    is_held: bool = False
+    "An announcement in whose time somebody spoke: he is answered first."
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    entry: _Entry
+    answer: Answer
+
+
+class Answering:
+    """Gives answers one at a time, in order; written ones beside the conversation at once."""
+
+    def __init__(self, on_idle: Callable[[], None], clock: Clock, ear: Ear) -> None:
+        self._on_idle, self._clock, self._ear = on_idle, clock, ear
+        self._waiting: deque[_Entry] = deque()
+        self._wake = asyncio.Event()
+        self._running: _Running | None = None
+        self._made: _Running | None = None
+        "The one before; what is made may still wait for the speaker."
+        self._beside: list[Answer] = []
+        self._tasks: asyncio.TaskGroup | None = None
+        self._remembered: OrderedDict[str, Answer] = OrderedDict()
+
+    @property
+    def is_busy(self) -> bool:
+        """An answer is being generated, or waits to be. What waits for the user does not count."""
+        return self._running is not None or any(not entry.is_held for entry in self._waiting)
+
+    @property
+    def is_working(self) -> bool:
+        """Something is being generated, or waits to be."""
+        return self._running is not None or bool(self._waiting or self._beside)
+
+    @property
+    def is_in_conversation(self) -> bool:
+        """The same, of answers that belong to the conversation."""
+        running = self._running is not None and not self._running.entry.is_apart
+        return running or any(not (e.is_apart or e.is_held) for e in self._waiting)
+
+    @property
+    def is_full(self) -> bool:
+        """As many as may wait were asked for apart from the conversation: each of them is given."""
+        return sum(e.is_apart for e in self._waiting) + len(self._beside) >= MAX_WAITING
+
+    @property
+    def may_announce(self) -> bool:
+        """Fewer announcements wait than may."""
+        return sum(entry.is_announcement for entry in self._waiting) < MAX_WAITING
+
+    async def run(self, tasks: asyncio.TaskGroup) -> None:
+        self._tasks = tasks
+        while True:
+            while (entry := self._next()) is not None:
+                answer = entry.make()
+                if entry.cancelled is not None:
+                    answer.cancel(entry.cancelled)
+                task = tasks.create_task(answer.run(), name=answer.response_id)
+                self._running = _Running(entry, answer)
+                await asyncio.wait([task])
+                self._running, self._made = None, self._running
+                self._remember(answer)
+            self._wake.clear()
+            self._on_idle()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._held_for_s()):
+                    await self._wake.wait()
+
+    def heard(self) -> None:
+        """What was said is known: what waited for it may begin."""
+        self._wake.set()
+
+    def _next(self) -> _Entry | None:
+        """The first that may begin: nobody is told something unasked while he speaks, nor before
+        the answer to that."""
+        for entry in self._waiting:
+            entry.is_held = self._holds(entry)
+            if not entry.is_held:
+                self._waiting.remove(entry)
+                return entry
+        return None
+
+    def _holds(self, entry: _Entry) -> bool:
+        may_wait = entry.is_announcement and self._clock.now() - entry.since < MAX_SILENT_S
+        is_asking = self._ear.is_speaking or (entry.is_held and self._ear.is_transcribing)
+        return may_wait and is_asking
+
+    def _held_for_s(self) -> float | None:
+        """Until the first of those that are left waits no longer; None: nothing is left."""
+        if not self._waiting:
+            return None
+        return self._waiting[0].since + MAX_SILENT_S - self._clock.now()
+
+    def enqueue(
+        self,
+        make: Callable[[], Answer],
+        drop: Callable[[], None],
+        *,
+        is_announcement: bool = False,
+        is_apart: bool = False,
+        is_written: bool = False,
+        takes_all: bool = False,
+    ) -> None:
+        """Answer when those before are done, and before what waits for the user. When too many
+        answers in the conversation wait, the oldest goes."""
+        if is_apart and is_written and self._tasks is not None:  # it needs no voice
+            answer = make()
+            self._beside.append(answer)
+            self._tasks.create_task(self._give_beside(answer), name=answer.response_id)
+            return
+        if takes_all:  # together with what waits for an answer already: one is enough
+            self._drop_if(lambda entry: entry.takes_all and entry.cancelled is None)
+        answers = [e for e in self._waiting if not (e.is_announcement or e.is_apart)]
+        if len(answers) >= MAX_WAITING:
+            logger.warning("! %d answers wait, dropping the oldest", MAX_WAITING)
+            self._waiting.remove(answers[0])
+            answers[0].drop()
+        entry = _Entry(make, drop, is_announcement, self._clock.now(), is_apart, takes_all)
+        entry.is_held = self._holds(entry)
+        before = [
+            at for at, one in enumerate(self._waiting, 1) if is_announcement or not one.is_held
+        ]
+        self._waiting.insert(max(before, default=0), entry)
+        self._wake.set()
+
+    def cancel(self, reason: CancelReason, response_id: str | None = None) -> None:
+        """Stop this answer; without an id the conversation's, which is running or about to. Raises
+        Conflict when there is none."""
+        running = self._running
+        if response_id is None:
+            self._cancel_in_conversation(reason)
+            return
+        known = (*self._beside, *([] if running is None else [running.answer]))
+        for answer in known:
+            if answer.response_id == response_id:
+                answer.cancel(reason)
+                return
+        message = f"response {response_id!r} is not being generated"
+        raise Conflict(message, code="response_cancel_not_active")
+
+    def _cancel_in_conversation(self, reason: CancelReason) -> None:
+        running = self._running
+        if running is not None and not running.entry.is_apart:
+            running.answer.cancel(reason)
+            return
+        waiting = (e for e in self._waiting if not (e.is_apart or e.is_held or e.cancelled))
+        if (entry := next(waiting, None)) is None:
+            message = "no response is being generated"
+            raise Conflict(message, code="response_cancel_not_active")
+        entry.cancelled = reason
+
+    def interrupt(self) -> None:
+        """The user speaks: answers are out of date. Announcements that nobody heard are not, but he
+        is answered first."""
+        for entry in self._waiting:
+            if entry.is_announcement:
+                entry.is_held = True
+            elif not entry.is_apart:
+                entry.cancelled = "turn_detected"
+        running, made = self._running, self._made
+        if running is not None and not (running.entry.is_apart or running.answer.is_cancelled):
+            if running.entry.is_announcement and not running.answer.is_heard:
+                self._announce_again(running.entry)
+            running.answer.cancel("turn_detected")
+        if made is not None and made.entry.is_announcement and made.answer.awaits_speaker:
+            self._announce_again(made.entry)
+
+    def _announce_again(self, entry: _Entry) -> None:
+        again = _Entry(entry.make, entry.drop, is_announcement=True, since=self._clock.now())
+        again.is_held = True
+        self._waiting.appendleft(again)
+        self._wake.set()
+
+    def close(self) -> list[Answer]:
+        """Nothing more is answered. Returns the answers that were given, as far as remembered."""
+        self._drop_if(lambda _: True)
+        running = [] if self._running is None else [self._running.answer]
+        return [*self._remembered.values(), *running, *self._beside]
+
+    def find(self, item_id: str) -> Answer | None:
+        """The answer that made this item, if it is recent."""
+        running = [] if self._running is None else [self._running.answer]
+        known = (*running, *self._beside, *self._remembered.values())
+        return next((answer for answer in known if answer.item_id == item_id), None)
+
+    def answers_to(self, turn: Turn) -> list[Answer]:
+        """What was begun in answer to it, if it is recent; the newest last."""
+        running = [] if self._running is None else [self._running.answer]
+        return [a for a in (*self._remembered.values(), *running) if a.turn is turn]
+
+    def find_response(self, response_id: str) -> Answer | None:
+        if self._running is not None and self._running.answer.response_id == response_id:
+            return self._running.answer
+        return self._remembered.get(response_id)
+
+    async def _give_beside(self, answer: Answer) -> None:
+        try:
+            await answer.run()
+        finally:
+            self._beside.remove(answer)
+            self._on_idle()
+
+    def _drop_if(self, is_void: Callable[[_Entry], bool]) -> None:
+        for entry in [entry for entry in self._waiting if is_void(entry)]:
+            self._waiting.remove(entry)
+            entry.drop()
+
+    def _remember(self, answer: Answer) -> None:
+        self._remembered[answer.response_id] = answer
+        while len(self._remembered) > MAX_REMEMBERED:
+            self._remembered.popitem(last=False)

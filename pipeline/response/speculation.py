@@ -1,0 +1,73 @@
+"""Answers begun before the turn is known to be over: at most one per session, few per server."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Literal
+
+from core.ports import Metrics
+from engines.base import Message
+from pipeline.response.draft import Draft
+from pipeline.response.plan_part import AnswerPlan
+from serving.llm_slots import Budget
+
+Outcome = Literal["used", "resumed", "changed", "noise", "dropped", "failed", "load"]
+"""What became of a draft: delivered; speech went on; the words, the history or the settings were
+others in the end; no words in the end; the session or the server had no use for it; an engine gave
+no answer; its language model was needed for an answer that somebody waits for."""
+
+
+def count_waste(metrics: Metrics, kind: Literal["answer", "recognition"], seconds: float) -> None:
+    """What was made in a pause, and nobody got."""
+    metrics.observe("earshot_speculation_wasted_seconds", seconds, kind=kind)
+
+
+class Speculation:
+    """One session's."""
+
+    def __init__(self, budget: Budget, metrics: Metrics) -> None:
+        self._budget, self._metrics = budget, metrics
+        self._draft: Draft | None = None
+
+    def begin(self, draft: Draft, tasks: asyncio.TaskGroup) -> None:
+        """Work on it, in place of the former one, if the server and its language model have
+        room."""
+        if self._draft is not None:
+            if self._is_for(draft.plan, draft.prompt):
+                return
+            self.drop("changed")
+        if self._budget.live >= self._budget.limit or not draft.seats.is_free_for_draft:
+            self._metrics.count("earshot_speculation", outcome="refused")
+            return
+        self._budget.live += 1
+        self._draft = draft
+        draft.claim.give_up = lambda: self.drop("load")
+        draft.begin(tasks)
+
+    def take(self, plan: AnswerPlan, prompt: Sequence[Message]) -> Draft | None:
+        """The draft, if it is what would be made now. It is the caller's from here on."""
+        draft = self._draft
+        if draft is None or not plan.terms.in_conversation:
+            return None
+        if draft.has_failed or not self._is_for(plan, prompt):
+            self.drop("changed")
+            return None
+        draft.seats.adopt(draft.claim)
+        self._end("used")
+        return draft
+
+    def drop(self, outcome: Outcome) -> None:
+        """It will not be delivered; what it cost is a metric."""
+        draft = self._draft
+        if draft is not None:
+            draft.cancel()
+            count_waste(self._metrics, "answer", draft.work.total_s)
+            self._end("failed" if draft.has_failed else outcome)
+
+    def _is_for(self, plan: AnswerPlan, prompt: Sequence[Message]) -> bool:
+        assert self._draft is not None
+        return self._draft.plan == plan and self._draft.prompt == tuple(prompt)
+
+    def _end(self, outcome: Outcome) -> None:
+        self._draft = None
+        self._budget.live -= 1
+        self._metrics.count("earshot_speculation", outcome=outcome)

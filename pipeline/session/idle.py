@@ -1,0 +1,123 @@
+"""A user who says nothing after an answer: when it is time for the assistant to go on."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from core.audio import ASR_RATE_HZ, samples_to_ms
+from core.events import (
+    InputCommitted,
+    ItemAdded,
+    ItemDone,
+    PlayoutCleared,
+    PlayoutStarted,
+    PlayoutStopped,
+    ResponseCreated,
+    ResponseDone,
+    SessionEvent,
+    SpeechDiscarded,
+    SpeechStarted,
+    SpeechStopped,
+    TimeoutTriggered,
+)
+from core.ids import new_id
+from core.items import AudioPart, Item, MessageItem, TextPart
+from core.ports import Clock
+from pipeline.conversation.history import History
+from pipeline.playout.client_clock import ClientClock
+from pipeline.shared.settings import ResponseRequest, SessionSettings
+
+SILENCE = "..."
+"What the model is told that the user said: one that answers nobody repeats itself."
+
+
+NOTHING_SAID = MessageItem("silence", "user", (TextPart(SILENCE),))
+
+
+def after_silence(items: tuple[Item, ...]) -> ResponseRequest:
+    """The answer to `items` and a silence, which nobody is to remember."""
+    return ResponseRequest(input=(*items, NOTHING_SAID))
+
+
+def is_after_silence(items: Sequence[Item] | None) -> bool:
+    """What the model sees was made by `after_silence`. None: the conversation as it is."""
+    return items is not None and NOTHING_SAID in items[-1:]
+
+
+def commit_silence(
+    history: History, samples: int, silence_ms: int, emit: Callable[[SessionEvent], None]
+) -> None:
+    """An empty item for the silence that ended at this sample of the session."""
+    end_ms = round(samples_to_ms(samples, ASR_RATE_HZ))
+    item = MessageItem(new_id("item"), "user", (AudioPart(""),))
+    emit(TimeoutTriggered(item.id, max(0, end_ms - silence_ms), end_ms))
+    previous = history.add(item)
+    emit(InputCommitted(item.id, previous))
+    emit(ItemAdded(item, previous))
+    emit(ItemDone(item, previous))
+
+
+class Idle:
+    """Watches one session's events. Counts from the end of an answer's sound, as far as it is
+    known: the client's playout is taken to run as fast as time."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        client: ClientClock,
+        settings: Callable[[], SessionSettings],
+        remind: Callable[[int], None],
+    ) -> None:
+        """`remind` takes the length of the silence in ms."""
+        self._clock, self._client = clock, client
+        self._settings, self._remind = settings, remind
+        self._is_due = asyncio.Event()
+        "Set while the deadline counts."
+        self._deadline = 0.0
+        self._has_answered = False
+        self._responding = self._playing = self._speaking = False
+
+    def noted(self, event: SessionEvent) -> None:
+        """Something was told to the client."""
+        match event:
+            case SpeechStarted():
+                self._speaking = True
+            case SpeechStopped() | SpeechDiscarded():
+                self._speaking = False
+            case ResponseCreated(terms=terms) if terms.in_conversation:
+                self._responding = True
+            case ResponseDone(terms=terms) if terms.in_conversation:
+                self._responding, self._has_answered = False, True
+            case PlayoutStarted():
+                self._playing = True
+            case PlayoutStopped() | PlayoutCleared():
+                self._playing = False
+            case _:
+                return
+        self._settle()
+
+    async def run(self) -> None:
+        while True:
+            await self._is_due.wait()
+            left_s = self._deadline - self._clock.now()
+            if left_s > 0:
+                await asyncio.sleep(left_s)
+                continue
+            self._is_due.clear()
+            if (timeout_ms := self._timeout_ms()) is not None:
+                self._remind(timeout_ms)
+
+    def _settle(self) -> None:
+        timeout_ms = self._timeout_ms()
+        is_busy = self._responding or self._playing or self._speaking
+        if timeout_ms is None or is_busy or not self._has_answered:
+            self._is_due.clear()
+            return
+        self._deadline = max(self._clock.now(), self._client.until) + timeout_ms / 1000
+        self._is_due.set()
+
+    def _timeout_ms(self) -> int | None:
+        settings = self._settings()
+        detection = settings.turn_detection
+        if detection is None or not (settings.answers and detection.create_response):
+            return None
+        return detection.idle_timeout_ms

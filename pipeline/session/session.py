@@ -1,0 +1,361 @@
+"""One client's connection: its ear, its answers, its settings, its tasks. Doors drive it."""
+
+import asyncio
+import logging
+from contextlib import ExitStack, suppress
+from typing import NoReturn
+
+from core.audio import AudioFrame, Pcm
+from core.errors import Conflict, EarshotError
+from core.events import SessionEvent
+from core.ids import new_id
+from core.items import Item
+from engines.base import AsrResult
+from media.codecs.opus import LEAST_DELAY_MS
+from media.webrtc.tracks import MAX_HOLD_S
+from pipeline.conversation.conversation import Conversation
+from pipeline.conversation.items import NO_RECORDINGS, Ears, Items, Recordings
+from pipeline.playout.client_clock import ClientClock
+from pipeline.playout.playout import PacedBy, Playout
+from pipeline.response.coordinator import Responding
+from pipeline.response.playback import Sounding
+from pipeline.response.response import Answer
+from pipeline.session.activity import Activity
+from pipeline.session.idle import Idle, after_silence, commit_silence
+from pipeline.shared.outbox import Reporting
+from pipeline.shared.plugin_errors import SteadyVad
+from pipeline.shared.settings import Profile, ResponseRequest, SessionSettings
+from pipeline.shared.turn import Turn
+from pipeline.surroundings import Surroundings
+from pipeline.user_turn.continuation import Join
+from pipeline.user_turn.controller import Listening
+from pipeline.user_turn.input_filters import EchoPath
+from pipeline.user_turn.speech_detector import Hearing
+from pipeline.user_turn.wake_word import WakeGate
+
+logger = logging.getLogger(__name__)
+
+
+class _Closed(Exception):
+    """Ends a session's task group, and with it every task; never leaves `run`."""
+
+
+class Session:
+    """See docs/realtime.md for what a client sees of it. Methods never block."""
+
+    def __init__(
+        self,
+        settings: SessionSettings,
+        conversation: Conversation,
+        paced_by: PacedBy,
+        surroundings: Surroundings,
+    ) -> None:
+        self.id = new_id("sess")
+        self.conversation_id = conversation.id
+        self._engines, self._clock = surroundings.engines, surroundings.clock
+        self._metrics, self._conversation = surroundings.metrics, conversation
+        self._changed = asyncio.Event()
+        "Set by every event: what a drain waits for may be over."
+        self._reporting = Reporting(self.id, surroundings, self._changed.set)
+        self.events, self._emit = self._reporting.events, self._reporting.emit
+        late_ms = LEAST_DELAY_MS if paced_by == "server" else 0  # whom we pace, we hear by Opus
+        self._hearing = Hearing(SteadyVad(self._engines.vad, self._metrics), late_ms)
+        self._listening = Listening(
+            self._hearing,
+            self._engines,
+            conversation.history,
+            lambda: self.settings,
+            self,
+            self._clock,
+            self._emit,
+        )
+        self._items = Items(conversation, surroundings, lambda: self.settings, self._emit)
+        client = ClientClock(self._clock)
+        self._sounding = Sounding(
+            paced_by, self._clock, client, self._reporting, self._answer_of, self._cut
+        )
+        to_client = self._deliver, self._reporting.room
+        self._playout = Playout(
+            paced_by, self._sounding, self._clock, client, self._metrics, *to_client
+        )
+        self._echo = EchoPath(self._playout, self._hearing.guard)
+        self._responding = Responding(
+            conversation,
+            surroundings,
+            self._playout,
+            Ears(self._listening, self._items),
+            lambda: self.settings,
+            self._reporting,
+            self._changed.set,
+        )
+        self._activity = Activity(
+            self._listening, self._items, self._responding.answering, self._playout, client
+        )
+        self._wake = WakeGate(
+            self._engines.wake, self._clock, self._metrics, self._activity, self._emit
+        )
+        self._items.on_known = self._words_known
+        self._items.on_decision = self._responding.decide_call
+        self._idle = Idle(self._clock, client, lambda: self.settings, self._go_on)
+        self._reporting.watch = self._noted
+        self._tasks: asyncio.TaskGroup | None = None
+        self.running = asyncio.Event()
+        "Set once the tasks are there to take commands."
+        self._closing = asyncio.Event()
+        self._bug: Exception | None = None
+        "In hearing what was fed: it ends the session as one in a task of it does."
+        self._held = ExitStack()
+        "The recogniser, kept in memory while the session runs."
+        self.settings = settings
+        self.configure(settings)
+
+    # What doors call.
+
+    async def run(self) -> None:
+        """Live until `close`. A bug in any of its tasks ends it, as an ExceptionGroup."""
+        self._conversation.speakers.append(self)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                self._tasks = tasks
+                self._hold()
+                self._responding.remote.begin(tasks)
+                self.running.set()
+                tasks.create_task(self._listening.run(tasks), name="end-of-pause")
+                tasks.create_task(self._responding.answering.run(tasks), name="answer")
+                tasks.create_task(self._idle.run(), name="idle")
+                tasks.create_task(self._sounding.run(), name="sounding")
+                await self._until_closed()
+        except* _Closed:
+            logger.debug("= session %s closed", self.id)
+        finally:
+            self.close()
+            self._listening.close()
+            self._responding.close()
+            self._held.close()
+            self._playout.clear()
+            self._sounding.close()
+            self._conversation.left_by(self)
+            self._reporting.close()
+            self.events.close()
+
+    def close(self) -> None:
+        """Ask the session to end; idempotent."""
+        self._closing.set()
+        self._changed.set()
+
+    async def settled(self) -> None:
+        """Wait until nothing is being said, transcribed, answered or played."""
+        doing = self._activity
+        while (doing.is_hearing or doing.is_answering) and not self._closing.is_set():
+            self._changed.clear()
+            await self._changed.wait()
+
+    def feed(self, frame: AudioFrame) -> None:
+        """Audio, 16 kHz, is heard before this returns: nothing waits in a queue, and what comes
+        faster than it was spoken has to leave others their turn in between. Only a session that
+        runs hears. A bug, or another rate, ends the session and not who feeds it."""
+        if self._tasks is None or self._closing.is_set():
+            return
+        try:
+            frame = self._wake.heard(self._echo.heard(frame))
+            self._reporting.hear(frame)
+            self._listening.listen(frame, self._tasks)
+        except Exception as bug:
+            self._bug = bug
+            self.close()
+
+    def configure(self, settings: SessionSettings) -> None:
+        """Raises RequestError; the former settings then stay."""
+        self._engines.check(settings)
+        self._responding.remote.configure(settings.mcp_servers)
+        if self.settings.turn_detection is None and settings.turn_detection is not None:
+            self._responding.put_aside()
+        if settings != self.settings:
+            self._responding.reconsider()
+        is_other = settings.asr != self.settings.asr
+        self.settings = settings
+        if is_other and self.running.is_set():
+            self._hold()
+        self._conversation.profile = Profile.of(settings)
+        self._echo.configure(settings.echo, settings.noise_reduction)
+        self._hearing.configure(settings.turn_detection, self._echo.late_ms)
+        self._wake.configure(settings)
+        where = self._playout.paced_by, self._conversation.place
+        self._reporting.configured(settings, *where)
+
+    def commit_input(self) -> None:
+        """Raises RequestError input_audio_buffer_commit_empty. A closing session does nothing."""
+        if self._tasks is None or self._closing.is_set():
+            return
+        self._wake.check_awake()
+        self._listening.commit(self._tasks)
+
+    def clear_input(self) -> None:
+        self._listening.clear()
+        self._responding.decide()
+
+    def add_item(
+        self, item: Item, previous_item_id: str | None = None, said: Recordings = NO_RECORDINGS
+    ) -> None:
+        """Raises RequestError, Conflict: see `Items.add`."""
+        tasks = None if self._closing.is_set() else self._tasks
+        self._items.add(item, previous_item_id, said, tasks)
+
+    def delete_item(self, item_id: str) -> None:
+        """Raises RequestError item_not_found."""
+        self._items.delete(item_id)
+
+    def retrieve_item(self, item_id: str) -> None:
+        """Raises RequestError item_not_found."""
+        self._items.retrieve(item_id)
+
+    def create_response(self, request: ResponseRequest) -> None:
+        """Answer what was said and written so far; audio that was just committed is waited for. A
+        closing session does nothing.
+
+        Raises Conflict conversation_already_has_active_response, RequestError.
+        """
+        if self._closing.is_set():
+            return
+        self._items.check_seen(request.input or (), "response.input")
+        self._responding.create(request)
+
+    def cancel_response(self, response_id: str | None = None) -> None:
+        """Raises Conflict response_cancel_not_active."""
+        self._responding.cancel(response_id)
+
+    def clear_output(self) -> None:
+        """Stop what is being played; an answer that is still generated goes on unheard."""
+        self._responding.cut_playout()
+        self._changed.set()
+
+    def truncate(self, item_id: str, audio_end_ms: int) -> None:
+        """The client played only this much of an answer. Raises RequestError."""
+        self._echo.cut()
+        self._responding.truncate(item_id, audio_end_ms)
+        self._sounding.truncated(item_id, audio_end_ms)
+
+    def pull(self) -> AudioFrame | None:
+        """The next 20 ms at PACED_RATE_HZ for a server-paced session; None: silence."""
+        return self._echo.pulled(self._playout.pull())
+
+    @property
+    def coming(self) -> asyncio.Event | None:
+        """For a server-paced session: set when there is sound to pull. None: no answer is on its
+        way, or it is being heard."""
+        is_ending = self._listening.is_ending_within(MAX_HOLD_S)
+        is_on_its_way = self._listening.is_transcribing or self._responding.answering.is_busy
+        is_coming = is_ending or is_on_its_way
+        return self._playout.awaited if is_coming and self.settings.answers else None
+
+    @property
+    def is_answering(self) -> bool:
+        """An answer is being heard or on its way, or may soon be: what was said is not known."""
+        is_coming = self._listening.is_transcribing or self._responding.answering.is_busy
+        return is_coming or self._playout.writer is not None
+
+    @property
+    def next_clause(self) -> tuple[str, int, str] | None:
+        """For a server-paced session, of what `pull` gives next: response, number and text of its
+        clause. None: it gives no sound, or none that was a text."""
+        writer = self._playout.writer
+        answer = self._answer_of(writer.response_id) if writer else None
+        clause = answer.spoken.clause_at(writer.heard_ms) if writer and answer else None
+        return (writer.response_id, *clause) if writer and clause else None
+
+    def say(self, text: str) -> bool:
+        """Announce something unasked, after what is being said. False: nobody would hear it."""
+        return not self._closing.is_set() and self._responding.say(text)
+
+    # What listening reports.
+
+    def is_open(self, turn: Turn) -> bool:
+        return self._responding.taking_back.is_open(turn)
+
+    def goes_on(self, turn: Turn, words: str) -> bool:
+        return self._responding.goes_on(turn, words)
+
+    def speech_started(self, turn: Turn, join: Join | None) -> None:
+        if join is not None:
+            self._responding.taking_back.begin(turn, join)
+        if self.settings.may_interrupt:
+            self._sounding.silenced()
+        self._responding.speech_started(turn, join, self._group)
+
+    def words_heard(self, turn: Turn, words: str) -> None:
+        self._responding.words_heard(turn, words)
+
+    def speech_paused(self, turn: Turn) -> None:
+        self._responding.speech_paused(turn)
+
+    def supposed(self, turn: Turn, result: AsrResult) -> None:
+        self._responding.supposed(turn, result, self._group)
+
+    async def is_whole(self, words: str, language: str) -> bool | None:
+        return await self._responding.planning.is_whole(words, language)
+
+    async def weigh(self, turn: Turn, words: str) -> None:
+        await self._responding.weigh(turn, words)
+
+    def speech_resumed(self, turn: Turn) -> None:
+        self._responding.speech_resumed(turn)
+
+    def speech_dropped(self, turn: Turn) -> None:
+        self._responding.speech_dropped(turn)
+
+    def understood(self, turn: Turn, result: AsrResult) -> None:
+        self._responding.understood(turn, result)
+
+    def not_understood(self, turn: Turn, error: EarshotError) -> None:
+        self._responding.not_understood(turn, error)
+
+    def abandoned(self, turn: Turn) -> None:
+        self._reporting.finish_turn(turn, "cancelled")
+
+    # Within.
+
+    def _words_known(self, turn: Turn, error: EarshotError | None) -> None:
+        self._responding.words_known(turn, error)
+        self._changed.set()  # of a deleted item nothing is told
+
+    def _noted(self, event: SessionEvent) -> None:
+        self._idle.noted(event)
+        self._wake.noted(event)
+
+    def _go_on(self, silence_ms: int) -> None:
+        """The user is silent: an empty item stands for that, and the assistant speaks. Not while
+        it sleeps: an answer would not be heard."""
+        if self._wake.is_asleep:
+            return
+        history = self._conversation.history
+        commit_silence(history, self._hearing.samples, silence_ms, self._emit)
+        with suppress(Conflict):
+            self.create_response(after_silence(history.items))
+
+    @property
+    def _group(self) -> asyncio.TaskGroup:
+        assert self._tasks is not None
+        return self._tasks
+
+    def _hold(self) -> None:
+        """The new one first: they may be the same by another name."""
+        former, self._held = self._held, ExitStack()
+        self._held.enter_context(self._engines.hold(self.settings.asr))
+        former.close()
+
+    async def _until_closed(self) -> NoReturn:
+        try:
+            await self._closing.wait()
+        finally:
+            self.close()  # at once, whatever ends it: its tasks take no more
+        raise self._bug or _Closed
+
+    def _answer_of(self, response_id: str) -> Answer | None:
+        return self._responding.answering.find_response(response_id)
+
+    def _cut(self) -> None:
+        self._echo.cut()
+
+    def _deliver(self, response_id: str, pcm: Pcm) -> None:
+        self._echo.delivered(pcm)
+        self._responding.deliver(response_id, pcm)

@@ -1,0 +1,155 @@
+"""Every live session of the server: admission, lookup, drain."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+
+from core.errors import Overloaded
+from core.ports import Place
+from pipeline.conversation.conversation import Conversations
+from pipeline.playout.playout import PacedBy
+from pipeline.session.session import Session
+from pipeline.shared.settings import SessionSettings
+from pipeline.surroundings import Surroundings
+
+logger = logging.getLogger(__name__)
+
+RETRY_AFTER_S = 5
+"Calls last minutes, but somebody hangs up every few seconds on a full server."
+
+
+@dataclass(frozen=True, slots=True)
+class Guest:
+    """A client that came with a key made for it, not with the owner's."""
+
+    key: bytes = field(repr=False)
+    "A digest of its key: sessions of one key are counted together."
+    max_sessions: int
+    "Sessions that this key may have at once."
+    ends_in_s: float | None = None
+    "Seconds after which its session ends; None: a session may outlive the key."
+
+
+class Sessions:
+    def __init__(
+        self, surroundings: Surroundings, conversations: Conversations, max_sessions: int
+    ) -> None:
+        self._surroundings, self._conversations = surroundings, conversations
+        self._max_sessions = max_sessions
+        self._live: dict[str, Session] = {}
+        self._guests: dict[str, bytes] = {}
+        "Session id -> the guest's key that opened it."
+        self._is_draining = False
+        self._is_empty, self._is_used = asyncio.Event(), asyncio.Event()
+        "Nobody is there; somebody is."
+        self._is_empty.set()
+
+    @property
+    def count(self) -> int:
+        return len(self._live)
+
+    def find(self, session_id: str) -> Session | None:
+        return self._live.get(session_id)
+
+    def remembered(self, fresh: SessionSettings, conversation_id: str | None) -> SessionSettings:
+        """What a connection to this conversation begins with: `fresh`, and its profile if known."""
+        profile = self._conversations.profile_of(conversation_id)
+        return profile.applied(fresh) if profile else fresh
+
+    @asynccontextmanager
+    async def open(
+        self,
+        settings: SessionSettings,
+        *,
+        paced_by: PacedBy,
+        conversation_id: str | None = None,
+        place: Place | None = None,
+        door: str = "realtime",
+        guest: Guest | None = None,
+    ) -> AsyncIterator[Session]:
+        """A running session for as long as the body runs; leaving it frees everything.
+
+        `guest`: None when the client came with the owner's key. Raises Overloaded server_full,
+        draining or too_many_sessions, RequestError for settings that cannot be.
+        """
+        self._admit(guest)
+        conversation = self._conversations.get(conversation_id)
+        if place is not None:
+            conversation.place = place
+        with conversation.held():
+            session = Session(settings, conversation, paced_by, self._surroundings)
+            self._live[session.id] = session
+            if guest is not None:
+                self._guests[session.id] = guest.key
+            self._is_empty.clear()
+            self._is_used.set()
+            self._report()
+            logger.info("= session %s opened (%s), %d live", session.id, door, self.count)
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    tasks.create_task(session.run(), name=session.id)
+                    try:
+                        await session.running.wait()
+                        yield session
+                    finally:
+                        session.close()
+            finally:
+                del self._live[session.id]
+                self._guests.pop(session.id, None)
+                if not self._live:
+                    self._is_empty.set()
+                    self._is_used.clear()
+                self._report()
+                logger.info("= session %s closed, %d live", session.id, self.count)
+
+    async def left(self, quiet_s: float) -> None:
+        """Wait until somebody has been there, and nobody has for so long."""
+        while True:
+            await self._is_used.wait()
+            await self._is_empty.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(quiet_s):
+                    await self._is_used.wait()
+                    continue
+            return
+
+    async def drain(self, timeout_s: float) -> None:
+        """Take no new sessions; let turns finish, at most `timeout_s`; then end all."""
+        self._is_draining = True
+        try:
+            async with asyncio.timeout(timeout_s):
+                await asyncio.gather(*(s.settled() for s in self._live.values()))
+        except TimeoutError:
+            logger.warning("! drain: %d session(s) cut off after %.0f s", self.count, timeout_s)
+        for session in tuple(self._live.values()):
+            session.close()
+        await self._is_empty.wait()
+
+    def _admit(self, guest: Guest | None) -> None:
+        if self._is_draining:
+            raise Overloaded(
+                "the server is shutting down", retry_after_s=RETRY_AFTER_S, code="draining"
+            )
+        # The last place is the owner's: no guest can lock the owner out.
+        places = self._max_sessions if guest is None else self._max_sessions - 1
+        if not places:
+            raise Overloaded(
+                "the only session of this server is the owner's (server.max_sessions); a client"
+                " secret needs at least 2",
+                retry_after_s=RETRY_AFTER_S,
+            )
+        if self.count >= places:
+            raise Overloaded(f"all {places} sessions are in use", retry_after_s=RETRY_AFTER_S)
+        if guest is None:
+            return
+        if sum(key == guest.key for key in self._guests.values()) >= guest.max_sessions:
+            raise Overloaded(
+                f"this client secret has {guest.max_sessions} sessions, the limit: end one first",
+                retry_after_s=RETRY_AFTER_S,
+                code="too_many_sessions",
+            )
+
+    def _report(self) -> None:
+        self._surroundings.metrics.gauge("earshot_sessions", self.count)

@@ -1,0 +1,1 @@
+"""Values and sinks that every stage of the conversation knows."""

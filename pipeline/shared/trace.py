@@ -1,0 +1,129 @@
+"""A session's trace: one record per event, times and sizes; words and sound only if asked for.
+
+A trace with sound holds what `earshot replay` needs: the session's settings, who paces its sound,
+what it heard, and everything that it told its client, in the order in which it happened. One with
+words also holds what its tools answered.
+"""
+
+import dataclasses
+from base64 import b64encode
+from typing import Any
+
+import numpy as np
+
+from core.audio import ASR_RATE_HZ, AudioFrame, Pcm, ms_to_samples
+from core.events import HypothesisChanged, OutputAudio, SessionEvent
+from core.items import FunctionCallItem, FunctionOutputItem, Item
+from core.ports import NOWHERE, Clock, Place, TraceSink
+from pipeline.playout.playout import PacedBy
+from pipeline.shared.settings import SessionSettings
+
+WORDS = ("transcript", "stable", "unstable", "delta", "item", "output", "message", "terms")
+"Fields that hold what people said; a trace without transcripts leaves them out."
+
+PRIVATE_SETTINGS = ("instructions", "prompt", "keywords", "prefix", "client_tools")
+"What a client wrote; only in a trace with transcripts or sound."
+
+SECRET_SETTINGS = ("mcp_servers",)
+"Addresses and headers that hold a client's keys: in no trace."
+
+CHUNK_MS = 1000
+"Sound in one record, 43 kB of base64; less where something happens meanwhile."
+
+MAX_SOUND_MS = 600_000
+"Of one session, 26 MB: an open microphone must not fill the disk."
+
+CONFIGURED, HEARD, NOT_HEARD = "Configured", "InputAudio", "InputAudioOmitted"
+CALLED, ANSWERED = "ToolCalled", "ToolAnswered"
+"Records that are no events."
+
+
+class Trace:
+    """Writes what a session hears and tells its client, so that it can be studied and replayed."""
+
+    def __init__(
+        self,
+        sink: TraceSink,
+        session_id: str,
+        clock: Clock,
+        *,
+        words: bool,
+        sound: bool = False,
+    ) -> None:
+        self._sink, self._session_id, self._clock = sink, session_id, clock
+        self._words, self._sound = words, sound
+        self._began = clock.now()
+        self._waiting: list[Pcm] = []
+        self._heard = 0
+        "Samples so far, those that wait to be written included."
+        self._written = 0
+        self._is_full = False
+
+    def configured(
+        self, settings: SessionSettings, paced_by: PacedBy = "server", place: Place = NOWHERE
+    ) -> None:
+        """The session begins, or its settings change."""
+        is_private = self._words or self._sound
+        left_out = SECRET_SETTINGS if is_private else (*SECRET_SETTINGS, *PRIVATE_SETTINGS)
+        whole = dataclasses.asdict(settings)
+        told = {key: value for key, value in whole.items() if key not in left_out}
+        fields: dict[str, Any] = {"began_at": self._clock.wall().isoformat(), "settings": told}
+        if is_private:
+            fields["place"] = dataclasses.asdict(place)
+        self._record(CONFIGURED, {**fields, "paced_by": paced_by})
+
+    def used(self, item: Item) -> None:
+        """A tool of the server's was called, or has answered: words, so only with those."""
+        match item:
+            case FunctionCallItem(call_id=call_id, name=name, arguments=arguments) if self._words:
+                fields = {"call_id": call_id, "name": name, "arguments": arguments}
+                self._record(CALLED, fields)
+            case FunctionOutputItem(call_id=call_id, output=output) if self._words:
+                self._record(ANSWERED, {"call_id": call_id, "output": output})
+            case _:
+                pass
+
+    def hear(self, frame: AudioFrame) -> None:
+        """Live audio, 16 kHz, in the order in which the session takes it."""
+        if not self._sound or self._is_full:
+            return
+        self._waiting.append(frame.pcm.copy())
+        self._heard += len(frame.pcm)
+        if self._heard - self._written >= ms_to_samples(CHUNK_MS, ASR_RATE_HZ):
+            self._write_sound()
+        if self._heard >= ms_to_samples(MAX_SOUND_MS, ASR_RATE_HZ):
+            self._is_full = True
+            self._record(NOT_HEARD, {"start": self._heard})
+
+    def write(self, event: SessionEvent) -> None:
+        if isinstance(event, OutputAudio):
+            return  # as many as there are frames; playout events tell the same story
+        if isinstance(event, HypothesisChanged) and not self._words:
+            return
+        self._record(type(event).__name__, self._fields(event))
+
+    def close(self) -> None:
+        """The session is over: write the sound that waits."""
+        self._write_sound()
+
+    def _record(self, event: str, fields: dict[str, Any]) -> None:
+        """Sound first: a record stands where it happened."""
+        self._write_sound()
+        self._put(event, fields)
+
+    def _write_sound(self) -> None:
+        if not self._waiting:
+            return
+        pcm, start = np.concatenate(self._waiting), self._written
+        self._waiting.clear()
+        self._written = start + len(pcm)
+        sound = b64encode(pcm.astype("<i2").tobytes()).decode()
+        self._put(HEARD, {"start": start, "pcm": sound})
+
+    def _put(self, event: str, fields: dict[str, Any]) -> None:
+        t_ms = round(1000 * (self._clock.now() - self._began), 1)
+        self._sink.write({"t_ms": t_ms, "session": self._session_id, "event": event, **fields})
+
+    def _fields(self, event: SessionEvent) -> dict[str, Any]:
+        fields = dataclasses.asdict(event)
+        return fields if self._words else {k: v for k, v in fields.items() if k not in WORDS}

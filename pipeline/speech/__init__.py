@@ -1,0 +1,1 @@
+"""Speech synthesis of text: clauses, normalization, voices, cache."""

@@ -1,0 +1,48 @@
+"""What no voice reads well in any language: emoji and addresses. Pure."""
+
+import re
+
+from pipeline.speech.normalize.mapped import FIRST_GROUP, NOTHING, SPACE, Mapped
+
+_PICTURES = (
+    "\U0001f000-\U0001faff"  # pictures, flags, playing cards
+    "\u2600-\u27bf"  # weather, hands, check marks, dingbats
+    "\u2b00-\u2bff\u23e9-\u23fa\u231a\u231b\u25a0-\u25ff\u3030\u303d\u3297\u3299"
+    "\u00a9\u00ae\u2122"  # signs of lawyers
+)
+_STYLES = "\ufe0e\ufe0f\u20e3"
+_EMOJI_TEXT = f"(?:[{_PICTURES}][{_PICTURES}{_STYLES}\u200d\U000e0020-\U000e007f]*|[{_STYLES}]+)"
+"The joiner in it joins pictures; between letters, in Indian scripts, it shapes a word."
+_EMOJI_AT_END = re.compile(rf"\s*{_EMOJI_TEXT}(?=\s|[.,;:!?…)\"'*_]|$)")
+_EMOJI = re.compile(_EMOJI_TEXT)
+_INVISIBLE = re.compile("[\u00ad\u200b\u2060\ufeff]")
+
+_URL = re.compile(
+    r"(?:https?|ftp|wss?)://(?:[^\s/@]*@)?(?:www\.)?([\w-]+(?:\.[\w-]+)*)(?::\d+)?"
+    r"(?:[/?#](?:[^\s<>\"'`\]]*[\w/=&#~-])?)?",
+    re.IGNORECASE,
+)
+_BARE_URL = re.compile(
+    r"(?<![\w@./-])(?:www\.)?((?:[\w-]+\.)+[a-z]{2,})(?:/[^\s<>\"'`\]]*[\w/=&#~-]|/)?(?![\w@])"
+)
+_MAILTO = re.compile(r"\bmailto:")
+_SPACES = re.compile(r"\s{2,}|[^\S ]")
+_SPACE_BEFORE_STOP = re.compile(r"\s+(?=[.,](?:\s|$))")
+
+
+def read_addresses(text: Mapped) -> Mapped:
+    """`https://www.example.com/a?b=c` is example.com; the path can only be looked at."""
+    return text.sub(_MAILTO, NOTHING).sub(_URL, FIRST_GROUP).sub(_BARE_URL, FIRST_GROUP)
+
+
+def drop_emoji(text: Mapped) -> Mapped:
+    return text.sub(_INVISIBLE, NOTHING).sub(_EMOJI_AT_END, NOTHING).sub(_EMOJI, SPACE)
+
+
+def tidy(text: Mapped) -> Mapped:
+    """Single spaces, none at the ends; nothing where no word is left."""
+    text = text.sub(_SPACES, SPACE).sub(_SPACE_BEFORE_STOP, NOTHING)
+    if not any(char.isalnum() for char in text.text):
+        return Mapped("", ())
+    start = len(text.text) - len(text.text.lstrip())
+    return text.part(start, len(text.text.rstrip()))

@@ -1,0 +1,176 @@
+"""An answer's text on its way into sound: cut into clauses, made speakable, given to the voice."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from core.audio import Pcm, ms_to_samples
+from core.ports import Metrics
+from engines.base import WordMark
+from media.resample import Resampler
+from pipeline.response.plan_part import AnswerPlan
+from pipeline.shared.plugin_errors import plugin_errors
+from pipeline.shared.settings import DEFAULT
+from pipeline.shared.turn import Mark
+from pipeline.shared.work_time import WorkTime
+from pipeline.speech.chunker import Chunker
+from pipeline.speech.normalize.__init___part import ClauseReader, Spoken
+from pipeline.speech.voices import VoiceChoice
+
+MAX_WAITING_CLAUSES = 32
+"A model writes faster than a voice speaks; beyond this it waits."
+
+GATHERED_MS = 400
+"A twentieth of the work of 20 ms each, for us and the client, and nobody hears a sample later."
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """The voice begins with this; as it was written."""
+
+    text: str
+
+
+Sound = Clause | WordMark | Pcm
+"A `WordMark` counts characters of its clause as it was written, too."
+
+
+async def gathered(
+    sounds: asyncio.Queue[Sound | None], rate_hz: int
+) -> AsyncGenerator[Sound, None]:
+    """What a voice makes, until None. Pieces that wait already come as one, of at most GATHERED_MS:
+    each costs the same on its way, whatever its length. None is waited for."""
+    most = ms_to_samples(GATHERED_MS, rate_hz)
+    parts: list[Pcm] = []
+    while True:
+        if parts and sounds.empty():
+            yield _whole(parts)
+        sound = await sounds.get()
+        if isinstance(sound, np.ndarray):
+            if parts and sum(map(len, parts)) + len(sound) > most:
+                yield _whole(parts)
+            parts.append(sound)
+            continue
+        if parts:
+            yield _whole(parts)
+        if sound is None:
+            return
+        yield sound
+
+
+def _whole(parts: list[Pcm]) -> Pcm:
+    """As one; `parts` is empty afterwards."""
+    pcm = parts[0] if len(parts) == 1 else np.concatenate(parts)
+    parts.clear()
+    return pcm
+
+
+class Reading:
+    """Of one answer. The first clause is read at once, the others when the turn is confirmed."""
+
+    def __init__(
+        self,
+        plan: AnswerPlan,
+        sounds: asyncio.Queue[Sound | None],
+        mark: Callable[[Mark], None],
+        is_confirmed: Callable[[], Awaitable[object]],
+        work: WorkTime,
+        metrics: Metrics,
+    ) -> None:
+        self._plan, self._sounds, self._mark = plan, sounds, mark
+        self._is_confirmed, self._work, self._metrics = is_confirmed, work, metrics
+        self._chunker = Chunker(plan.language)
+        self._reader = ClauseReader(plan.language)
+        self._clauses: asyncio.Queue[str | None] = asyncio.Queue(MAX_WAITING_CLAUSES)
+        self._given: list[Spoken] = []
+        "What the voice has taken so far."
+        self._words: list[WordMark] = []
+
+    @property
+    def has_caught_up(self) -> bool:
+        """Everything that was written is sound."""
+        return self._clauses.empty()
+
+    async def push(self, delta: str) -> None:
+        """More text."""
+        for clause in self._chunker.push(delta):
+            await self._clauses.put(clause)
+
+    def interject(self, sentence: str) -> None:
+        """Say this now, before what is not a whole clause yet. For who looked whether there is
+        room."""
+        for clause in (self._chunker.flush(), sentence):
+            if clause is not None and not self._clauses.full():
+                self._clauses.put_nowait(clause)
+
+    async def finish(self) -> None:
+        """There is no more text."""
+        if (rest := self._chunker.flush()) is not None:
+            await self._clauses.put(rest)
+        await self._clauses.put(None)
+
+    async def run(self) -> None:
+        """Speak until the text ends. Raises what the voice raises."""
+        plan, source = self._plan, self._speakable()
+        with plugin_errors("tts", plan.tts.info.name, self._metrics):
+            frames = plan.tts.speak(
+                source,
+                language=plan.language,
+                voice=None if plan.voice == DEFAULT else plan.voice,
+                speed=plan.speed,
+                on_word=self._words.append,
+            )
+            async with aclosing(source), aclosing(frames):
+                async for frame in frames:
+                    self._mark(Mark.TTS_FIRST_AUDIO)
+                    await self._tell_words()
+                    await self._give(frame.pcm)
+        await self._tell_words()
+
+    async def _speakable(self) -> AsyncGenerator[str, None]:
+        """What the voice reads; when it asks for the next, the clause before is sound."""
+        while (clause := await self._clauses.get()) is not None:
+            spoken = self._reader.read(clause)
+            if not spoken.text:
+                continue
+            if self._given:
+                await self._is_confirmed()
+            self._mark(Mark.FIRST_CLAUSE)
+            self._given.append(spoken)
+            await self._sounds.put(Clause(clause))
+            with self._work.busy("voice"):
+                yield spoken.text
+
+    async def _give(self, pcm: Pcm) -> None:
+        if self._sounds.full():
+            with self._work.held("voice"):
+                await self._sounds.put(pcm)
+        else:
+            self._sounds.put_nowait(pcm)
+
+    async def _tell_words(self) -> None:
+        if not self._words:
+            return
+        words, self._words[:] = tuple(self._words), ()
+        for word in words:
+            origin = self._given[word.chunk].origin
+            end_char = origin[min(word.end_char, len(origin) - 1)]
+            await self._sounds.put(replace(word, end_char=end_char))
+
+
+async def spoken_by(voice: VoiceChoice, sentence: str, plan: AnswerPlan, metrics: Metrics) -> Pcm:
+    """One sentence by another voice than the plan's, at its rate. Raises EngineError."""
+
+    async def text() -> AsyncGenerator[str, None]:
+        yield sentence
+
+    with plugin_errors("tts", voice.engine, metrics):
+        frames = voice.tts.speak(text(), language=plan.language, voice=voice.voice)
+        async with aclosing(frames):
+            parts = [frame.pcm async for frame in frames]
+    resampler = Resampler(voice.tts.info.rate_hz, plan.tts.info.rate_hz)
+    pcm = np.concatenate(parts) if parts else np.zeros(0, np.int16)
+    return np.concatenate([resampler.push(pcm), resampler.flush()])

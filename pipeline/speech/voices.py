@@ -1,0 +1,96 @@
+"""Which engine and voice say an answer in its language. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from core.errors import RequestError
+from engines.base import Tts
+from pipeline.shared.settings import DEFAULT
+
+
+@dataclass(frozen=True, slots=True)
+class VoiceChoice:
+    engine: str
+    tts: Tts
+    voice: str
+    "One of the engine's for the language."
+
+
+def choose_voice(engines: Mapping[str, Tts], language: str, wish: str | None = None) -> VoiceChoice:
+    """Somebody who speaks `language`, as near to the wish as can be.
+
+    `engines` in order of preference, `default` among them or not. `wish`: a voice, an engine, or
+    `engine:voice`; None and `default` leave it open. A voice of another language means its engine:
+    an English session that answers in German keeps its timbre if it can. Raises RequestError
+    voice_not_found, unsupported_language.
+    """
+    order = _in_order(engines)
+    if wish is None or wish == DEFAULT:
+        return _first_that_speaks(order, language)
+    engine, voice = _parse(order, wish)
+    holders = [engine] if engine else [name for name in order if _has(order[name], voice)]
+    if not holders or (voice and not _has(order[holders[0]], voice)):
+        raise _unknown(order, wish)
+    for name in holders:
+        if _has(order[name], voice, language):
+            return VoiceChoice(name, order[name], voice)
+    near = {name: order[name] for name in holders}
+    return _first_that_speaks({**near, **order}, language)
+
+
+def spare_voice(engines: Mapping[str, Tts], language: str, failed: Tts) -> VoiceChoice | None:
+    """Another engine than `failed` that speaks the language; None: there is none."""
+    others = {name: tts for name, tts in _in_order(engines).items() if tts is not failed}
+    try:
+        return _first_that_speaks(others, language)
+    except RequestError:
+        return None
+
+
+def _in_order(engines: Mapping[str, Tts]) -> dict[str, Tts]:
+    """The default first, each under its own name and only once."""
+    order: dict[str, Tts] = {}
+    default = engines.get(DEFAULT)
+    for name, tts in [*([(DEFAULT, default)] if default else []), *engines.items()]:
+        if not any(tts is one for one in order.values()):
+            own = next((n for n, one in engines.items() if one is tts and n != DEFAULT), name)
+            order[own] = tts
+    return order
+
+
+def _parse(engines: Mapping[str, Tts], wish: str) -> tuple[str, str]:
+    """Engine and voice, either may be empty."""
+    if wish in engines:
+        return wish, ""
+    engine, colon, voice = wish.partition(":")
+    return (engine, voice) if colon and engine in engines else ("", wish)
+
+
+def _has(tts: Tts, voice: str, language: str | None = None) -> bool:
+    """Whether it has the voice, in that language if one is given. eSpeak's may have another timbre:
+    `en-gb+f3`."""
+    languages = tts.info.voices if language is None else {language: tts.info.voices.get(language)}
+    base = voice.partition("+")[0]
+    return any(voice in names or base in names for names in languages.values() if names)
+
+
+def _first_that_speaks(engines: Mapping[str, Tts], language: str) -> VoiceChoice:
+    for name, tts in engines.items():
+        if voices := tts.info.voices.get(language):
+            return VoiceChoice(name, tts, voices[0])
+    spoken = sorted({code for tts in engines.values() for code in tts.info.voices})
+    raise RequestError(
+        f"no voice speaks {language!r}; these are spoken: {', '.join(spoken)}",
+        code="unsupported_language",
+        param="language",
+    )
+
+
+def _unknown(engines: Mapping[str, Tts], wish: str) -> RequestError:
+    voices = dict.fromkeys(
+        voice for tts in engines.values() for names in tts.info.voices.values() for voice in names
+    )
+    there = ", ".join([DEFAULT, *engines, *voices])
+    return RequestError(
+        f"no voice {wish[:64]!r}; there are: {there}", code="voice_not_found", param="voice"
+    )

@@ -1,0 +1,1 @@
+"""Tools that the language model may call."""

@@ -1,0 +1,84 @@
+"""Tools that the client runs, beside the server's: which are offered, and whose a call is."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from core.errors import RequestError
+from core.ports import ToolContext, ToolSpec
+from engines.base import LlmOptions, ToolCall
+from pipeline.response.plan_part import AnswerPlan
+from pipeline.shared.settings import NamedServer, NamedTool, ToolChoice
+from pipeline.tools.mcp.tool import RemoteTool, named_apart
+from pipeline.tools.toolbox import Toolbox
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """The tools of one round, as a model is offered them."""
+
+    specs: tuple[ToolSpec, ...]
+    options: LlmOptions
+    server: frozenset[str]
+    client: frozenset[str]
+    remote: Mapping[str, RemoteTool] = field(default_factory=dict[str, RemoteTool])
+    "Of MCP servers that the client named; the server runs them."
+
+    def parted(
+        self, calls: Sequence[ToolCall]
+    ) -> tuple[list[ToolCall], list[ToolCall], list[ToolCall]]:
+        """Calls that the server runs, those for the client, and those that it has to allow. A call
+        of what was not offered is the server's, to be refused."""
+        of_client = [call for call in calls if call.name in self.client]
+        to_allow = [call for call in calls if self._needs_approval(call)]
+        others = [call for call in calls if call not in of_client and call not in to_allow]
+        return others, of_client, to_allow
+
+    def _needs_approval(self, call: ToolCall) -> bool:
+        remote = self.remote.get(call.name)
+        return remote is not None and remote.needs_approval
+
+
+def offer(plan: AnswerPlan, toolbox: Toolbox, context: ToolContext, *, is_first: bool) -> Offer:
+    """The tool choice counts for the first round: a model that must call a tool again and again
+    would never answer. A client's tool, or one of a server that it named, hides one of the server's
+    with its name. Raises RequestError no_such_tool."""
+    choice = plan.tool_choice
+    if choice == "none":
+        return Offer((), plan.options, frozenset(), frozenset())
+    own = {spec.name for spec in plan.client_tools}
+    remote = named_apart(plan.remote.tools(), own) if plan.remote else {}
+    specs = [
+        spec
+        for spec in toolbox.specs(context, plan.tools)
+        if spec.name not in own and spec.name not in remote
+    ]
+    clients = (*plan.client_tools, *(one.spec for one in remote.values()))
+    specs += (replace(spec, is_clients=True) for spec in clients)
+    if is_first:
+        specs = _chosen(specs, choice, remote)
+    options = replace(plan.options, must_call=is_first and choice != "auto" and bool(specs))
+    names = frozenset(spec.name for spec in specs)
+    offered = {name: one for name, one in remote.items() if name in names}
+    return Offer(tuple(specs), options, names - own - offered.keys(), names & own, offered)
+
+
+def _chosen(
+    specs: list[ToolSpec], choice: ToolChoice, remote: Mapping[str, RemoteTool]
+) -> list[ToolSpec]:
+    """Raises RequestError no_such_tool."""
+    match choice:
+        case NamedTool(name=name):
+            chosen, what = [spec for spec in specs if spec.name == name], f"tool {name!r}"
+        case NamedServer(label=label, name=wanted):
+            of_server = {
+                name
+                for name, one in remote.items()
+                if one.label == label and wanted in (None, one.name)
+            }
+            chosen = [spec for spec in specs if spec.name in of_server]
+            what = f"tool {wanted!r} of {label!r}" if wanted else f"tool of {label!r}"
+        case _:
+            return specs
+    if not chosen:
+        raise RequestError(f"there is no {what} to choose", code="no_such_tool")
+    return chosen

@@ -1,0 +1,174 @@
+"""Typed Python functions as tools: annotations are the schema, the docstring is the description."""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from typing import Any, TypeVar, get_type_hints
+
+import msgspec
+
+from core.errors import ConfigError
+from core.ports import ToolContext, ToolOutcome, ToolSpec
+from pipeline.tools.skills.arguments import ToolError
+from pipeline.tools.tool_threads import ToolThreads
+
+MARKS = "__earshot_tool__"
+"Attribute of a function that is a tool."
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class _Marks:
+    read_only: bool = False
+    timeout_s: float | None = None
+
+
+def tool(
+    *, read_only: bool = False, timeout_s: float | None = None
+) -> Callable[[Function], Function]:
+    """Make a tool of an annotated function; it stays callable as it is. `read_only`: it changes
+    nothing, and may be called for words that turn out to be no turn."""
+
+    def mark(function: Function) -> Function:
+        setattr(function, MARKS, _Marks(read_only, timeout_s))
+        return function
+
+    return mark
+
+
+def load_functions(modules: Sequence[str]) -> tuple[Callable[..., Any], ...]:
+    """The decorated functions of modules by their dotted names. Raises ConfigError. Blocking."""
+    found: list[Callable[..., Any]] = []
+    for name in modules:
+        try:
+            module = import_module(name)
+        except (ImportError, SyntaxError) as error:
+            raise ConfigError(f"tools.modules: {name!r} cannot be imported: {error}") from error
+        functions = [f for f in vars(module).values() if hasattr(f, MARKS)]
+        if not functions:
+            raise ConfigError(
+                f"tools.modules: {name!r} has no function that is decorated with"
+                " pipeline.tools.functions.tool"
+            )
+        found += [function for function in functions if function not in found]
+    return tuple(found)
+
+
+class FunctionTools:
+    """A ToolProvider of functions. Raises ConfigError for one that cannot be a tool."""
+
+    def __init__(self, functions: Sequence[Callable[..., Any]]) -> None:
+        made = [_Made.of(function) for function in functions]
+        self._made = {one.spec.name: one for one in made}
+        if len(self._made) < len(made):
+            names = [one.spec.name for one in made]
+            twice = sorted({name for name in names if names.count(name) > 1})
+            raise ConfigError(f"tools.modules: more than one function is called {', '.join(twice)}")
+        self._specs = tuple(one.spec for one in made)
+        self._threads = ToolThreads()
+
+    def tools(self, context: ToolContext) -> Sequence[ToolSpec]:
+        return self._specs
+
+    async def call(
+        self, name: str, arguments: Mapping[str, Any], context: ToolContext
+    ) -> ToolOutcome:
+        """A function in a thread is not interrupted by cancelling: nobody waits for it any more."""
+        made = self._made[name]
+        try:
+            call = made.bound(arguments, context)
+            if made.is_async:
+                return _outcome(await call())
+            return _outcome(await self._threads.run(call))
+        except ToolError as error:
+            return ToolOutcome(error.data, error=error.code)
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """One function, with what was read from its signature."""
+
+    spec: ToolSpec
+    function: Callable[..., Any]
+    is_async: bool
+    arguments: type[msgspec.Struct]
+    context_name: str | None
+    "The parameter that is given the ToolContext."
+
+    @classmethod
+    def of(cls, function: Callable[..., Any]) -> "_Made":
+        name = getattr(function, "__name__", repr(function))
+        try:
+            arguments, context_name = _parameters(function, name)
+            schema = _schema(arguments)
+        except (TypeError, NameError, ValueError) as error:
+            raise ConfigError(f"the function {name!r} cannot be a tool: {error}") from error
+        description = inspect.getdoc(function)
+        if not description:
+            raise ConfigError(
+                f"the function {name!r} cannot be a tool: its docstring tells the model what for"
+            )
+        marks: _Marks = getattr(function, MARKS, _Marks())
+        spec = ToolSpec(name, description, schema, marks.read_only, marks.timeout_s)
+        is_async = inspect.iscoroutinefunction(function)
+        return cls(spec, function, is_async, arguments, context_name)
+
+    def bound(self, arguments: Mapping[str, Any], context: ToolContext) -> Callable[[], Any]:
+        """The call, ready to be made. Raises ToolError invalid_arguments."""
+        try:
+            values = msgspec.convert(dict(arguments), self.arguments)
+        except msgspec.ValidationError as error:
+            raise ToolError(str(error).replace("$.", "")) from error
+        # By field: an argument that is not given keeps the function's own default.
+        given = {name: getattr(values, name) for name in arguments}
+        if self.context_name is not None:
+            given[self.context_name] = context
+        return partial(self.function, **given)
+
+
+def _parameters(function: Callable[..., Any], name: str) -> tuple[type[msgspec.Struct], str | None]:
+    """A struct with a field for each argument. Raises TypeError, NameError, ValueError."""
+    hints = get_type_hints(function, include_extras=True)
+    fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
+    context_name = None
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            raise TypeError(f"{parameter} cannot be passed by its name")
+        if parameter.name not in hints:
+            raise TypeError(f"{parameter.name} has no annotation")
+        if hints[parameter.name] is ToolContext:
+            context_name = parameter.name
+        elif parameter.default is parameter.empty:
+            fields.append((parameter.name, hints[parameter.name]))
+        else:
+            default = _shown_default(parameter.default)
+            fields.append((parameter.name, hints[parameter.name], default))
+    struct = msgspec.defstruct(name, fields, kw_only=True, forbid_unknown_fields=True)
+    return struct, context_name
+
+
+def _shown_default(value: Any) -> Any:
+    """As msgspec takes it, which refuses a list or table that is not empty."""
+    mutable = isinstance(value, list | dict | set | bytearray)
+    return msgspec.field(default_factory=lambda: value) if mutable else value
+
+
+def _schema(arguments: type[msgspec.Struct]) -> dict[str, Any]:
+    (_,), definitions = msgspec.json.schema_components((arguments,), ref_template="#/$defs/{name}")
+    schema = definitions.pop(arguments.__name__)
+    schema.pop("title", None)
+    schema.setdefault("additionalProperties", False)
+    return {**schema, "$defs": definitions} if definitions else schema
+
+
+def _outcome(value: Any) -> ToolOutcome:
+    """Whatever a function returns. Raises TypeError for what is no data."""
+    if isinstance(value, ToolOutcome):
+        return value
+    if value is None:
+        return ToolOutcome({"done": True})
+    data = msgspec.to_builtins(value, str_keys=True)
+    return ToolOutcome(data if isinstance(data, dict) else {"result": data})

@@ -1,0 +1,85 @@
+"""What the demo home consists of: typed, from the configuration or the bundled `default.toml`."""
+
+import tomllib
+from collections import Counter
+from collections.abc import Iterable
+from functools import cache
+from importlib.resources import files
+from typing import Literal
+
+import msgspec
+
+from core.errors import ConfigError
+
+Kind = Literal["light", "switch", "cover", "climate", "fan", "media_player", "lock"]
+
+MAX_AREAS = 100  # a mansion; the names go into every prompt and into the recogniser's vocabulary
+MAX_ENTITIES = 500  # the page draws all of them, and a change sends all of them
+MAX_NAME_CHARS = 80  # a name must be sayable
+
+
+class AreaConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    id: str
+    names: dict[str, tuple[str, ...]]
+    "Language (ISO 639-1) -> how people call it; the first one is shown and spoken."
+
+
+class EntityConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    id: str
+    area: str
+    kind: Kind
+    names: dict[str, tuple[str, ...]]
+    "Language (ISO 639-1) -> how people call it; the first one is shown and spoken."
+    device_class: str = ""
+    "Finer than `kind`: blind, curtain, door, window, garage, heater, radio, tv, speaker, ..."
+    state: str = ""
+    "State at start; empty means off, closed, paused, locked or heating."
+    attributes: dict[str, int | float | str] = {}
+    "Attributes at start, over the defaults of the kind."
+
+
+class HomeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    areas: tuple[AreaConfig, ...] = ()
+    entities: tuple[EntityConfig, ...] = ()
+
+    def __post_init__(self) -> None:
+        _check_size("areas", len(self.areas), MAX_AREAS)
+        _check_size("entities", len(self.entities), MAX_ENTITIES)
+        _check_unique("areas", (area.id for area in self.areas))
+        _check_unique("entities", (entity.id for entity in self.entities))
+        known = {area.id for area in self.areas}
+        for entity in self.entities:
+            if entity.area not in known:
+                raise ConfigError(
+                    f"home.entities: {entity.id!r} is in unknown area {entity.area!r}; "
+                    f"areas are {', '.join(sorted(known))}"
+                )
+            _check_names(entity.id, entity.names)
+        for area in self.areas:
+            _check_names(area.id, area.names)
+
+
+@cache
+def default_home() -> HomeConfig:
+    """The bundled home: eleven areas and what one expects in them, named in four languages."""
+    text = (files("pipeline.tools.home") / "default.toml").read_text(encoding="utf-8")
+    return msgspec.convert(tomllib.loads(text), HomeConfig)
+
+
+def _check_size(what: str, size: int, limit: int) -> None:
+    if size > limit:
+        raise ConfigError(f"home.{what}: {size} of them, at most {limit} are allowed")
+
+
+def _check_unique(what: str, ids: Iterable[str]) -> None:
+    twice = sorted(name for name, count in Counter(ids).items() if count > 1)
+    if twice:
+        raise ConfigError(f"home.{what}: id used twice: {', '.join(twice)}")
+
+
+def _check_names(owner: str, names: dict[str, tuple[str, ...]]) -> None:
+    if not any(names.values()):
+        raise ConfigError(f"home: {owner!r} has no name")
+    for name in (name for group in names.values() for name in group):
+        if not name.strip() or len(name) > MAX_NAME_CHARS:
+            raise ConfigError(f"home: {owner!r} has a name that is empty or too long: {name!r}")

@@ -1,0 +1,214 @@
+"""The demo home: one shared object that skills change and pages watch."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from core.errors import ConfigError
+from core.ids import new_id
+from pipeline.tools.home.config import EntityConfig, HomeConfig, Kind
+from pipeline.tools.home.state import (
+    AreaState,
+    Attribute,
+    EntityState,
+    HomeState,
+    ListItem,
+    Reach,
+    TimerState,
+)
+
+MAX_LIST_ITEMS = 100  # a long week's shopping; every change sends the whole list
+MAX_ITEM_CHARS = 80  # longer than any product name that is spoken
+
+STATES: Mapping[Kind, tuple[str, ...]] = {
+    "light": ("off", "on"),
+    "switch": ("off", "on"),
+    "fan": ("off", "on"),
+    "cover": ("closed", "open"),
+    "climate": ("heat", "off"),
+    "media_player": ("paused", "playing", "off"),
+    "lock": ("locked", "unlocked"),
+}
+"States of each kind; the first is the one at start."
+
+ATTRIBUTES: Mapping[Kind, Mapping[str, Attribute]] = {
+    "light": {"brightness": 100, "color": "white"},
+    "switch": {},
+    "fan": {"speed": 50},
+    "cover": {"position": 0},
+    "climate": {"target_temperature": 20.0, "current_temperature": 20.0},
+    "media_player": {"volume": 40, "track": 1},
+    "lock": {},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """A device: how it is called, and how it is now."""
+
+    config: EntityConfig
+    state: str
+    attributes: Mapping[str, Attribute]
+
+    def name(self, language: str) -> str:
+        return names_in(self.config.names, language)[0]
+
+
+class Home:
+    """Areas, devices and the shopping list. Changes are synchronous; `watch` sees the latest.
+
+    `language` is the one in which `snapshot` names things.
+    """
+
+    def __init__(self, config: HomeConfig, *, language: str = "en") -> None:
+        self.config = config
+        self.revision = 1
+        self._language = language
+        self._entities = {entity.id: _at_start(entity) for entity in config.entities}
+        self._items: dict[str, ListItem] = {}
+        self._timers: Callable[[], Iterable[TimerState]] = tuple
+        self._reach: Reach = "here"
+        self._changed = asyncio.Event()
+
+    def snapshot(self, language: str | None = None) -> HomeState:
+        """The home now, named in `language`."""
+        language = language or self._language
+        return HomeState(
+            revision=self.revision,
+            areas=tuple(
+                AreaState(area.id, _title(names_in(area.names, language)[0]))
+                for area in self.config.areas
+            ),
+            entities=tuple(_shown(entity, language) for entity in self._entities.values()),
+            shopping_list=tuple(self._items.values()),
+            timers=tuple(self._timers()),
+            reach=self._reach,
+        )
+
+    async def watch(self, language: str | None = None) -> AsyncGenerator[HomeState, None]:
+        """The home now, then after each change. A slow reader skips to the latest state."""
+        seen = 0
+        while True:
+            if seen == self.revision:
+                await self._changed.wait()
+            seen = self.revision
+            yield self.snapshot(language)
+
+    def entities(self) -> tuple[Entity, ...]:
+        return tuple(self._entities.values())
+
+    def entity(self, entity_id: str) -> Entity:
+        """The device, or KeyError."""
+        return self._entities[entity_id]
+
+    def area_name(self, area_id: str, language: str) -> str:
+        """How the area is called in `language`; the id itself for an unknown one."""
+        areas = (area for area in self.config.areas if area.id == area_id)
+        return next((names_in(area.names, language)[0] for area in areas), area_id)
+
+    def update(self, entity_id: str, state: str | None = None, **attributes: Attribute) -> Entity:
+        """Set a device's state and attributes; KeyError for an unknown id."""
+        old = self._entities[entity_id]
+        if state is not None and state not in STATES[old.config.kind]:
+            raise ValueError(f"{old.config.kind} has no state {state!r}")
+        new = Entity(old.config, state or old.state, {**old.attributes, **attributes})
+        if new != old:
+            self._entities[entity_id] = new
+            self.touch()
+        return new
+
+    def add_item(self, text: str) -> ListItem | None:
+        """Put `text` on the shopping list. None when the list is full."""
+        text = " ".join(text.split())[:MAX_ITEM_CHARS]
+        for item in self._items.values():
+            if item.text.casefold() == text.casefold() and not item.done:
+                return item
+        if len(self._items) >= MAX_LIST_ITEMS:
+            self._drop_oldest_done()
+        if len(self._items) >= MAX_LIST_ITEMS:
+            return None
+        item = ListItem(new_id("item"), text)
+        self._items[item.id] = item
+        self.touch()
+        return item
+
+    def complete_item(self, text: str) -> ListItem | None:
+        """Tick `text` off. None when it is not on the list."""
+        wanted = " ".join(text.split()).casefold()
+        for item in self._items.values():
+            if item.text.casefold() == wanted and not item.done:
+                done = ListItem(item.id, item.text, done=True)
+                self._items[item.id] = done
+                self.touch()
+                return done
+        return None
+
+    def open_items(self) -> tuple[ListItem, ...]:
+        """What is still to be bought."""
+        return tuple(item for item in self._items.values() if not item.done)
+
+    def furnish(self, config: HomeConfig) -> None:
+        """Have other areas and devices from now on. Those that stay keep their state."""
+        kept = self._entities
+        self.config = config
+        self._entities = {
+            one.id: replace(kept[one.id], config=one) if one.id in kept else _at_start(one)
+            for one in config.entities
+        }
+        self.touch()
+
+    def show_reach(self, reach: Reach) -> None:
+        """Whether what is shown is so now, for a home that is somebody else's."""
+        if reach != self._reach:
+            self._reach = reach
+            self.touch()
+
+    def show_timers(self, timers: Callable[[], Iterable[TimerState]]) -> None:
+        """Let snapshots include these timers; their owner calls `touch` when they change."""
+        self._timers = timers
+
+    def touch(self) -> None:
+        """Something that the snapshot shows has changed: wake the watchers."""
+        self.revision += 1
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    def _drop_oldest_done(self) -> None:
+        for item in self._items.values():
+            if item.done:
+                del self._items[item.id]
+                return
+
+
+def names_in(names: Mapping[str, tuple[str, ...]], language: str) -> tuple[str, ...]:
+    """The names in `language`, else the English ones, else the first that exist."""
+    return (
+        names.get(language) or names.get("en") or next(group for group in names.values() if group)
+    )
+
+
+def _at_start(config: EntityConfig) -> Entity:
+    states = STATES[config.kind]
+    state = config.state or states[0]
+    if state not in states:
+        raise ConfigError(
+            f"home.entities: {config.id!r} cannot be {state!r}; "
+            f"a {config.kind} is {' or '.join(states)}"
+        )
+    return Entity(config, state, {**ATTRIBUTES[config.kind], **config.attributes})
+
+
+def _shown(entity: Entity, language: str) -> EntityState:
+    return EntityState(
+        id=entity.config.id,
+        name=_title(entity.name(language)),
+        area=entity.config.area,
+        kind=entity.config.kind,
+        state=entity.state,
+        attributes=dict(entity.attributes),
+        device_class=entity.config.device_class,
+    )
+
+
+def _title(name: str) -> str:
+    return name[:1].upper() + name[1:]

@@ -1,0 +1,78 @@
+"""Calls that wait for the client's consent, and what goes on once it has given or refused it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from core.errors import Conflict
+from core.items import McpApprovalResponseItem
+from engines.base import ToolCall
+from pipeline.shared.settings import ResponseRequest
+from pipeline.tools.mcp.tool import Approved, RemoteTool
+
+MAX_WAITING = 64
+"Calls of one session; the oldest can no longer be allowed then."
+
+
+@dataclass(slots=True)
+class _Round:
+    """Calls that one answer asked for: it goes on when all of them are decided."""
+
+    request: ResponseRequest
+    waiting: set[str] = field(default_factory=set[str])
+    decided: list[Approved] = field(default_factory=list[Approved])
+
+
+class Approvals:
+    """Of one session."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, tuple[_Round, ToolCall, RemoteTool]] = {}
+        self._rounds: dict[str, _Round] = {}
+        "By the response that asks."
+
+    def ask(
+        self,
+        request_id: str,
+        response_id: str,
+        request: ResponseRequest,
+        call: ToolCall,
+        tool: RemoteTool,
+    ) -> None:
+        """`request`: how the response was asked for that goes on with it."""
+        round_ = self._rounds.setdefault(response_id, _Round(request))
+        round_.waiting.add(request_id)
+        self._waiting[request_id] = round_, call, tool
+        if len(self._waiting) > MAX_WAITING:
+            self._forget(next(iter(self._waiting)))
+
+    def decide(self, item: McpApprovalResponseItem) -> Callable[[], ResponseRequest | None]:
+        """What takes the decision, and gives the response that goes on; None: others are awaited.
+
+        Raises Conflict mcp_approval_not_pending.
+        """
+        request_id = item.approval_request_id
+        if request_id not in self._waiting:
+            raise Conflict(
+                f"no call waits for {request_id!r} in this session: it was decided, or is not of "
+                "this session",
+                code="mcp_approval_not_pending",
+                param="item.approval_request_id",
+            )
+
+        def take() -> ResponseRequest | None:
+            round_, call, tool = self._waiting.pop(request_id)
+            round_.waiting.discard(request_id)
+            reason = item.reason or ""
+            round_.decided.append(Approved(request_id, call, tool, item.approve, reason))
+            if round_.waiting:
+                return None
+            self._rounds = {key: one for key, one in self._rounds.items() if one is not round_}
+            return replace(round_.request, approved=tuple(round_.decided))
+
+        return take
+
+    def _forget(self, request_id: str) -> None:
+        round_, *_ = self._waiting.pop(request_id)
+        round_.waiting.discard(request_id)
+        if not (round_.waiting or round_.decided):
+            self._rounds = {key: one for key, one in self._rounds.items() if one is not round_}

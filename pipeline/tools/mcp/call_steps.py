@@ -1,0 +1,46 @@
+"""What becomes of the calls of a client's MCP servers while an answer is made; told to the client
+once the answer is given."""
+
+from dataclasses import dataclass
+
+from engines.base import ToolCall
+from pipeline.tools.mcp.tool import RemoteTool
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """More of the arguments of a call that will be made."""
+
+    key: str
+    "Of the call, among those that are being written."
+    tool: RemoteTool
+    delta: str
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """It is whole, and is being made."""
+
+    key: str
+    call: ToolCall
+    "With an id that no other call of the answer has."
+    tool: RemoteTool
+    approval_request_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    call_id: str
+    result: str
+    "As the model sees it."
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The client has to allow it; the answer ends."""
+
+    call: ToolCall
+    tool: RemoteTool
+
+
+Step = Written | Started | Ended | Wanted

@@ -1,0 +1,306 @@
+"""One MCP server: connected in the background, again whenever it was lost."""
+
+import asyncio
+import importlib
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from core.errors import ConfigError
+from core.ports import ToolContext, ToolOutcome, ToolSpec
+from pipeline.tools.mcp.errors import (
+    gone_codes,
+    is_bad_stream,
+    is_broken_off,
+    is_cancelling,
+    is_refusal,
+)
+from pipeline.tools.mcp.schema import MAX_TOOLS, outcome, specs
+from pipeline.tools.mcp.settings import McpServer
+from pipeline.tools.mcp.transport import NotLetIn, opened
+
+if TYPE_CHECKING:
+    from mcp import Client
+    from mcp_types import Tool
+
+logger = logging.getLogger(__name__)
+
+CONNECT_TIMEOUT_S = 60.0
+"`uvx` and `npx` fetch a server before they start it the first time."
+
+LIST_EVERY_S = 60.0
+"Tells of new tools where the server does not, and finds one that went away without a word."
+
+LISTEN_AGAIN_S = 5.0
+"Proxies close streams on which nothing happens."
+
+FIRST_WAIT_S = 1.0
+LONGEST_WAIT_S = 60.0
+"Between attempts; doubled each time."
+
+LASTED_S = 10.0
+"A connection of that length was one: the next attempt comes after the first wait again."
+
+NO_STREAMABLE_HTTP = (400, 404, 405)
+"How a server that knows only HTTP with SSE answers (MCP 2025-03-26, backwards compatibility)."
+
+MAX_REASON_CHARS = 300
+MAX_PAGES = 20
+
+
+def mcp_tools(servers: Mapping[str, McpServer]) -> tuple["McpTools", ...]:
+    """A provider for each server; its `run` connects. Raises ConfigError without the library."""
+    if servers and find_spec("mcp") is None:
+        raise ConfigError("tools.mcp: the package mcp is not installed: `earshot extras add mcp`")
+    return tuple(McpTools(name, server) for name, server in servers.items())
+
+
+class McpTools:
+    """A ToolProvider without tools until its server is there."""
+
+    def __init__(
+        self,
+        name: str,
+        server: McpServer,
+        *,
+        first_wait_s: float = FIRST_WAIT_S,
+        connect_timeout_s: float | None = None,
+        admit: Callable[[], Awaitable[object]] | None = None,
+    ) -> None:
+        """`admit`: raises where it must not be connected now; asked before each attempt."""
+        self.name = name
+        self._server = server
+        self._first_wait_s, self._connect_timeout_s = first_wait_s, connect_timeout_s
+        self._admit = admit
+        self._tried = asyncio.Event()
+        "It is known whether the server is there."
+        self._has_failed = False
+        self._client: Client | None = None
+        self._specs: tuple[ToolSpec, ...] = ()
+        self._found: list[Tool] = []
+        self._names: Mapping[str, str] = {}
+        "Name of a tool -> what the server calls it."
+        self._look = asyncio.Event()
+        "Something happened: its tools are to be listed again."
+        self._has_ended = False
+        self._is_refused = False
+        "For good."
+        self._asks_first = True
+        """For the protocol's version of 2026. Servers built with the package of early 2025 break on
+        that question, so every second attempt does without, until one succeeds."""
+        self._status = 0
+        "Of the last HTTP error of this connection."
+        self._had_client = False
+        self._last_line = ""
+        self._last_reason = ""
+
+    @property
+    def is_connected(self) -> bool:
+        return self._client is not None
+
+    @property
+    def count(self) -> int:
+        """Tools that it offers now."""
+        return len(self._specs)
+
+    @property
+    def reason(self) -> str:
+        """Why it is not connected; without our secrets."""
+        return self._last_reason
+
+    async def tried(self) -> None:
+        """Wait until it is known whether the server is there."""
+        await self._tried.wait()
+
+    def tools(self, context: ToolContext) -> Sequence[ToolSpec]:
+        return self._specs
+
+    def theirs(self, name: str) -> str:
+        """What the server calls a tool."""
+        return self._names.get(name, name)
+
+    async def call(
+        self, name: str, arguments: Mapping[str, Any], context: ToolContext
+    ) -> ToolOutcome:
+        """Cancelling it cancels the call on the server."""
+        from mcp import MCPError
+
+        client, theirs = self._client, self._names.get(name)
+        if client is None or theirs is None:
+            return self._gone()
+        try:
+            return outcome(await client.call_tool(theirs, dict(arguments)))
+        except MCPError as error:
+            self._look.set()  # if it is gone, listing its tools will fail as well
+            if error.code in gone_codes() and not is_bad_stream(error.message):
+                return self._gone()
+            message = self._server.masked(error.message)[:MAX_REASON_CHARS]
+            return ToolOutcome({"message": message}, error="tool_failed")
+
+    async def run(self) -> None:
+        """Be connected, until cancelled; leaving stops the server's program. Ends by itself when an
+        address refuses us, and then at once whenever it is called again. Never raises."""
+        await asyncio.to_thread(importlib.import_module, "mcp")  # half a second
+        loop = asyncio.get_running_loop()
+        wait_s = self._first_wait_s
+        while not self._is_refused:
+            began_s, self._had_client = loop.time(), False
+            try:
+                await self._connected()
+            except Exception as error:
+                # The edge to somebody else's program: whatever it did, it ends only itself.
+                self._is_refused = is_refusal(error)
+                self._tell(error)
+                # An older server may break on the first way of asking: the second one decides.
+                is_odd = is_broken_off(error)
+                if self._is_refused or self._has_failed or not is_odd:
+                    self._tried.set()
+                self._has_failed = True
+                if is_odd and not self._had_client:
+                    self._asks_first = not self._asks_first
+            if is_cancelling():
+                raise asyncio.CancelledError  # a TaskGroup that ends with errors forgets it
+            if self._is_refused:
+                return
+            if self._had_client and loop.time() - began_s > LASTED_S:
+                wait_s = self._first_wait_s
+            await asyncio.sleep(wait_s)
+            wait_s = min(2 * wait_s, LONGEST_WAIT_S)
+
+    async def _connected(self) -> None:
+        """One connection, in whichever way the server knows. Raises whatever ends it."""
+        try:
+            await self._connected_so(is_older=False)
+        except Exception as newer:
+            is_other_way = self._server.url and self._status in NO_STREAMABLE_HTTP
+            if self._had_client or not is_other_way or is_cancelling():
+                raise
+            status = self._status
+            try:
+                await self._connected_so(is_older=True)
+            except Exception as older:
+                if self._had_client or is_refusal(older):
+                    raise
+                self._status = status  # neither way: the first one says what is wrong
+                raise newer from older
+
+    async def _connected_so(self, *, is_older: bool) -> None:
+        from mcp import Client
+
+        if self._admit is not None:
+            await self._admit()
+        self._look.clear()
+        self._has_ended, self._status = False, 0
+        transport = opened(
+            self._server, self._ended, self._heard, self._answered, is_older=is_older
+        )
+        client = Client(
+            transport,
+            read_timeout_seconds=max(CONNECT_TIMEOUT_S, self._server.timeout_s),
+            message_handler=self._told,
+            cache=None,
+            mode="auto" if self._asks_first else "legacy",
+        )
+        # Entered and left by this task alone: anyio's cancel scopes do not stand anything else.
+        async with asyncio.timeout(self._connect_timeout_s or CONNECT_TIMEOUT_S) as limit, client:
+            await self._list(client)
+            limit.reschedule(None)
+            self._client, self._had_client = client, True
+            self._last_reason = ""
+            self._tried.set()
+            logger.info("= mcp %s: connected, %d tools", self.name, len(self._specs))
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    tasks.create_task(self._listen(client), name=f"mcp-{self.name}")
+                    await self._keep(client)
+            finally:
+                self._client, self._specs, self._names, self._found = None, (), {}, []
+
+    async def _keep(self, client: "Client") -> None:
+        """List the tools whenever they may have changed. Raises when the server is gone."""
+        while True:
+            try:
+                async with asyncio.timeout(LIST_EVERY_S):
+                    await self._look.wait()
+            except TimeoutError:
+                pass
+            self._look.clear()
+            if self._has_ended:
+                raise ConnectionError("the server ended")
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                await self._list(client)
+
+    async def _list(self, client: "Client") -> None:
+        found: list[Tool] = []
+        cursor: str | None = None
+        for _ in range(MAX_PAGES):
+            page = await client.list_tools(cursor=cursor)
+            found += page.tools
+            cursor = page.next_cursor
+            if cursor is None or (self._server.tools is None and len(found) > MAX_TOOLS):
+                break
+        if found != self._found:
+            self._found = found
+            self._specs, self._names = specs(self.name, self._server, found)
+
+    async def _listen(self, client: "Client") -> None:
+        """Servers of 2026 tell of changes on request; older ones unasked, see `_told`. Without
+        either, what `_keep` does by the clock has to do."""
+        from mcp import MCPError
+        from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
+
+        while True:
+            try:
+                async with client.listen(tools_list_changed=True) as changes:
+                    async for _ in changes:
+                        self._look.set()
+            except ListenNotSupportedError:
+                return
+            except (SubscriptionLost, MCPError, TimeoutError):
+                self._look.set()  # changes may have been missed, or the server is gone
+            await asyncio.sleep(LISTEN_AGAIN_S)
+
+    async def _told(self, message: object) -> None:
+        from mcp_types import ToolListChangedNotification
+
+        if isinstance(message, ToolListChangedNotification):
+            self._look.set()
+
+    def _ended(self) -> None:
+        self._has_ended = True
+        self._look.set()
+
+    def _answered(self, status: int) -> None:
+        """Raises NotLetIn: the library would ask at once again in another way, and then we would. A
+        single tool may be forbidden where others are not."""
+        self._status = status
+        if status == 401 or (status == 403 and self._client is None):
+            raise NotLetIn(f"HTTP {status}")
+
+    def _heard(self, line: str) -> None:
+        self._last_line = self._server.masked(line)[:MAX_REASON_CHARS]
+        logger.debug("< mcp %s: %s", self.name, self._last_line)
+
+    def _gone(self) -> ToolOutcome:
+        why = "does not let us in" if self._is_refused else "is not there now"
+        message = f"the server {self.name} {why}"
+        return ToolOutcome({"message": message}, error="tool_unavailable")
+
+    def _tell(self, error: Exception) -> None:
+        """Once for each reason: a server may be away for days."""
+        from mcp import MCPError
+
+        first: BaseException = error
+        while isinstance(first, BaseExceptionGroup):
+            first = first.exceptions[0]
+        what = "no answer in time" if isinstance(first, TimeoutError) else str(first)
+        if self._is_refused:
+            what = f"HTTP {self._status}: it does not let us in, and is not tried again"
+        elif isinstance(first, MCPError) and self._status >= 400:  # the library says less
+            what = f"HTTP {self._status}" + ": no MCP server is there" * (self._status == 404)
+        reason = self._server.masked(what or type(first).__name__)[:MAX_REASON_CHARS]
+        level = logging.DEBUG if reason == self._last_reason else logging.WARNING
+        said = f"; it last said: {self._last_line}" if self._last_line else ""
+        logger.log(level, "! mcp %s: %s%s", self.name, reason, said)
+        self._last_reason, self._last_line = reason, ""

@@ -1,0 +1,110 @@
+"""MCP's tools and results in our words. Pure; whatever a server says is bounded here."""
+
+import json
+import logging
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from core.ports import ToolOutcome, ToolSpec
+from pipeline.tools.mcp.settings import McpServer
+
+if TYPE_CHECKING:
+    from mcp_types import CallToolResult, Tool
+
+logger = logging.getLogger(__name__)
+
+MAX_TOOLS = 64
+"Of one server. Models choose badly among more, and each one is read again in every turn."
+
+MAX_SCHEMA_CHARS = 8000
+"Of one tool, as JSON."
+
+MAX_DESCRIPTION_CHARS = 1000
+MAX_NAME_CHARS = 64
+"What OpenAI's API takes."
+MAX_THEIR_NAME_CHARS = 256
+"Of a tool as its server has it, which clients are told. MCP advises 128 (2025-11-25, tools)."
+
+NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
+"Nor does it take these; MCP allows dots and slashes."
+
+MAX_TEXT_CHARS = 100_000
+"What is looked at of a result; a model is shown less."
+
+
+def specs(
+    server_name: str, server: McpServer, tools: Iterable["Tool"]
+) -> tuple[tuple[ToolSpec, ...], Mapping[str, str]]:
+    """The tools that may be used, and for each of their names the server's own."""
+    wanted = [t for t in tools if server.tools is None or t.name in server.tools]
+    if len(wanted) > MAX_TOOLS:
+        logger.warning(
+            "mcp %s: %d tools, the first %d are used; name the useful ones under tools",
+            server_name,
+            len(wanted),
+            MAX_TOOLS,
+        )
+    found: list[ToolSpec] = []
+    names: dict[str, str] = {}
+    for one in wanted[:MAX_TOOLS]:
+        spec = _spec(server_name, server, one)
+        if spec is not None and spec.name not in names:
+            found.append(spec)
+            names[spec.name] = one.name
+    return tuple(found), names
+
+
+def _spec(server_name: str, server: McpServer, tool: "Tool") -> ToolSpec | None:
+    name = NOT_IN_NAMES.sub("_", tool.name)[:MAX_NAME_CHARS]
+    size = len(json.dumps(tool.input_schema))
+    if not name or len(tool.name) > MAX_THEIR_NAME_CHARS or size > MAX_SCHEMA_CHARS:
+        what = f"a schema of {size} characters, at most {MAX_SCHEMA_CHARS}"
+        if size <= MAX_SCHEMA_CHARS:
+            what = f"a name of {len(tool.name)} characters, 1 to {MAX_THEIR_NAME_CHARS}"
+        logger.warning("mcp %s: a tool is left out: %r has %s", server_name, name, what)
+        return None
+    description = tool.description or tool.title or name
+    annotations = tool.annotations
+    return ToolSpec(
+        name,
+        description[:MAX_DESCRIPTION_CHARS],
+        {"properties": {}, **tool.input_schema, "type": "object"},
+        is_read_only=annotations is not None and annotations.read_only_hint is True,
+        timeout_s=server.timeout_s,
+        fallback_name=f"{server_name}_{name}"[:MAX_NAME_CHARS],
+    )
+
+
+def outcome(result: "CallToolResult") -> ToolOutcome:
+    """Structured content if there is any, else the texts; pictures and sound are only counted."""
+    texts, left_out = _read(result.content)
+    data: dict[str, Any]
+    if result.is_error:
+        return ToolOutcome({"message": texts or "it failed"}, error="tool_failed")
+    if isinstance(result.structured_content, Mapping):
+        data = dict(result.structured_content)
+    else:
+        data = {"text": texts} if texts or not left_out else {}
+    if left_out:
+        data["left_out"] = left_out
+    return ToolOutcome(data)
+
+
+def _read(blocks: Sequence[Any]) -> tuple[str, str]:
+    """The texts, and what else there was: `1 image, 2 audio`."""
+    texts: list[str] = []
+    others: Counter[str] = Counter()
+    for block in blocks:
+        match block.type:
+            case "text":
+                texts.append(block.text)
+            case "resource" if isinstance(getattr(block.resource, "text", None), str):
+                texts.append(block.resource.text)
+            case "resource_link":
+                texts.append(str(block.uri))
+            case kind:
+                others[kind] += 1
+    left_out = ", ".join(f"{count} {kind}" for kind, count in others.items())
+    return "\n".join(texts)[:MAX_TEXT_CHARS], left_out

@@ -1,0 +1,256 @@
+"""The MCP servers that one session's client named: connected while they are wanted, told of, and
+asked for their tools."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
+from ipaddress import ip_address
+
+from core.errors import ConfigError, NotFound, RequestError
+from core.events import Failed, ItemAdded, ItemDone, SessionEvent
+from core.http.fetch_policy import Hosts, Target, Unfetchable, target_of
+from core.ids import new_id
+from core.items import McpListItem
+from core.mcp_events import McpListing
+from core.ports import ToolContext, ToolSpec
+from pipeline.conversation.history import History
+from pipeline.shared.mcp_servers import RemotePolicy, RemoteServer
+from pipeline.tools.mcp import McpTools
+from pipeline.tools.mcp.approvals import Approvals
+from pipeline.tools.mcp.tool import RemoteTool, listed, made
+
+NOBODY = ToolContext("", "")
+"An MCP server has the same tools for everybody."
+
+SETTING = "realtime.mcp_hosts"
+
+FIRST_WAIT_S = 0.1
+"Before the second attempt: somebody waits for the tools."
+
+
+@dataclass(slots=True)
+class _Link:
+    """One connection, or the attempt at it."""
+
+    server: RemoteServer
+    tools: McpTools
+    item: McpListItem
+    previous_item_id: str | None = None
+    is_known: asyncio.Event = field(default_factory=asyncio.Event)
+    "Whether it is there: it has been told."
+    task: asyncio.Task[None] | None = None
+    made: tuple[Sequence[ToolSpec], RemoteServer, tuple[RemoteTool, ...]] | None = None
+    "What its tools were made of, and they: made anew when either changes."
+
+
+class RemoteServers:
+    """One session's. A server that is not there is told of once, and tried again when the client
+    names it again; one that was there and went away comes back by itself."""
+
+    def __init__(
+        self, policy: RemotePolicy, history: History, emit: Callable[[SessionEvent], None]
+    ) -> None:
+        self.approvals = Approvals()
+        self._policy, self._history, self._emit = policy, history, emit
+        self._links: dict[object, _Link] = {}
+        self._settled: tuple[RemoteServer, ...] = ()
+        self._tasks: asyncio.TaskGroup | None = None
+
+    def begin(self, tasks: asyncio.TaskGroup) -> None:
+        """The session runs: connect what it was opened with."""
+        self._tasks = tasks
+        self._connect(self._settled)
+
+    def configure(self, servers: tuple[RemoteServer, ...]) -> None:
+        """What the session has from here on. Raises RequestError; then nothing changes."""
+        if servers == self._settled:
+            self._connect(servers)
+            return
+        self.check(servers)
+        wanted, had = ({one.link for one in some} for some in (servers, self._settled))
+        for link in had - wanted:
+            self._drop(link)
+        self._settled = servers
+        for link in wanted - had:
+            if (known := self._links.get(link)) is not None and known.is_known.is_set():
+                self._told_again(known)
+        self._connect(servers)
+
+    def check(self, servers: Sequence[RemoteServer]) -> None:
+        """Raises RequestError mcp_not_available, mcp_server_refused, too_many_mcp_servers."""
+        if not servers:
+            return
+        if find_spec("mcp") is None:
+            raise RequestError(
+                "MCP servers cannot be used: the package mcp is not installed on this server.",
+                code="mcp_not_available",
+                param=servers[0].at,
+            )
+        if len(servers) > self._policy.max_servers:
+            raise _too_many(len(servers), servers[0], self._policy)
+        for server in servers:
+            try:
+                _admitted(server, self._policy.hosts)
+                server.as_mcp_server(self._policy.timeout_s)
+            except (Unfetchable, ConfigError) as why:
+                raise RequestError(
+                    f"The MCP server {server.label!r} is refused: {why}.",
+                    code="mcp_server_refused",
+                    param=f"{server.at}.server_url",
+                ) from None
+
+    def resolved(self, servers: Sequence[RemoteServer]) -> tuple[RemoteServer, ...]:
+        """Of one answer: with what a mere label stands for. Raises RequestError as `check`, and
+        NotFound mcp_server_not_found."""
+        settled = {server.label: server for server in self._settled}
+        full: list[RemoteServer] = []
+        for server in servers:
+            known = settled.get(server.label)
+            if not server.url and known is None:
+                raise NotFound(
+                    f"The session has no MCP server {server.label!r}: send its server_url.",
+                    code="mcp_server_not_found",
+                    param=f"{server.at}.server_label",
+                )
+            full.append(server.of_session(known) if known and not server.url else server)
+        self.check(full)
+        links = {server.link for server in (*full, *self._settled)}
+        if full and len(links) > self._policy.max_servers:
+            raise _too_many(len(links), full[0], self._policy, "with those of the session, ")
+        return tuple(full)
+
+    async def ready(self, servers: Sequence[RemoteServer]) -> None:
+        """Connect them, and wait until it is known of each whether it is there."""
+        self._connect(servers)
+        for server in servers:
+            if (link := self._links.get(server.link)) is not None:
+                await link.is_known.wait()
+
+    def tools(self, servers: Sequence[RemoteServer]) -> list[RemoteTool]:
+        """What is there of them now."""
+        found: list[RemoteTool] = []
+        for server in servers:
+            link = self._links.get(server.link)
+            if link is not None and link.tools.is_connected:
+                found += _tools(link, server)
+        return found
+
+    def _connect(self, servers: Sequence[RemoteServer]) -> None:
+        if self._tasks is None:
+            return
+        for server in servers:
+            if server.link in self._links:
+                continue
+            self._make_room(servers)
+            link = self._links[server.link] = self._new(server)
+            self._begin(link)
+            link.task = self._tasks.create_task(self._run(link), name=f"mcp-{server.label}")
+
+    def _new(self, server: RemoteServer) -> _Link:
+        policy = self._policy
+
+        async def admit() -> None:
+            try:
+                target = _admitted(server, policy.hosts)
+                if not _is_address(target.host):
+                    await policy.hosts.check_address(target)
+            except Unfetchable as why:
+                raise RequestError(f"{why}", code="mcp_server_refused") from None
+
+        tools = McpTools(
+            server.label,
+            server.as_mcp_server(policy.timeout_s),
+            first_wait_s=FIRST_WAIT_S,
+            connect_timeout_s=policy.connect_timeout_s,
+            admit=admit,
+        )
+        return _Link(server, tools, McpListItem(new_id("mcpl"), server.label))
+
+    def _make_room(self, wanted: Sequence[RemoteServer]) -> None:
+        """The oldest goes first that an answer had named, and nobody wants now."""
+        if len(self._links) < self._policy.max_servers:
+            return
+        kept = {server.link for server in (*self._settled, *wanted)}
+        for key in [key for key in self._links if key not in kept][:1]:
+            self._drop(key)
+
+    def _drop(self, key: object) -> None:
+        link = self._links.pop(key, None)
+        if link is not None and link.task is not None:
+            link.task.cancel()
+            if not link.is_known.is_set():
+                self._told(link, "it is not wanted any more")
+
+    async def _run(self, link: _Link) -> None:
+        """Tell how the attempt ends; be connected until cancelled, if it was not in vain."""
+        async with asyncio.TaskGroup() as tasks:
+            running = tasks.create_task(link.tools.run(), name=f"mcp-{link.server.label}-run")
+            await link.tools.tried()
+            if link.tools.is_connected:
+                link.item = replace(link.item, tools=listed(_tools(link, link.server)))
+                self._told(link)
+            else:
+                running.cancel()
+                self._told(link, link.tools.reason)
+        # It is not there, or does not let us in any more: who names it again has it tried again.
+        self._links = {key: one for key, one in self._links.items() if one is not link}
+
+    def _told_again(self, link: _Link) -> None:
+        """An answer had it already; who gives it to the session waits to be told of its tools."""
+        link.item = McpListItem(new_id("mcpl"), link.server.label)
+        self._begin(link)
+        link.item = replace(link.item, tools=listed(_tools(link, link.server)))
+        self._told(link)
+
+    def _begin(self, link: _Link) -> None:
+        link.previous_item_id = self._history.add(link.item)
+        self._emit(ItemAdded(link.item, link.previous_item_id))
+        self._emit(McpListing(link.item.id, "in_progress"))
+
+    def _told(self, link: _Link, failure: str = "") -> None:
+        self._history.replace(link.item)
+        self._emit(McpListing(link.item.id, "failed" if failure else "completed"))
+        self._emit(ItemDone(link.item, link.previous_item_id))
+        if failure:
+            what = f"the MCP server {link.server.label!r} is not there: {failure}"
+            self._emit(Failed("mcp_list_tools_failed", what))
+        link.is_known.set()
+
+
+def _tools(link: _Link, server: RemoteServer) -> tuple[RemoteTool, ...]:
+    specs = link.tools.tools(NOBODY)
+    if link.made is None or link.made[0] is not specs or link.made[1] != server:
+        named = [(spec, link.tools.theirs(spec.name)) for spec in specs]
+        link.made = specs, server, made(server, link.tools, named)
+    return link.made[2]
+
+
+def _too_many(
+    count: int, first: RemoteServer, policy: RemotePolicy, which: str = ""
+) -> RequestError:
+    return RequestError(
+        f"{which}{count} MCP servers; the limit is {policy.max_servers}.",
+        code="too_many_mcp_servers",
+        param=first.at.partition("[")[0],
+    )
+
+
+def _admitted(server: RemoteServer, hosts: Hosts) -> Target:
+    """Raises Unfetchable."""
+    target = target_of(server.url)
+    if not hosts:
+        raise Unfetchable(f"clients may name none here, {SETTING} of the configuration is empty")
+    if not hosts.has(target):
+        raise Unfetchable(f"its host is not in {SETTING} of the configuration")
+    return target
+
+
+def _is_address(host: str) -> bool:
+    """Whoever lists an address, or this machine by its name, means just that; behind any other
+    name the operator expects a host."""
+    try:
+        ip_address(host)
+    except ValueError:
+        return host == "localhost"
+    return True

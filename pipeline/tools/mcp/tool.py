@@ -1,0 +1,101 @@
+"""A tool of an MCP server that a client named, under the name that models know."""
+
+import json
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+
+from core.items import ListedTool
+from core.ports import ToolProvider, ToolSpec
+from engines.base import ToolCall
+from pipeline.shared.mcp_servers import RemoteServer
+from pipeline.tools.catalogue import Tool
+
+MAX_TOOLS = 128
+"Of all servers of an answer; as of functions, each costs a model context."
+
+MAX_DESCRIPTION_CHARS = 1000
+
+MAX_LISTED_BYTES = 40_000
+"Of descriptions and schemas in one event: above 64 KiB some data channels take none."
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteTool:
+    tool: Tool
+    label: str
+    name: str
+    "As the server has it."
+    needs_approval: bool
+
+    @property
+    def spec(self) -> ToolSpec:
+        return self.tool.spec
+
+
+@dataclass(frozen=True, slots=True)
+class Approved:
+    """What the client said to a call that needed its consent."""
+
+    request_id: str
+    "The item that asked."
+    call: ToolCall
+    tool: RemoteTool
+    approve: bool
+    reason: str = ""
+
+
+def made(
+    server: RemoteServer, provider: ToolProvider, specs: Iterable[tuple[ToolSpec, str]]
+) -> tuple[RemoteTool, ...]:
+    """Those that the client allows. `specs`: each with the server's own name."""
+    found: list[RemoteTool] = []
+    for spec, name in specs:
+        is_read_only = spec.is_read_only
+        if server.allowed.takes(name, is_read_only=is_read_only):
+            shown = replace(spec, description=_described(spec, server))
+            needs = server.approval.is_needed(name, is_read_only=is_read_only)
+            found.append(RemoteTool(Tool(shown, provider, spec.name), server.label, name, needs))
+    return tuple(found)
+
+
+def named_apart(tools: Iterable[RemoteTool], taken: Collection[str]) -> dict[str, RemoteTool]:
+    """By a name that nothing in `taken` has: its own, else with the server's label before it."""
+    apart: dict[str, RemoteTool] = {}
+    for one in tools:
+        for name in (one.spec.name, one.spec.fallback_name):
+            if name not in taken and name not in apart and len(apart) < MAX_TOOLS:
+                apart[name] = one if name == one.spec.name else _renamed(one, name)
+                break
+    return apart
+
+
+def listed(tools: Iterable[RemoteTool]) -> tuple[ListedTool, ...]:
+    """As the client is told of them: without schemas, and then descriptions, that are too much."""
+    shown: list[ListedTool] = []
+    left_bytes = MAX_LISTED_BYTES
+    for one in tools:
+        spec = one.spec
+        description, schema = spec.description, spec.parameters
+        size_bytes = len(description.encode("utf-8", "replace"))
+        if size_bytes > left_bytes:
+            description, size_bytes = "", 0
+        left_bytes -= size_bytes
+        size_bytes = len(json.dumps(schema))
+        if size_bytes > left_bytes:
+            schema, size_bytes = {"type": "object"}, 0
+        left_bytes -= size_bytes
+        shown.append(ListedTool(one.name, description, schema, spec.is_read_only))
+    return tuple(shown)
+
+
+def _renamed(one: RemoteTool, name: str) -> RemoteTool:
+    tool = one.tool
+    return replace(one, tool=Tool(replace(tool.spec, name=name), tool.provider, tool.name))
+
+
+def _described(spec: ToolSpec, server: RemoteServer) -> str:
+    """With what the client says of the server: models see no more of it than its tools."""
+    if not server.description:
+        return spec.description
+    whole = f"{spec.description}\n{server.label}: {server.description}"
+    return whole[:MAX_DESCRIPTION_CHARS]

@@ -1,0 +1,180 @@
+"""The way to an MCP server: a program of ours, or an address. Says when it has come to an end."""
+
+import asyncio
+import os
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, TextIO
+
+from core.errors import EarshotError
+from pipeline.tools.mcp.settings import McpServer
+
+if TYPE_CHECKING:
+    from httpx2 import AsyncClient, Response
+    from mcp.client._transport import TransportStreams
+
+MAX_LINE_BYTES = 4096
+"Of what a program writes to its standard error; the rest of the line is dropped."
+
+REQUEST_TIMEOUT_S = 30.0
+"To connect and to send."
+
+STREAM_TIMEOUT_S = 300.0
+"Without a byte of an answer: servers keep streams of events open, and say something now and then."
+
+GOODBYE_S = 2.0
+"Until a server has taken that we leave it. Sessions end no later for one that does not."
+
+
+class NotLetIn(EarshotError):
+    """What is sent in `headers` is wrong, or the server has banned our address. Trying again makes
+    it worse: some ban whoever goes on."""
+
+    code = "mcp_refused"
+
+
+@asynccontextmanager
+async def opened(
+    server: McpServer,
+    on_end: Callable[[], None],
+    on_line: Callable[[str], None],
+    on_status: Callable[[int], None],
+    *,
+    is_older: bool = False,
+) -> AsyncIterator["TransportStreams"]:
+    """What `mcp.Client` takes as a transport. `is_older`: an address is asked for HTTP with SSE, as
+    in 2024, not for streamable HTTP. `on_end`: the program closed its output, which is how
+    its death shows. `on_line`: it wrote to its standard error. `on_status`: an address answered
+    with an HTTP error; what that raises ends the connection. Leaving stops the program: its input
+    is closed, it has 2 s, then it and its children are killed."""
+    from mcp import StdioServerParameters, stdio_client
+    from mcp.client.sse import sse_client
+    from mcp.client.streamable_http import streamable_http_client
+
+    from pipeline.tools.mcp.bounded import MAX_MESSAGE_BYTES
+
+    async with AsyncExitStack() as stack:
+        if server.command:
+            errors = await stack.enter_async_context(_lines_to(on_line))
+            parameters = StdioServerParameters(
+                command=server.command,
+                args=list(server.args),
+                env=dict(server.env),
+                cwd=_folder(server.cwd),
+            )
+            ways = stdio_client(parameters, errors)
+        elif is_older:
+            where = server.sse_url or server.url
+
+            def made(*_: object, **__: object) -> "AsyncClient":
+                return _http(server, on_status)
+
+            ways = sse_client(where, httpx_client_factory=made)
+        else:
+            client = await stack.enter_async_context(_http(server, on_status))
+            ways = streamable_http_client(
+                server.url, http_client=client, max_sse_event_size=MAX_MESSAGE_BYTES
+            )
+        read, write = await stack.enter_async_context(ways)
+        yield _Watched(read, on_end), write
+
+
+def _http(server: McpServer, on_status: Callable[[int], None]) -> "AsyncClient":
+    from httpx2 import AsyncClient, Request, Timeout
+
+    from pipeline.tools.mcp.bounded import BoundedTransport
+
+    class Leaving(AsyncClient):
+        async def send(self, request: Request, **how: Any) -> "Response":
+            """DELETE ends the session at the server; it is the last that is asked."""
+            async with asyncio.timeout(GOODBYE_S if request.method == "DELETE" else None):
+                return await super().send(request, **how)
+
+    async def look(response: "Response") -> None:
+        if response.status_code >= 400:
+            on_status(response.status_code)
+
+    return Leaving(
+        headers=dict(server.headers),
+        timeout=Timeout(REQUEST_TIMEOUT_S, read=STREAM_TIMEOUT_S),
+        transport=BoundedTransport(
+            # Ours, for it knows SSL_CERT_FILE, which a client without the environment does not.
+            verify=ssl.create_default_context() if server.verify_tls else False,
+            trust_env=False,
+            proxy=server.proxy or None,
+        ),
+        # A proxy of the environment would resolve the name again, after `core.http.fetch_policy`
+        # did.
+        trust_env=False,
+        event_hooks={"response": [look]},
+    )
+
+
+def _folder(path: str) -> Path | None:
+    return Path(path).expanduser() if path else None
+
+
+class _Watched:
+    """A stream of messages that tells of its end."""
+
+    def __init__(self, stream: Any, on_end: Callable[[], None]) -> None:
+        self._stream, self._on_end = stream, on_end
+
+    @property
+    def last_context(self) -> Any:
+        return getattr(self._stream, "last_context", None)
+
+    async def receive(self) -> Any:
+        return await self._stream.receive()
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    def __aiter__(self) -> "_Watched":
+        return self
+
+    async def __anext__(self) -> Any:
+        try:
+            return await self._stream.__anext__()
+        except StopAsyncIteration:
+            self._on_end()
+            raise
+
+    async def __aenter__(self) -> Self:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(self, *exc: object) -> bool | None:
+        ended: bool | None = await self._stream.__aexit__(*exc)
+        return ended
+
+
+@asynccontextmanager
+async def _lines_to(on_line: Callable[[str], None]) -> AsyncIterator[TextIO]:
+    """A file for a program's standard error: our own would get its lines between those of ours."""
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "w") as file:
+        loop = asyncio.get_running_loop()
+        pipe = os.fdopen(reading, "rb", buffering=0)
+        transport, _ = await loop.connect_read_pipe(lambda: _Lines(on_line), pipe)
+        try:
+            yield file
+        finally:
+            transport.close()
+
+
+class _Lines(asyncio.Protocol):
+    """Bytes to lines."""
+
+    def __init__(self, on_line: Callable[[str], None]) -> None:
+        self._on_line = on_line
+        self._kept = b""
+
+    def data_received(self, data: bytes) -> None:
+        *lines, rest = (self._kept + data).split(b"\n")
+        self._kept = rest[:MAX_LINE_BYTES]
+        for line in lines:
+            if text := line[:MAX_LINE_BYTES].decode("utf-8", "replace").strip():
+                self._on_line(text)

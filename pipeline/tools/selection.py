@@ -1,0 +1,169 @@
+"""Which of many tools a language model is offered: those that what was said may need. Pure.
+
+All tools of a home are 28 kB of every request. What was said picks the topics: words of the home's
+tools by a table, tools of others by the words of their names and descriptions. The choice looks at
+the whole conversation and keeps the order of the tools, so it changes only when a new topic comes
+up, and servers find the prompt's beginning in their cache.
+"""
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+
+import msgspec
+
+from core.ports import ToolSpec
+from engines.base import Message
+from pipeline.conversation.context_window import tools_tokens
+
+FEW = 8
+"Tools up to this number are offered as they are: a choice would save little and may be wrong."
+MAX_OF_HOME = 16
+"""Topics of older sentences are left out beyond this. What the newest sentence asks for is always
+there: two large topics, timers and music, are more than this already."""
+MAX_OF_OTHERS = 12
+"""Of MCP servers and functions together, where they take more of the model's context than they
+should. They are described in words of their own, which a user need not know, perhaps in another
+language: which of them he means is a guess."""
+OTHERS_SHARE = 1 / 4
+"Of the context: others are all offered while they take no more. Beside them comes the home."
+UNKNOWN_SHARE = 1 / 2
+"The same while none of them shares a word with what was said: then there is nothing to choose by."
+MIN_WORD_CHARS = 4
+"Shorter words are in every description. A word counts by this many of its first letters: plurals."
+
+_WORD = re.compile(r"[^\W\d_]+")
+_CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
+
+class Topic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Tools of the home that go together, and by language what asks for them."""
+
+    tools: tuple[str, ...]
+    en: tuple[str, ...] = ()
+    de: tuple[str, ...] = ()
+    fr: tuple[str, ...] = ()
+    es: tuple[str, ...] = ()
+
+    def is_asked_for(self, said: str, language: str) -> bool:
+        """`said`: in small letters, with a space at both ends."""
+        parts: tuple[str, ...] = getattr(self, language)
+        if language not in COMPOUNDING:
+            parts = tuple(f" {part.lstrip()}" for part in parts)
+        return not parts or any(part in said for part in parts)
+
+
+LANGUAGES = ("en", "de", "fr", "es")
+"In which the table has words; in another language all of the home's tools are offered."
+COMPOUNDING = ("de",)
+"What is asked for may be the end of a longer word."
+
+
+def relevant_tools(
+    tools: Sequence[ToolSpec],
+    messages: Sequence[Message],
+    language: str,
+    *,
+    needs_home: bool = False,
+    context_tokens: int | None = None,
+) -> Sequence[ToolSpec]:
+    """The tools to offer, in their order. `needs_home`: all of the home's are among them. What a
+    client declared is never left out. `context_tokens`: the model's; None: nobody knows a limit."""
+    kept = {tool.name for tool in tools if tool.is_clients}
+    if len(tools) - len(kept) <= FEW:
+        return tools
+    topics = bundled()
+    known = {name for topic in topics.values() for name in topic.tools}
+    of_home = [tool.name for tool in tools if tool.name in known and not _is_foreign(tool)]
+    others = [tool for tool in tools if tool.name not in (*kept, *of_home)]
+    wanted = {*kept, *(call.name for message in messages for call in message.tool_calls)}
+    if len(of_home) > FEW and language in LANGUAGES and not needs_home:
+        wanted |= _of_home(tools, messages, language, set(of_home))
+    else:
+        wanted.update(of_home)
+    wanted |= _of_others(others, messages, context_tokens)
+    return [tool for tool in tools if tool.name in wanted]
+
+
+def most_tools(tools: Sequence[ToolSpec], context_tokens: int | None = None) -> Sequence[ToolSpec]:
+    """As many and as large ones as a conversation may come to be offered: one sentence may ask for
+    everything that the home can do."""
+    known = {name for topic in bundled().values() for name in topic.tools}
+    of_home = [tool for tool in tools if tool.name in known and not _is_foreign(tool)]
+    others = [tool for tool in tools if tool not in of_home]
+    if _takes_at_most(UNKNOWN_SHARE, context_tokens, others):
+        return [*of_home, *others]
+    largest = sorted(others, key=lambda tool: len(str(tool.parameters)), reverse=True)
+    return [*of_home, *largest[:MAX_OF_OTHERS]]
+
+
+def _is_foreign(tool: ToolSpec) -> bool:
+    """An MCP server's tool, which may have the name of one of ours."""
+    return bool(tool.fallback_name)
+
+
+def _of_home(
+    tools: Sequence[ToolSpec], messages: Sequence[Message], language: str, there: set[str]
+) -> set[str]:
+    """All topics of what was said last; older ones stay while there is room."""
+    always = [topic for topic in bundled().values() if topic.is_asked_for("", language)]
+    found = {name for topic in always for name in topic.tools} & there
+    for age, said in enumerate(_said(messages)):
+        topics = [topic for topic in bundled().values() if topic.is_asked_for(said, language)]
+        by_name = {tool.name for tool in tools if tool.name in there and _names(tool, said)}
+        for more in (*(there.intersection(topic.tools) for topic in topics), by_name):
+            if age == 0 or len(found | more) <= MAX_OF_HOME:
+                found |= more
+    return found
+
+
+def _of_others(
+    others: Sequence[ToolSpec], messages: Sequence[Message], context_tokens: int | None
+) -> set[str]:
+    """All where there is room; else those that share most words with what was said, of equals the
+    first."""
+    said = {word for text in _said(messages) for word in _words(text)}
+    shared = {tool.name: len(said & _described(tool)) for tool in others}
+    share = OTHERS_SHARE if any(shared.values()) else UNKNOWN_SHARE
+    if len(others) <= MAX_OF_OTHERS or _takes_at_most(share, context_tokens, others):
+        return set(shared)
+    return set(sorted(shared, key=lambda name: -shared[name])[:MAX_OF_OTHERS])
+
+
+def _takes_at_most(share: float, context_tokens: int | None, tools: Sequence[ToolSpec]) -> bool:
+    return context_tokens is None or tools_tokens(tools) <= context_tokens * share
+
+
+def _said(messages: Sequence[Message]) -> Iterator[str]:
+    """By the user, the newest first."""
+    for message in reversed(messages):
+        if message.role == "user":
+            words = " ".join(_WORD.findall(message.text.casefold()))
+            yield f" {words} "
+
+
+def _names(tool: ToolSpec, said: str) -> bool:
+    """A name of a device that the tool knows was said."""
+    name = tool.parameters.get("properties", {}).get("name", {})
+    groups = [name, *name.get("anyOf", ())]
+    return any(
+        f" {device.casefold()} " in said for group in groups for device in group.get("enum", ())
+    )
+
+
+def _described(tool: ToolSpec) -> set[str]:
+    return _words(f"{_CAMEL.sub(' ', tool.name)} {tool.description}".replace("_", " "))
+
+
+def _words(text: str) -> set[str]:
+    """Beginnings of words that say something."""
+    found = _WORD.findall(text.casefold())
+    return {word[:MIN_WORD_CHARS] for word in found if len(word) >= MIN_WORD_CHARS}
+
+
+@cache
+def bundled() -> Mapping[str, Topic]:
+    text = (files("pipeline.tools") / "selection.toml").read_text(encoding="utf-8")
+    return msgspec.convert(tomllib.loads(text), dict[str, Topic])

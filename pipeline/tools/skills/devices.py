@@ -1,0 +1,224 @@
+"""Devices of the demo home as tools, named after Home Assistant's built-in intents."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from core.ports import ToolContext, ToolOutcome, ToolSpec
+from pipeline.tools.home import Entity, Home
+from pipeline.tools.skills.arguments import (
+    Handler,
+    ToolError,
+    read_number,
+    read_text,
+    require_number,
+    run_tool,
+)
+from pipeline.tools.skills.device_specs import COLORS, MAX_TARGET_C, MIN_TARGET_C, device_specs
+from pipeline.tools.skills.targets import described, find_targets
+
+SWITCHABLE = ("light", "switch", "fan", "cover", "climate", "media_player", "lock")
+MAX_LANGUAGES = 8  # with their names in schemas at hand; a household speaks fewer
+VOLUME_STEP = 10  # percent; one audible step
+ON = {"cover": "open", "climate": "heat", "media_player": "playing", "lock": "locked"}
+OFF = {"cover": "closed", "lock": "unlocked"}
+
+
+class HomeTools:
+    """Acts on one Home. Everything is synchronous, so a call is never half done."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._specs: dict[str, tuple[ToolSpec, ...]] = {}
+        self._handlers: Mapping[str, Handler] = {
+            "HassTurnOn": self._turn_on,
+            "HassTurnOff": self._turn_off,
+            "HassLightSet": self._light_set,
+            "HassSetPosition": self._set_position,
+            "HassFanSetSpeed": self._fan_speed,
+            "HassClimateSetTemperature": self._set_temperature,
+            "HassClimateGetTemperature": self._get_temperature,
+            "HassGetState": self._get_state,
+            "HassMediaPause": self._media_pause,
+            "HassMediaUnpause": self._media_unpause,
+            "HassMediaNext": lambda arguments, context: self._skip(arguments, context, 1),
+            "HassMediaPrevious": lambda arguments, context: self._skip(arguments, context, -1),
+            "HassSetVolume": self._set_volume,
+            "HassSetVolumeRelative": self._step_volume,
+        }
+
+    def tools(self, context: ToolContext) -> Sequence[ToolSpec]:
+        language = context.language
+        if language not in self._specs:
+            while len(self._specs) >= MAX_LANGUAGES:
+                del self._specs[next(iter(self._specs))]
+            self._specs[language] = device_specs(self._home, language)
+        return self._specs[language]
+
+    async def call(
+        self, name: str, arguments: Mapping[str, Any], context: ToolContext
+    ) -> ToolOutcome:
+        return run_tool(self._handlers, name, arguments, context)
+
+    def _targets(
+        self, arguments: Mapping[str, Any], context: ToolContext, *kinds: str
+    ) -> list[Entity]:
+        return find_targets(self._home, arguments, context.language, kinds)
+
+    def _turn_on(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+        changed = [
+            self._switch(entity, ON.get(entity.config.kind, "on"))
+            for entity in self._targets(arguments, context, *SWITCHABLE)
+        ]
+        return self._done(changed, context)
+
+    def _turn_off(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+        changed = [
+            self._switch(entity, OFF.get(entity.config.kind, "off"))
+            for entity in self._targets(arguments, context, *SWITCHABLE)
+        ]
+        return self._done(changed, context)
+
+    def _switch(self, entity: Entity, state: str) -> Entity:
+        if entity.config.kind == "cover":
+            return self._home.update(
+                entity.config.id, state, position=100 if state == "open" else 0
+            )
+        return self._home.update(entity.config.id, state)
+
+    def _light_set(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+        brightness = read_number(arguments, "brightness", 0, 100)
+        color = read_text(arguments, "color")
+        if brightness is None and not color:
+            raise ToolError("brightness or color is required", param="brightness")
+        if color and color not in COLORS:
+            raise ToolError(f"color must be one of {', '.join(COLORS)}", param="color")
+        changes: dict[str, int | float | str] = {"color": color} if color else {}
+        if brightness:
+            changes["brightness"] = round(brightness)
+        state = "off" if brightness == 0 else "on"
+        changed = [
+            self._home.update(entity.config.id, state, **changes)
+            for entity in self._targets(_lights_of(arguments), context, "light")
+        ]
+        return self._done(changed, context)
+
+    def _set_position(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+        position = round(require_number(arguments, "position", 0, 100))
+        state = "open" if position else "closed"
+        changed = [
+            self._home.update(entity.config.id, state, position=position)
+            for entity in self._targets(arguments, context, "cover")
+        ]
+        return self._done(changed, context)
+
+    def _fan_speed(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+        speed = round(require_number(arguments, "percentage", 0, 100))
+        changed = [
+            self._home.update(entity.config.id, "on" if speed else "off", speed=speed)
+            for entity in self._targets({"domain": "fan", **arguments}, context, "fan")
+        ]
+        return self._done(changed, context)
+
+    def _set_temperature(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+        degrees = require_number(arguments, "temperature", MIN_TARGET_C, MAX_TARGET_C)
+        changed = [
+            self._home.update(entity.config.id, "heat", target_temperature=degrees)
+            for entity in self._targets({"domain": "climate", **arguments}, context, "climate")
+        ]
+        return self._done(changed, context)
+
+    def _get_temperature(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+        asked = {"domain": "climate", **arguments}
+        return self._done(self._targets(asked, context, "climate"), context)
+
+    def _get_state(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+        state = read_text(arguments, "state")
+        area_only = {"domain": "light", **arguments} if set(arguments) == {"area"} else arguments
+        matched: list[dict[str, Any]] = []
+        unmatched: list[dict[str, Any]] = []
+        for entity in self._asked(area_only, context):
+            fits = not state or entity.state == state
+            (matched if fits else unmatched).append(described(self._home, entity, context.language))
+        return ToolOutcome({"matched": matched, "unmatched": unmatched})
+
+    def _asked(self, arguments: Mapping[str, Any], context: ToolContext) -> list[Entity]:
+        try:
+            return self._targets(arguments, context, *SWITCHABLE)
+        except ToolError as error:
+            if error.code != "ambiguous":
+                raise
+            # "Are any windows open?" asks about all of them; only doing needs to know which.
+            wanted = [arguments.get(key) for key in ("domain", "device_class")]
+            return [
+                entity
+                for entity in self._home.entities()
+                if wanted[0] in {None, "", entity.config.kind}
+                and wanted[1] in {None, "", entity.config.device_class}
+            ]
+
+    def _media_pause(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+        players = [player for player in self._players(arguments, context) if _plays(player)]
+        if not players:
+            raise ToolError("nothing is playing", code="nothing_playing")
+        return self._done([self._home.update(p.config.id, "paused") for p in players], context)
+
+    def _media_unpause(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+        players = self._players(arguments, context, is_paused=True)
+        return self._done([self._home.update(p.config.id, "playing") for p in players], context)
+
+    def _skip(self, arguments: Mapping[str, Any], context: ToolContext, step: int) -> ToolOutcome:
+        players = [player for player in self._players(arguments, context) if _plays(player)]
+        if not players:
+            raise ToolError("nothing is playing", code="nothing_playing")
+        changed = [
+            self._home.update(p.config.id, track=max(1, int(p.attributes["track"]) + step))
+            for p in players
+        ]
+        return self._done(changed, context)
+
+    def _set_volume(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+        volume = round(require_number(arguments, "volume_level", 0, 100))
+        players = self._players(arguments, context)
+        return self._done([self._home.update(p.config.id, volume=volume) for p in players], context)
+
+    def _step_volume(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+        step = arguments.get("volume_step")
+        if step in {"up", "down"}:
+            change = VOLUME_STEP if step == "up" else -VOLUME_STEP
+        else:
+            change = round(require_number(arguments, "volume_step", -100, 100))
+        changed = [
+            self._home.update(
+                p.config.id, volume=min(100, max(0, int(p.attributes["volume"]) + change))
+            )
+            for p in self._players(arguments, context)
+        ]
+        return self._done(changed, context)
+
+    def _done(self, entities: Iterable[Entity], context: ToolContext) -> ToolOutcome:
+        told = [described(self._home, entity, context.language) for entity in entities]
+        return ToolOutcome({"targets": told})
+
+    def _players(
+        self, arguments: Mapping[str, Any], context: ToolContext, *, is_paused: bool = False
+    ) -> list[Entity]:
+        """Players meant; when none is named: those playing, or with `is_paused` those paused."""
+        if any(arguments.get(key) for key in ("name", "area", "device_class")):
+            return self._targets({**arguments, "domain": "media_player"}, context, "media_player")
+        players = [e for e in self._home.entities() if e.config.kind == "media_player"]
+        active = [player for player in players if _plays(player)]
+        if active and not is_paused:
+            return active
+        if not players:
+            raise ToolError("there is no player", code="no_such_device", domain="media_player")
+        if not is_paused:
+            raise ToolError("nothing is playing", code="nothing_playing")
+        return self._targets({"domain": "media_player"}, context, "media_player")
+
+
+def _plays(player: Entity) -> bool:
+    return player.state == "playing"
+
+
+def _lights_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    return {"domain": "light", **arguments}

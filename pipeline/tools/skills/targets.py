@@ -1,0 +1,111 @@
+"""From the words of a call (name, area, domain, device class) to the devices they mean."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pipeline.tools.home import Entity, Home, names_in
+from pipeline.tools.skills.arguments import ToolError, read_text
+
+NAMED_AS_GROUP = ("light",)
+"Kinds of which 'all in the home' is a safe reading when neither name nor area is given."
+
+ALIKE = (("door", "garage", "gate"), ("blind", "shutter", "shade"))
+"Device classes that one word may mean: a garage door is a door, shutters are called blinds."
+
+
+def find_targets(
+    home: Home, arguments: Mapping[str, Any], language: str, kinds: Sequence[str]
+) -> list[Entity]:
+    """The devices meant, never empty. ToolError when there is none, or when it is not clear which.
+
+    `kinds` are those the tool can act on.
+    """
+    name, domain = read_text(arguments, "name"), read_text(arguments, "domain")
+    device_class = read_text(arguments, "device_class")
+    area = find_area(home, read_text(arguments, "area"), language)
+    if not (name or area or domain or device_class):
+        raise ToolError("one of name, area, domain and device_class is required", param="name")
+    found = [entity for entity in home.entities() if not area or entity.config.area == area]
+    if name:
+        found = _named(found, name, language)
+    if domain:
+        found = [entity for entity in found if entity.config.kind == domain]
+    if device_class:
+        found = _of_class(found, device_class)
+    if not found:
+        raise _no_device(arguments)
+    able = [entity for entity in found if entity.config.kind in kinds]
+    if not able:
+        raise ToolError(
+            f"a {found[0].config.kind} cannot do that",
+            code="not_supported",
+            name=found[0].name(language),
+        )
+    if name:
+        # "Front door" is both a door and its lock: without a domain the door is meant.
+        return [entity for entity in able if entity.config.kind != "lock"] or able
+    if area or arguments.get("everywhere") is True:
+        return able
+    return _only_one(able, language)
+
+
+def find_area(home: Home, name: str, language: str) -> str:
+    """The id of the area called `name` (or having that id); empty for an empty name."""
+    if not name:
+        return ""
+    wanted = name.casefold()
+    for area in home.config.areas:
+        if area.id == wanted or any(wanted == own for own in _all_names(area.names, language)):
+            return area.id
+    raise ToolError(f"there is no area {name!r}", code="no_such_area", area=name)
+
+
+def described(home: Home, entity: Entity, language: str) -> dict[str, Any]:
+    """A device as tools report it."""
+    return {
+        "id": entity.config.id,
+        "name": entity.name(language),
+        "area": entity.config.area,
+        "area_name": home.area_name(entity.config.area, language),
+        "kind": entity.config.kind,
+        "device_class": entity.config.device_class,
+        "state": entity.state,
+        "attributes": dict(entity.attributes),
+    }
+
+
+def _named(entities: Sequence[Entity], name: str, language: str) -> list[Entity]:
+    wanted = name.casefold()
+    return [
+        entity
+        for entity in entities
+        if entity.config.id == wanted or wanted in _all_names(entity.config.names, language)
+    ]
+
+
+def _of_class(entities: Sequence[Entity], device_class: str) -> list[Entity]:
+    """Exactly that class; when there is none, what people call by the same word."""
+    exact = [entity for entity in entities if entity.config.device_class == device_class]
+    alike = next((group for group in ALIKE if device_class in group), ())
+    return exact or [entity for entity in entities if entity.config.device_class in alike]
+
+
+def _all_names(names: Mapping[str, tuple[str, ...]], language: str) -> set[str]:
+    groups = (names_in(names, language), names.get("en", ()))
+    return {name.casefold() for group in groups for name in group}
+
+
+def _only_one(found: list[Entity], language: str) -> list[Entity]:
+    if len(found) == 1 or found[0].config.kind in NAMED_AS_GROUP:
+        return found
+    raise ToolError(
+        "more than one device fits; say which",
+        code="ambiguous",
+        names=[entity.name(language) for entity in found],
+    )
+
+
+def _no_device(arguments: Mapping[str, Any]) -> ToolError:
+    keys = ("name", "area", "domain", "device_class")
+    said = {key: arguments[key] for key in keys if arguments.get(key)}
+    return ToolError("there is no such device", code="no_such_device", **said)

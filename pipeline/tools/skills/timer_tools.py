@@ -1,0 +1,161 @@
+"""Timers as tools, named after Home Assistant's intents."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from core.ports import ToolContext, ToolOutcome, ToolSpec
+from pipeline.tools.skills.arguments import (
+    Handler,
+    ToolError,
+    number_schema,
+    read_number,
+    read_text,
+    run_tool,
+    text_schema,
+    tool,
+)
+from pipeline.tools.skills.timers import Timer, Timers
+
+UNITS_S = {"hours": 3600, "minutes": 60, "seconds": 1}
+MAX_UNITS = 86400  # of any unit; the duration itself is checked by Timers
+
+
+class TimerTools:
+    """Start, cancel, change, pause and ask for the timers of the caller's conversation."""
+
+    def __init__(self, timers: Timers) -> None:
+        self._timers = timers
+        self._handlers: Mapping[str, Handler] = {
+            "HassStartTimer": self._start,
+            "HassCancelTimer": self._cancel,
+            "HassCancelAllTimers": self._cancel_all,
+            "HassIncreaseTimer": lambda arguments, context: self._change(arguments, context, 1),
+            "HassDecreaseTimer": lambda arguments, context: self._change(arguments, context, -1),
+            "HassPauseTimer": self._pause,
+            "HassUnpauseTimer": self._resume,
+            "HassTimerStatus": self._status,
+        }
+        self._specs = _timer_specs()
+
+    def tools(self, context: ToolContext) -> Sequence[ToolSpec]:
+        return self._specs
+
+    async def call(
+        self, name: str, arguments: Mapping[str, Any], context: ToolContext
+    ) -> ToolOutcome:
+        return run_tool(self._handlers, name, arguments, context)
+
+    def _start(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+        duration_s = _duration_s(arguments)
+        if duration_s is None:
+            raise ToolError("hours, minutes or seconds are required", param="minutes")
+        name = read_text(arguments, "name")
+        timer = self._timers.start(context.conversation_id, context.language, duration_s, name)
+        return self._told(timer)
+
+    def _cancel(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+        timer = _only(self._meant(arguments, context), arguments)
+        self._timers.cancel(timer)
+        return self._told(timer)
+
+    def _cancel_all(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+        timers = self._timers.of(context.conversation_id)
+        for timer in timers:
+            self._timers.cancel(timer)
+        return ToolOutcome({"canceled": len(timers)})
+
+    def _change(self, arguments: Mapping[str, Any], context: ToolContext, sign: int) -> ToolOutcome:
+        by_s = _duration_s(arguments)
+        if by_s is None:
+            raise ToolError("hours, minutes or seconds are required", param="minutes")
+        timer = self._the_one(arguments, context)
+        return self._told(self._timers.change(timer, sign * by_s))
+
+    def _pause(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+        return self._told(self._timers.pause(self._the_one(arguments, context)))
+
+    def _resume(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+        return self._told(self._timers.resume(self._the_one(arguments, context)))
+
+    def _status(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+        found = self._meant(arguments, context)
+        if not found and _selects(arguments):
+            raise _not_found(arguments)
+        return ToolOutcome({"timers": [self._fields(timer) for timer in found]})
+
+    def _the_one(self, arguments: Mapping[str, Any], context: ToolContext) -> Timer:
+        """The one meant that has not rung yet: only such a one can be changed."""
+        found = [timer for timer in self._meant(arguments, context) if not timer.is_ringing]
+        return _only(found, arguments)
+
+    def _meant(self, arguments: Mapping[str, Any], context: ToolContext) -> list[Timer]:
+        name = read_text(arguments, "name").casefold()
+        started_s = _duration_s(arguments, "start_")
+        return [
+            timer
+            for timer in self._timers.of(context.conversation_id)
+            if (not name or timer.name.casefold() == name)
+            and (started_s is None or timer.duration_s == started_s)
+        ]
+
+    def _told(self, timer: Timer) -> ToolOutcome:
+        return ToolOutcome({"timer": self._fields(timer)})
+
+    def _fields(self, timer: Timer) -> dict[str, Any]:
+        return {
+            "id": timer.id,
+            "name": timer.name,
+            "duration_s": round(timer.duration_s),
+            "remaining_s": round(self._timers.remaining_s(timer)),
+            "is_paused": timer.paused_s is not None,
+            "is_ringing": timer.is_ringing,
+        }
+
+
+def _timer_specs() -> tuple[ToolSpec, ...]:
+    named = {"name": text_schema("Name of the timer, if it has one")}
+    which = {**named, **_durations("start_", "Duration it was started with, to tell timers")}
+    length = _durations("", "Duration")
+    return (
+        tool("HassStartTimer", "Starts a timer", {**named, **length}),
+        tool("HassCancelTimer", "Cancels a timer", which),
+        tool("HassCancelAllTimers", "Cancels all timers", {}),
+        tool("HassIncreaseTimer", "Adds time to a timer", {**which, **length}),
+        tool("HassDecreaseTimer", "Takes time from a timer", {**which, **length}),
+        tool("HassPauseTimer", "Pauses a timer", which),
+        tool("HassUnpauseTimer", "Lets a paused timer go on", which),
+        tool("HassTimerStatus", "Tells how much time is left", which, is_read_only=True),
+    )
+
+
+def _durations(prefix: str, description: str) -> dict[str, dict[str, Any]]:
+    return {
+        f"{prefix}{unit}": number_schema(f"{description}, {unit}", 0, MAX_UNITS) for unit in UNITS_S
+    }
+
+
+def _duration_s(arguments: Mapping[str, Any], prefix: str = "") -> float | None:
+    parts = [
+        (read_number(arguments, f"{prefix}{unit}", 0, MAX_UNITS), seconds)
+        for unit, seconds in UNITS_S.items()
+    ]
+    given = [number * seconds for number, seconds in parts if number is not None]
+    return sum(given) if given else None
+
+
+def _selects(arguments: Mapping[str, Any]) -> bool:
+    return bool(read_text(arguments, "name")) or _duration_s(arguments, "start_") is not None
+
+
+def _only(found: Sequence[Timer], arguments: Mapping[str, Any]) -> Timer:
+    if not found:
+        raise _not_found(arguments)
+    if len(found) > 1:
+        names = [timer.name for timer in found if timer.name]
+        raise ToolError("more than one timer fits", code="multiple_timers_matched", names=names)
+    return found[0]
+
+
+def _not_found(arguments: Mapping[str, Any]) -> ToolError:
+    name = read_text(arguments, "name")
+    return ToolError("there is no such timer", code="timer_not_found", name=name)

@@ -1,0 +1,1 @@
+"""Transcription: from the samples of an utterance to its transcript."""

@@ -1,0 +1,302 @@
+"""Whole recordings to text, for every door that takes audio as a file or an upload."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples, samples_to_ms
+from core.errors import EngineError, Overloaded
+from core.tasks import unwrapped
+from engines.base import (
+    AsrItem,
+    AsrOptions,
+    AsrResult,
+    Padding,
+    Segment,
+    TokenLogprob,
+    Word,
+    padding_instead,
+)
+from pipeline.services import EngineSet, Recogniser
+from pipeline.transcription.no_speech import Judge, SpeechEvidence, judged, nothing
+from pipeline.transcription.options import check_options
+from pipeline.transcription.segment import Decode, HeadStart, ask
+from pipeline.transcription.segmenter import Cutter, Piece
+from pipeline.transcription.stitching import joined, placed
+from serving.scheduling.scheduler import Priority
+
+ANY_LENGTH_MS = 30_000
+"Of a piece, for recognisers that take any: memory stays bounded, and words come while it goes on."
+BLOCK_MS = 1000
+"Audio that one hand-over to the thread of the VAD is worth."
+EAGER_BLOCK_MS = 100
+"So soon a pause is noticed that an eager recording uses."
+TRIES = 4
+"Of a piece that is refused when others of its recording were not: their work is not thrown away."
+
+
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """What was said in a whole recording; times count from its first sample."""
+
+    text: str
+    language: str
+    language_probability: float
+    audio_ms: float
+    segments: tuple[Segment, ...]
+    words: tuple[Word, ...]
+    "With timestamps `word`."
+    tokens: tuple[TokenLogprob, ...]
+    "With `token_logprobs`."
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """A piece that was handed over, without its samples: results wait long for their reader."""
+
+    start: int
+    samples: int
+    evidence: SpeechEvidence
+    decode: Decode | None
+    "None: nobody spoke."
+
+
+class Transcriber:
+    """Takes recordings of any length: cut at pauses, recognised in parallel, joined in order."""
+
+    def __init__(self, engines: EngineSet) -> None:
+        self._engines = engines
+        self._under_way = 0
+        self._is_draining = False
+        self._is_idle = asyncio.Event()
+        self._is_idle.set()
+
+    async def drain(self) -> None:
+        """Take no new recordings; wait until those under way are done."""
+        self._is_draining = True
+        await self._is_idle.wait()
+
+    def check(self, model: str, options: AsrOptions) -> None:
+        """Raises NotFound model_not_found; RequestError for what this model cannot do; EngineError
+        when it cannot be used at all."""
+        check_options(self._engines.recogniser(model, param="model").info, options)
+
+    def padding_instead(self, model: str, options: AsrOptions) -> Padding | None:
+        """Which padding is done in place of the one asked for; None: that one. Raises NotFound
+        model_not_found."""
+        info = self._engines.recogniser(model, param="model").info
+        return padding_instead(info, options.padding)
+
+    def name_of(self, model: str) -> str:
+        """The own name of the recogniser that is meant, for answers to say. Raises NotFound
+        model_not_found."""
+        return self._engines.recogniser_name(model)
+
+    @asynccontextmanager
+    async def open(
+        self,
+        model: str,
+        options: AsrOptions,
+        *,
+        priority: Priority = Priority.BATCH,
+        eager: bool = False,
+    ) -> AsyncIterator["Recording"]:
+        """A recording to push audio into. Leaving early cancels what is still being recognised.
+
+        `eager`: for audio that comes as it is spoken; see `HeadStart`.
+        Raises as `check`; Overloaded when the wait would be too long, or the server is draining.
+        """
+        if self._is_draining:
+            raise Overloaded("the server is shutting down", retry_after_s=5, code="draining")
+        self.check(model, options)
+        self._engines.admit(model, priority)
+        recogniser = self._engines.recogniser(model)
+        judge = self._engines.judge(model, options.no_speech_threshold)
+        options = self._engines.recognition(options)
+        window = ms_to_samples(recogniser.info.window_ms or ANY_LENGTH_MS, ASR_RATE_HZ)
+        cutter = Cutter(self._engines.vad.open(), window, judge)
+        with unwrapped(), self._counted(), self._engines.hold(model):
+            async with asyncio.TaskGroup() as tasks:
+                head_start = HeadStart(recogniser, options, tasks, self._engines.wasted)
+                used = recogniser, options, priority, cutter, head_start, tasks
+                recording = Recording(*used, judge=judge, is_eager=eager)
+                try:
+                    yield recording
+                finally:
+                    recording.close()
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        self._under_way += 1
+        self._is_idle.clear()
+        try:
+            yield
+        finally:
+            self._under_way -= 1
+            if self._under_way == 0:
+                self._is_idle.set()
+
+
+class Recording:
+    """`push` until `end`, then `parts` or `transcript`, once; `parts` may be read while pushing."""
+
+    def __init__(
+        self,
+        recogniser: Recogniser,
+        options: AsrOptions,
+        priority: Priority,
+        cutter: Cutter,
+        head_start: HeadStart,
+        tasks: asyncio.TaskGroup,
+        *,
+        judge: Judge,
+        is_eager: bool,
+    ) -> None:
+        self._recogniser, self._options, self._priority = recogniser, options, priority
+        self._cutter, self._tasks, self._is_eager = cutter, tasks, is_eager
+        self._block = ms_to_samples(EAGER_BLOCK_MS if is_eager else BLOCK_MS, ASR_RATE_HZ)
+        self._waiting: list[Pcm] = []
+        self._samples = 0
+        self._slots = asyncio.Semaphore(2 * recogniser.info.max_batch)
+        "One batch runs, the next one waits; more would only be memory."
+        self._given: asyncio.Queue[_Given | None] = asyncio.Queue()
+        "In order; small, so that push never waits for whoever reads the parts."
+        self._running: list[Decode] = []
+        self._head_start = head_start
+        self._ending: asyncio.Task[None] | None = None
+        self._lost: EngineError | Overloaded | None = None
+        self._has_result = False
+        self._judge = judge
+        self._is_detecting = (
+            options.language is None and not options.prefix and len(recogniser.info.languages) > 1
+        )
+        self._detecting = asyncio.Lock()
+
+    async def push(self, pcm: Pcm) -> None:
+        """The next samples, 16 kHz. Waits while too much is still to be recognised.
+
+        Raises EngineError, Overloaded when it is lost already.
+        """
+        self._raise_if_lost()
+        self._samples += len(pcm)
+        self._waiting.append(pcm)
+        if sum(map(len, self._waiting)) < self._block:
+            return
+        waiting, self._waiting = np.concatenate(self._waiting), []
+        step = max(self._block, ms_to_samples(BLOCK_MS, ASR_RATE_HZ))
+        for start in range(0, len(waiting), step):
+            for piece in await asyncio.to_thread(self._cutter.push, waiting[start : start + step]):
+                await self._recognise(piece)
+        if self._is_eager:
+            self._head_start.hear(self._cutter)
+
+    def end(self) -> None:
+        """There is no more audio."""
+        self._ending = self._tasks.create_task(self._finish(), name="recording-end")
+
+    def close(self) -> None:
+        """Cancel what is not known yet, and free what engines keep for it."""
+        if self._ending is not None:
+            self._ending.cancel()
+        self._head_start.drop()
+        for decode in self._running:
+            decode.drop(self._recogniser)
+
+    async def parts(self) -> AsyncIterator[AsrResult]:
+        """Each stretch in order, as soon as it is known; times count from the recording's start.
+
+        Raises EngineError, Overloaded.
+        """
+        while (given := await self._given.get()) is not None:
+            if given.decode is None:
+                yield nothing(self._options.language or self._recogniser.info.languages[0])
+                continue
+            result = await given.decode.task
+            if not isinstance(result, AsrResult):
+                raise result
+            yield placed(judged(result, given.evidence, self._judge), given.start, given.samples)
+
+    async def transcript(self) -> Transcript:
+        """All that was said. Raises EngineError, Overloaded."""
+        parts = [(part, 1.0) async for part in self.parts()]
+        known = self._options.language or self._recogniser.info.languages[0]
+        whole = joined(parts or [(AsrResult("", 0.0, known, language_probability=0.0), 1.0)])
+        return Transcript(
+            text=whole.text,
+            language=whole.language,
+            language_probability=whole.language_probability,
+            audio_ms=samples_to_ms(self._samples, ASR_RATE_HZ),
+            segments=whole.segments,
+            words=whole.words,
+            tokens=whole.tokens,
+        )
+
+    async def _finish(self) -> None:
+        with suppress(EngineError, Overloaded):  # `parts` comes to it and raises it
+            rest = np.concatenate([np.zeros(0, np.int16), *self._waiting])
+            pieces = await asyncio.to_thread(self._cutter.push, rest)
+            for piece in [*pieces, *await asyncio.to_thread(self._cutter.end)]:
+                await self._recognise(piece)
+        self._head_start.drop()
+        self._given.put_nowait(None)
+
+    async def _recognise(self, piece: Piece) -> None:
+        self._raise_if_lost()
+        if self._judge is Judge.BOTH and piece.evidence.is_none:
+            decode = None
+        else:
+            decode = await self._begin(piece)
+        given = _Given(piece.start, len(piece.pcm), piece.evidence, decode)
+        self._given.put_nowait(given)
+
+    async def _begin(self, piece: Piece) -> Decode:
+        is_detecting = self._is_detecting and any(not one.task.done() for one in self._running)
+        decode = None if is_detecting else await self._head_start.decoded(piece)
+        if decode is None:
+            await self._slots.acquire()
+            utterance = self._head_start.utterance(piece)
+            item = AsrItem(utterance, piece.pcm, True, self._options)
+            task = self._tasks.create_task(self._decode(item, piece.evidence), name=utterance)
+            decode = Decode(
+                piece.start, len(piece.pcm), piece.speech_end, utterance, self._options, task
+            )
+            self._running = [one for one in self._running if not one.task.done()] + [decode]
+        return decode
+
+    async def _decode(
+        self, item: AsrItem, evidence: SpeechEvidence
+    ) -> AsrResult | EngineError | Overloaded:
+        """Holds a slot, and gives it back."""
+        try:
+            # As with faster-whisper, the first words decide on the language of all that follows.
+            async with self._detecting:
+                if self._is_detecting:
+                    result = await self._ask(item)
+                    if isinstance(result, AsrResult) and judged(result, evidence, self._judge).text:
+                        self._options = replace(self._options, language=result.language)
+                        self._head_start.options = self._options
+                        self._is_detecting = False
+                    return result
+            return await self._ask(replace(item, options=self._options))
+        finally:
+            self._slots.release()
+
+    async def _ask(self, item: AsrItem) -> AsrResult | EngineError | Overloaded:
+        result = await ask(self._recogniser, item, self._priority)
+        for _ in range(TRIES - 1):
+            if not isinstance(result, Overloaded) or not self._has_result:
+                break
+            await asyncio.sleep(result.retry_after_s)
+            result = await ask(self._recogniser, item, self._priority)
+        if isinstance(result, AsrResult):
+            self._has_result = True
+        else:
+            self._lost = result
+        return result
+
+    def _raise_if_lost(self) -> None:
+        if self._lost is not None:
+            raise self._lost

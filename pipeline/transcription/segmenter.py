@@ -1,0 +1,227 @@
+"""Where to cut long audio: at pauses, so that no word is torn and silence is not recognised."""
+
+from collections import deque
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+
+from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples
+from engines.base import Vad
+from pipeline.transcription.no_speech import Judge, SpeechEvidence
+
+SPEECH = {Judge.BOTH: 0.5, Judge.RECOGNISER: 0.15, Judge.NOBODY: 0.15}
+"""VAD probability from which speech begins. Where the VAD counts, as in the endpointer; elsewhere a
+whisper is speech, too."""
+KEPT = {Judge.BOTH: 0.5, Judge.RECOGNISER: 1e-6, Judge.NOBODY: 0.0}
+"""VAD probability below which a long recording is left out. A recogniser that judges for itself
+hears all but the silence at which the default VAD's gate stays closed: of a whisper over the
+telephone the VAD makes 0.001 to 0.02, as of noise, and the recogniser understands it."""
+GOES_ON = 0.7
+"Of the threshold: speech that has begun goes on down to there, as in the endpointer."
+PAD_MS = 300
+"Kept on both sides of the speech: onsets and last consonants are quieter than a VAD hears."
+LONG_PAUSE_MS = 3000
+"Ends a piece, however short: recognisers make words up in a long silence."
+MIN_PAUSE_MS = 100
+"A shorter one is inside a word: the closure of a `t` takes 50 to 80 ms."
+MIN_SPEECH_MS = 60
+"Less in a whole piece is a click."
+QUIET_MS = 200
+"About the pause between two words spoken with care."
+
+_PAD = ms_to_samples(PAD_MS, ASR_RATE_HZ)
+_LONG_PAUSE = ms_to_samples(LONG_PAUSE_MS, ASR_RATE_HZ)
+_MIN_PAUSE = ms_to_samples(MIN_PAUSE_MS, ASR_RATE_HZ)
+_MIN_SPEECH = ms_to_samples(MIN_SPEECH_MS, ASR_RATE_HZ)
+_QUIET = ms_to_samples(QUIET_MS, ASR_RATE_HZ)
+_STEP = ms_to_samples(10, ASR_RATE_HZ)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of a recording that is recognised at once."""
+
+    start: int
+    "Sample of the recording."
+    pcm: Pcm
+    speech_end: int
+    "One past its last sample of speech."
+    evidence: SpeechEvidence
+    "That there is speech in it."
+
+
+class Cutter:
+    """A recording as it comes, given back in pieces. Blocking (VAD): push from a thread.
+
+    One that fits the window stays whole and untouched. Of a longer one, what is below `KEPT` is
+    left out between pieces; a piece ends at a long pause, or where it would exceed the window: at
+    the longest pause of its last third, else at its last pause, else where it is quietest.
+    """
+
+    def __init__(self, vad: Vad, window_samples: int, judge: Judge = Judge.BOTH) -> None:
+        self._vad, self._window = vad, window_samples
+        self._threshold, self._kept = SPEECH[judge], KEPT[judge]
+        self._buffer: Pcm = np.zeros(0, np.int16)
+        self._base = 0
+        "Sample of the recording at which the buffer begins."
+        self._heard = 0
+        "Samples that the VAD has judged."
+        self._runs: list[tuple[int, int]] = []
+        "What is kept and in no piece yet; pauses below MIN_PAUSE_MS are part of it."
+        self._in_speech = False
+        self._speech_end = 0
+        "One past the last sample that the VAD took for speech; 0: none yet."
+        self._given = 0
+        "Where the last piece ended."
+        self._judged: deque[tuple[int, int, float]] = deque()
+        "What the VAD said of the samples from here to there, not yet in a piece."
+
+    @property
+    def total(self) -> int:
+        """Samples so far."""
+        return self._base + len(self._buffer)
+
+    def push(self, pcm: Pcm) -> list[Piece]:
+        """The pieces that are complete with these next samples."""
+        self._buffer = np.concatenate([self._buffer, pcm])
+        self._listen()
+        return self._complete(is_over=False) if self.total > self._window else []
+
+    def end(self) -> list[Piece]:
+        """The last pieces."""
+        size = self._vad.frame_samples
+        rest = self._buffer[self._heard - self._base :]
+        if len(rest):
+            self._judge(np.pad(rest, (0, size - len(rest))), len(rest))
+        if whole := self.whole():
+            return [whole] if self.total else []
+        return self._complete(is_over=True)
+
+    def tail(self) -> Piece | None:
+        """What `end` would give last if only silence came from here on; None during speech."""
+        if not self._speech_end or self._heard - self._speech_end < _MIN_PAUSE:
+            return None
+        if whole := self.whole():
+            return whole
+        if not self._runs or self._heard - self._runs[-1][1] < _MIN_PAUSE:
+            return None
+        kept_end = self._runs[-1][1]
+        end = min(kept_end + _PAD, self.total)
+        pcm = self._slice(self._begin(), end)
+        return Piece(self._begin(), pcm, kept_end, self._evidence(end))
+
+    def whole(self) -> Piece | None:
+        """All of it so far, while it fits the window."""
+        if self.total > self._window:
+            return None
+        return Piece(0, self._buffer, self._speech_end, self._evidence(self.total))
+
+    def _listen(self) -> None:
+        size = self._vad.frame_samples
+        while self.total - self._heard >= size:
+            at = self._heard - self._base
+            self._judge(self._buffer[at : at + size], size)
+
+    def _judge(self, frame: Pcm, samples: int) -> None:
+        start, self._heard = self._heard, self._heard + samples
+        needed = self._threshold * (GOES_ON if self._in_speech else 1)
+        probability = self._vad.push(frame)
+        self._judged.append((start, self._heard, probability))
+        self._in_speech = probability >= needed
+        if self._in_speech:
+            self._speech_end = self._heard
+        elif probability < self._kept:
+            return
+        if self._runs and start - self._runs[-1][1] < _MIN_PAUSE:
+            self._runs[-1] = self._runs[-1][0], self._heard
+        else:
+            self._runs.append((start, self._heard))
+
+    def _complete(self, *, is_over: bool) -> list[Piece]:
+        pieces: list[Piece] = []
+        while self._runs:
+            end = self._end_of_piece(is_over=is_over)
+            if end is None:
+                self._forget(self._begin())
+                return pieces
+            pieces += self._take(end)
+        self._forget(self._heard - _PAD)
+        return pieces
+
+    def _begin(self) -> int:
+        """Where the next piece begins."""
+        return max(self._given, self._runs[0][0] - _PAD)
+
+    def _end_of_piece(self, *, is_over: bool) -> int | None:
+        """Where the next piece ends; None: not known yet."""
+        limit = self._begin() + self._window
+        starts = chain((start for start, _ in self._runs[1:]), (self._heard,))
+        pauses = [
+            (end, start)
+            for (_, end), start in zip(self._runs, starts, strict=True)
+            if end <= limit and start - end >= _MIN_PAUSE
+        ]
+        long = next((pause for pause in pauses if pause[1] - pause[0] >= _LONG_PAUSE), None)
+        if long is None and self._heard <= limit and not is_over:
+            return None
+        if long is None and is_over and self._runs[-1][1] <= limit:
+            return min(self._runs[-1][1] + _PAD, self.total, limit)
+        chosen = long or _best(pauses, limit, self._window // 3)
+        if chosen is None:
+            search = limit - self._window // 3
+            return search + quietest(self._slice(search, limit))
+        end, start = chosen
+        return min(end + _PAD, (end + start) // 2, limit)
+
+    def _take(self, end: int) -> list[Piece]:
+        begin = self._begin()
+        inside = [(a, min(b, end)) for a, b in self._runs if a < end]
+        self._runs = [(max(a, end), b) for a, b in self._runs if b > end]
+        pcm = self._slice(begin, end).copy()  # a view would keep the whole buffer
+        evidence = self._evidence(end)
+        self._given = end
+        self._forget(end)
+        is_click = sum(b - a for a, b in inside) < _MIN_SPEECH
+        return [] if is_click else [Piece(begin, pcm, inside[-1][1], evidence)]
+
+    def _evidence(self, end: int) -> SpeechEvidence:
+        """Of what is in no piece yet, up to `end`."""
+        evidence = SpeechEvidence()
+        for first, last, probability in self._judged:
+            if first < end:
+                evidence.push(probability, last - first)
+        return evidence
+
+    def _slice(self, start: int, end: int) -> Pcm:
+        return self._buffer[start - self._base : end - self._base]
+
+    def _forget(self, before: int) -> None:
+        gone = max(0, before - self._base)
+        while self._judged and self._judged[0][0] < before:
+            self._judged.popleft()
+        self._buffer = self._buffer[gone:]
+        self._base += gone
+
+
+def _best(pauses: list[tuple[int, int]], limit: int, third: int) -> tuple[int, int] | None:
+    late = [pause for pause in pauses if pause[0] >= limit - third]
+    if late:
+        return max(late, key=lambda pause: (pause[1] - pause[0], pause[0]))
+    # Below a third, windows would be mostly padding.
+    return next((pause for pause in reversed(pauses) if pause[0] >= limit - 2 * third), None)
+
+
+def quietest(pcm: Pcm) -> int:
+    """The middle of the `QUIET_MS` with the least energy, the last of equals, in samples.
+
+    What is nearer to the middle counts more: a gap that is shorter is cut there, not beside it.
+    """
+    offset = len(pcm) % _STEP
+    steps = pcm[offset:].reshape(-1, _STEP).astype(np.float32)
+    energy = np.sum(steps * steps, axis=1, dtype=np.float64)
+    half = _QUIET // _STEP // 2
+    weights = np.concatenate([np.arange(1, half + 1), np.arange(half, 0, -1)])
+    spans = np.convolve(energy, weights, "valid")
+    last = len(spans) - 1 - int(np.argmin(spans[::-1]))
+    return offset + (last + half) * _STEP

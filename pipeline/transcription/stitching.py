@@ -1,0 +1,66 @@
+"""The results of consecutive parts as one: text joined, times shifted, never going back."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from core.audio import ASR_RATE_HZ, samples_to_ms
+from engines.base import AsrResult, Segment, Word
+from pipeline.transcription.writing import join_texts
+
+
+def placed(result: AsrResult, start: int, samples: int) -> AsrResult:
+    """The result of the `samples` from `start` on, in the recording's time.
+
+    Segments follow one another inside the part, words inside their segments: recognisers say times
+    beyond the audio, or a word that begins before the last one ended.
+    """
+    start_ms = samples_to_ms(start, ASR_RATE_HZ)
+    end_ms = start_ms + samples_to_ms(samples, ASR_RATE_HZ)
+    segments = list(_in_order(result.segments, start_ms, end_ms))
+    if result.text and not segments:
+        segments = [Segment(result.text, start_ms, end_ms)]
+    return replace(
+        result,
+        segments=tuple(segments),
+        words=tuple(_within(result.words, segments, start_ms)),
+    )
+
+
+def joined(parts: Sequence[tuple[AsrResult, float]]) -> AsrResult:
+    """Several parts (at least one) as one result; each with its length, for the confidence."""
+    spoken = [(part, weight) for part, weight in parts if part.text]
+    judged = spoken or parts
+    total = sum(weight for _, weight in judged)
+    first = judged[0][0]
+    return AsrResult(
+        text=join_texts(part.text for part, _ in spoken),
+        confidence=sum(p.confidence * weight for p, weight in judged) / total if total else 0.0,
+        language=first.language,
+        words=tuple(word for part, _ in spoken for word in part.words),
+        is_rejected=not spoken and any(part.is_rejected for part, _ in parts),
+        segments=tuple(segment for part, _ in spoken for segment in part.segments),
+        tokens=tuple(token for part, _ in spoken for token in part.tokens),
+        language_probability=first.language_probability,
+        is_unsure=bool(spoken) and all(part.is_unsure for part, _ in spoken),
+    )
+
+
+def _in_order(segments: Sequence[Segment], start_ms: float, end_ms: float) -> Iterator[Segment]:
+    at_ms = start_ms
+    for segment in segments:
+        begin_ms = min(max(segment.start_ms + start_ms, at_ms), end_ms)
+        at_ms = min(max(segment.end_ms + start_ms, begin_ms), end_ms)
+        yield replace(segment, start_ms=begin_ms, end_ms=at_ms)
+
+
+def _within(words: Sequence[Word], segments: Sequence[Segment], start_ms: float) -> Iterator[Word]:
+    """Each word in the segment that holds its middle, or the next one; none goes back."""
+    rest, at_ms = list(segments), start_ms
+    for word in words:
+        middle_ms = (word.start_ms + word.end_ms) / 2 + start_ms
+        while len(rest) > 1 and rest[0].end_ms < middle_ms:
+            rest.pop(0)
+        at_ms = max(at_ms, rest[0].start_ms)
+        begin_ms = min(max(word.start_ms + start_ms, at_ms), rest[0].end_ms)
+        at_ms = min(max(word.end_ms + start_ms, begin_ms), rest[0].end_ms)
+        yield replace(word, start_ms=begin_ms, end_ms=at_ms)

@@ -1,0 +1,66 @@
+"""From a session's speaker to its microphone: our own voice must not be taken for a user's, and
+noise that nobody wants to hear is made quieter."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from core.audio import PTIME_MS, AudioFrame, Pcm, ms_to_samples
+from media.processing.echo import open_echo
+from media.processing.modes import EchoMode
+from media.processing.noise_mode import NoiseMode
+from media.processing.noise_suppression import open_noise_reduction
+from pipeline.playout.playout import Playout
+
+
+class EchoPath:
+    """One session's. `guard` is told whether a start of speech deserves a second look."""
+
+    def __init__(self, playout: Playout, guard: Callable[[bool], None]) -> None:
+        self._playout, self._guard = playout, guard
+        self._is_paced = playout.paced_by == "server"
+        self._mode: EchoMode = "off"
+        self._echo = open_echo("off", playout.rate_hz, is_paced=self._is_paced)
+        self._noise: NoiseMode = "off"
+        self._reduction = open_noise_reduction("off")
+        self._silence = np.zeros(ms_to_samples(PTIME_MS, playout.rate_hz), np.int16)
+        self._fed = 0
+        "Samples from the microphone so far."
+
+    def configure(self, mode: EchoMode, noise: NoiseMode) -> None:
+        if mode != self._mode:
+            self._mode = mode
+            self._echo = open_echo(mode, self._playout.rate_hz, is_paced=self._is_paced)
+        if noise != self._noise:
+            self._noise = noise
+            self._reduction = open_noise_reduction(noise)
+
+    @property
+    def late_ms(self) -> float:
+        """By which what is heard is older than its frame. An echo's canceller, there only while
+        something was played, is not counted."""
+        return self._reduction.late_ms
+
+    def heard(self, frame: AudioFrame) -> AudioFrame:
+        """What is left of it without our voice and the noise."""
+        self._guard(self._playout.is_audible or self._echo.is_sounding(self._fed))
+        pcm = self._echo.clean(frame.pcm, self._fed)
+        self._fed += len(pcm)
+        pcm = self._reduction.clean(pcm)
+        return frame if pcm is frame.pcm else frame._replace(pcm=pcm)
+
+    def pulled(self, frame: AudioFrame | None) -> AudioFrame | None:
+        """A paced speaker takes this now; None while there is nothing to play."""
+        if frame is not None:
+            self._echo.play(frame.pcm, self._fed)
+        elif self._playout.writer is not None:  # paused: the speaker plays silence
+            self._echo.play(self._silence, self._fed)
+        return frame
+
+    def delivered(self, pcm: Pcm) -> None:
+        """A client that paces itself has it, and plays it some time."""
+        self._echo.play(pcm, self._fed)
+
+    def cut(self) -> None:
+        """What was sent and not played yet will not be."""
+        self._echo.cut(self._fed)

@@ -1,0 +1,81 @@
+"""The words of an utterance that goes on a former one: of both together, or of what is new alone.
+
+Together is what a recogniser hears best, and of two commands said in one breath what it hears
+worst: so a whole command counts more than an agreement on what was said before.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+from core.errors import EarshotError, EngineError, Overloaded
+from engines.base import AsrResult
+from pipeline.transcription.no_speech import Judge
+from pipeline.user_turn.continuation import Join
+from pipeline.user_turn.events import Reactions
+from pipeline.user_turn.utterance import OpenUtterance
+
+Alone = Callable[[], Awaitable[AsrResult]]
+"Decodes the new audio by itself. Raises EngineError, Overloaded."
+
+
+async def settled(open_: OpenUtterance, reactions: Reactions, alone: Alone) -> AsrResult:
+    """Its final words. Whether they take the place of the former ones is in its join: as soon as
+    they do, they must be told. Raises EngineError, Overloaded."""
+    join = open_.join
+    if join is None:
+        result = open_.judged(await open_.utterance.finish())
+        await reactions.weigh(open_.turn, result.text)
+        return result
+    result = await _heard(open_, join, reactions, alone)
+    open_.said.decide()
+    return result
+
+
+async def _heard(open_: OpenUtterance, join: Join, reactions: Reactions, alone: Alone) -> AsrResult:
+    whole = await open_.utterance.finish()
+    await join.former.known.wait()
+    if not join.is_possible:
+        return open_.judged(await alone())
+    whole = open_.together(whole, join)
+    if not whole.text:
+        return whole  # what was said before was all
+    if open_.judge is Judge.RECOGNISER and join.evidence.is_silence:
+        # The former words make the decode of all sure, whatever was invented after them.
+        own = open_.judged(await alone())
+        if not own.text:
+            return own
+    goes_on = reactions.goes_on(open_.turn, join.new)
+    words = whole.text if goes_on else join.new
+    other = await _better(words, whole, join, reactions, alone)
+    if other is not None:
+        return open_.judged(other)
+    if reactions.goes_on(open_.turn, join.new):  # a tool may have run meanwhile
+        join.is_taken = True
+        return whole
+    return replace(whole, text=join.new, words=join.late(whole), segments=(), tokens=())
+
+
+async def _better(
+    words: str, whole: AsrResult, join: Join, reactions: Reactions, alone: Alone
+) -> AsrResult | None:
+    """The decode of the new audio by itself, where that is to be believed rather than `words` out
+    of the decode of all. Without it those count: they were heard."""
+    is_command = await _is_whole(words, whole.language, reactions)
+    if is_command or (is_command is None and join.agrees(whole)):
+        return None
+    try:
+        other = await alone()
+    except (EngineError, Overloaded):
+        return None
+    is_other = await _is_whole(other.text, other.language, reactions) if other.text else False
+    if is_other is not None and is_other != bool(is_command):
+        return other if is_other else None
+    is_surer = other.confidence > whole.confidence
+    return other if other.text and is_surer and not join.agrees(whole) else None
+
+
+async def _is_whole(words: str, language: str, reactions: Reactions) -> bool | None:
+    try:
+        return await reactions.is_whole(words, language)
+    except EarshotError:
+        return None  # the answer comes to it, and tells

@@ -1,0 +1,150 @@
+"""How likely what was said is a whole turn, by its words: "turn on the" is not, "thanks" is.
+
+Cheap and pure: it reads the end of the text, and its first words. Word lists are in
+`completeness.toml`; of other languages only punctuation tells something. The values are judgements,
+not measurements.
+"""
+
+import re
+import tomllib
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+
+import msgspec
+
+HESITATES = 0.05
+OPEN = 0.1
+"It ends with a word that nobody ends with, or lacks its object."
+MAYBE_OPEN = 0.25
+"A number without its unit, digits that go on, a comma."
+SENTENCE = 0.65
+"Recognisers set full stops freely; it says little."
+WHOLE = 0.8
+"A command or a question that lacks nothing."
+SURELY = 0.95
+"Polite endings, and what is complete by itself."
+
+MIN_DIGITS, MAX_DIGITS = 3, 8
+"Digits read one by one: fewer may be anything, more are a whole phone number."
+
+LONGEST_PHRASE = 5
+"Words, in the lists."
+
+_WORD = re.compile(r"\d+(?:[.,:]\d+)*|[^\W\d_]+(?:['-][^\W\d_]+)*'?")
+_GOES_ON = re.compile(r"(?:\.\.+|…|[,;:،、，；：—–-])[\s\"'»”)]*$")
+_ASKED = re.compile(r"[?!？！؟][\s\"'»”)]*$")
+_STOPPED = re.compile(r"[.。।][\s\"'»”)]*$")
+
+
+class Words(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Of one language; see the file."""
+
+    open: frozenset[str]
+    stranded: frozenset[str]
+    hesitations: frozenset[str]
+    wants_more: frozenset[str]
+    orders: frozenset[str]
+    particles: frozenset[str]
+    alone: frozenset[str]
+    polite: frozenset[str]
+    openers: frozenset[str]
+    questions: frozenset[str]
+    counted: frozenset[str]
+    numbers: frozenset[str]
+    digits: frozenset[str]
+
+
+def completeness(text: str, language: str) -> float | None:
+    """0 to 1 that nothing is missing; None: it cannot be told. `language`: ISO 639-1, a region may
+    follow; `text`: as a recogniser writes it, with or without punctuation."""
+    text = text.replace("’", "'").strip()
+    said = _WORD.findall(text.casefold())
+    if not said:
+        return None
+    words = _table().get(language.casefold().replace("_", "-").partition("-")[0])
+    by_mark, by_words = _by_mark(text), _by_words(said, words) if words else None
+    if by_mark is None or by_words is None:
+        return by_words if by_mark is None else by_mark
+    if by_mark == MAYBE_OPEN:
+        return min(by_words, by_mark)
+    return by_words if by_words < SENTENCE else max(by_words, by_mark)
+
+
+def _by_mark(text: str) -> float | None:
+    end = text[-16:]
+    if _GOES_ON.search(end):
+        return MAYBE_OPEN
+    if _ASKED.search(end):
+        return WHOLE
+    return SENTENCE if _STOPPED.search(end) else None
+
+
+def _by_words(said: Sequence[str], words: Words) -> float | None:
+    whole, rest = " ".join(said), _without_opener(said, words)
+    if whole in words.alone or whole in words.polite:
+        return SURELY
+    if not rest or whole in words.wants_more or " ".join(rest) in words.wants_more:
+        return OPEN
+    by_end = _by_end(said, words)
+    if by_end is not None:
+        return by_end
+    is_question = rest[0] in words.questions and len(rest) > 2
+    if _ends(said, words.open):
+        return None if is_question and said[-1] in words.stranded else OPEN
+    if rest[0] in words.orders:
+        has_object = any(word not in words.particles for word in rest[1:])
+        return WHOLE if has_object else OPEN
+    return WHOLE if is_question else None
+
+
+def _by_end(said: Sequence[str], words: Words) -> float | None:
+    if _ends(said, words.polite):
+        return SURELY
+    return HESITATES if _ends(said, words.hesitations) else _by_number(said, words)
+
+
+def _by_number(said: Sequence[str], words: Words) -> float | None:
+    count = _trailing(said, lambda word: word.isdigit() or word in words.numbers)
+    is_year = len(said[-1]) > 3 and said[-1].isdigit()
+    if 0 < count < len(said) and not is_year and said[-count - 1] in words.counted:
+        return MAYBE_OPEN
+    digits = _trailing(said, lambda word: word in words.digits or _is_digit(word))
+    return MAYBE_OPEN if MIN_DIGITS <= digits <= MAX_DIGITS else None
+
+
+def _is_digit(word: str) -> bool:
+    return len(word) == 1 and word.isdigit()
+
+
+def _without_opener(said: Sequence[str], words: Words) -> Sequence[str]:
+    """What is left of "could you please turn on the light" from "turn" on."""
+    first = 0
+    while length := _opener(said[first : first + LONGEST_PHRASE], words):
+        first += length
+    return said[first:]
+
+
+def _opener(said: Sequence[str], words: Words) -> int:
+    """Words of the longest opener that this begins with; 0: with none."""
+    lengths = range(len(said), 0, -1)
+    return next((n for n in lengths if " ".join(said[:n]) in words.openers), 0)
+
+
+def _ends(said: Sequence[str], phrases: Collection[str]) -> bool:
+    last = said[-LONGEST_PHRASE:]
+    return any(" ".join(last[first:]) in phrases for first in range(len(last)))
+
+
+def _trailing(said: Sequence[str], is_one: Callable[[str], bool]) -> int:
+    """How many of the last words are such."""
+    count = 0
+    while count < len(said) and is_one(said[-count - 1]):
+        count += 1
+    return count
+
+
+@cache
+def _table() -> Mapping[str, Words]:
+    text = (files("pipeline.user_turn") / "completeness.toml").read_text(encoding="utf-8")
+    return msgspec.convert(tomllib.loads(text), dict[str, Words])

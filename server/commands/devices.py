@@ -1,0 +1,200 @@
+"""`earshot devices ACTION`: what a running server knows of devices, over its HTTP API."""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import msgspec
+from aiohttp import ClientSession
+
+from bench.client.address import KEY_VARIABLES, Address, parse_address
+from bench.client.http import http_session, reaching, refusal
+from bench.client.realtime import CannotConnect, message_of
+from core.errors import ConfigError, NotFound, RequestError
+from devices.api.views import DeviceList, DeviceView
+from server.commands.devices_table import entry_line, table
+from server.commands.exit_codes import Exit
+from server.config import Config
+from server.net.addresses import is_loopback, is_unspecified, url_host
+from server.runtime.state_dir import read_key
+
+DEVICES = "/v1/devices"
+
+KEY_REFUSED = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
+
+
+def run(options: argparse.Namespace, config: Config, environ: Mapping[str, str]) -> Exit:
+    """Raises EarshotError."""
+    address = address_of(options, config, environ)
+    try:
+        asyncio.run(_main(options, address))
+    except CannotConnect as error:
+        print(f"earshot: {error}", file=sys.stderr)
+        return Exit.CONNECTION_FAILED
+    return Exit.OK
+
+
+def address_of(options: argparse.Namespace, config: Config, environ: Mapping[str, str]) -> Address:
+    """The stored key goes to this machine's own server only: another one would learn it. Raises
+    ConfigError."""
+    given = options.key or next(filter(None, map(environ.get, KEY_VARIABLES)), None)
+    try:
+        address = parse_address(options.url or _own_url(config), given)
+    except RequestError as error:
+        raise ConfigError(str(error)) from error
+    is_own = not options.url
+    is_here = is_loopback(urlsplit(address.url).hostname or "")
+    key = address.key
+    if key is None and (is_own or is_here):
+        key = config.server.api_key or read_key(config.paths.state_dir)
+    # Its certificate need not name 127.0.0.1, and nobody else listens there.
+    return Address(address.url, key, options.insecure or (is_own and is_here))
+
+
+def _own_url(config: Config) -> str:
+    server = config.server
+    if server.port == 0:
+        raise ConfigError("config.server.port is 0, any free one: say which with --url")
+    host = "127.0.0.1" if is_unspecified(server.host) else server.host
+    scheme = "http" if server.tls == "off" else "https"
+    return f"{scheme}://{url_host(host)}:{server.port}"
+
+
+class _Server:
+    def __init__(self, address: Address, session: ClientSession) -> None:
+        self._address, self._session = address, session
+
+    async def ask(self, method: str, path: str, body: object = None) -> bytes:
+        """Raises CannotConnect, RequestError with the server's own words."""
+        data = None if body is None else msgspec.json.encode(body)
+        url = f"{self._address.url}{path}"
+        with reaching(self._address):
+            async with self._session.request(
+                method, url, data=data, ssl=self._address.ssl()
+            ) as response:
+                if response.status in KEY_REFUSED:
+                    raise await refusal(response)
+                answered = await response.read()
+        if response.status >= HTTPStatus.BAD_REQUEST:
+            raise RequestError(_why(response.status, answered))
+        return answered
+
+    async def find(self, word: str) -> DeviceView:
+        """By id, name or hardware id. Raises NotFound."""
+        devices = await self.devices()
+        found = [one for one in devices if word == one.id] or [
+            one
+            for one in devices
+            if word.casefold() in (one.name.casefold(), one.hardware_id.casefold())
+        ]
+        if not found:
+            raise NotFound(f"no device has the id, name or hardware id {word!r}")
+        if len(found) > 1:
+            ids = ", ".join(one.id for one in found)
+            raise NotFound(f"{len(found)} devices are called {word!r}; say which by its id: {ids}")
+        return found[0]
+
+    async def devices(self) -> Sequence[DeviceView]:
+        answered = await self.ask("GET", DEVICES)
+        return msgspec.json.decode(answered, type=DeviceList).devices
+
+
+async def _main(options: argparse.Namespace, address: Address) -> None:
+    async with http_session(address) as session:
+        said, answered = await _act(options, _Server(address, session))
+    print(answered.decode() if options.json else said)
+
+
+async def _act(options: argparse.Namespace, server: _Server) -> tuple[str, bytes]:
+    """What to print, and what the server answered."""
+    match options.action:
+        case "list":
+            answered = await server.ask("GET", DEVICES)
+            return table(msgspec.json.decode(answered, type=DeviceList).devices), answered
+        case "pair":
+            answered = await server.ask("POST", f"{DEVICES}/pair", {"code": options.code})
+            device = msgspec.json.decode(answered, type=DeviceView)
+            return f"approved: {device.name} ({device.id})", answered
+        case "notify":
+            return await _notify(options, server)
+    device = await server.find(options.device)
+    path = f"{DEVICES}/{device.id}"
+    match options.action:
+        case "approve":
+            answered = await server.ask("POST", f"{path}/approve", {"code": options.code or ""})
+            return f"approved: {device.name}", answered
+        case "block" | "restart":
+            answered = await server.ask("POST", f"{path}/{options.action}")
+            done = "blocked" if options.action == "block" else "restarting"
+            return f"{done}: {device.name}", answered
+        case "forget":
+            return f"forgotten: {device.name}", await server.ask("DELETE", path) or b"{}"
+        case "ota":
+            asked = {"firmware": options.firmware or ""}
+            answered = await server.ask("POST", f"{path}/update", asked)
+            return f"updating: {device.name}", answered
+        case "logs":
+            answered = await server.ask("GET", f"{path}/log")
+            entries = msgspec.json.decode(answered)["entries"]
+            return "\n".join(map(entry_line, entries)) or "nothing since the server began", answered
+        case _:
+            answered = await server.ask("POST", path, _edit(options))
+            return table([msgspec.json.decode(answered, type=DeviceView)]), answered
+
+
+async def _notify(options: argparse.Namespace, server: _Server) -> tuple[str, bytes]:
+    *named, text = options.words
+    if len(named) != (options.area is None):
+        raise ConfigError("say `notify DEVICE TEXT` or `notify --area AREA TEXT`")
+    notice = {"text": text}
+    if options.area is not None:
+        path = f"/v1/areas/{quote(options.area, safe='')}/notify"
+        answered = await server.ask("POST", path, notice)
+        count = len(msgspec.json.decode(answered)["devices"])
+        return (
+            f"said on {count} devices" if count else "it waits for the first that comes",
+            answered,
+        )
+    device = await server.find(named[0])
+    answered = await server.ask("POST", f"{DEVICES}/{device.id}/notify", notice)
+    is_heard = msgspec.json.decode(answered)["is_heard"]
+    return "said" if is_heard else f"it waits until {device.name} is there", answered
+
+
+def _edit(options: argparse.Namespace) -> dict[str, Any]:
+    match options.action:
+        case "rename":
+            return {"name": options.name}
+        case "area":
+            return {"area": options.area}
+        case _:
+            return {"profile": dict(map(_field, options.field))}
+
+
+def _field(text: str) -> tuple[str, Any]:
+    """`volume=60` as JSON has it. Raises ConfigError."""
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise ConfigError(f"{text!r}: a field of a profile is written NAME=VALUE")
+    if name == "tools":
+        return name, value.split(",") if value else None
+    if name not in ("volume", "answer_temperature"):
+        return name, value
+    try:
+        return name, msgspec.json.decode(value, type=float | int) if value else None
+    except msgspec.DecodeError:
+        raise ConfigError(f"{name}: {value!r} is no number") from None
+
+
+def _why(status: int, answered: bytes) -> str:
+    try:
+        body = msgspec.json.decode(answered)
+    except (msgspec.DecodeError, UnicodeError):
+        body = None
+    if isinstance(body, dict):
+        return message_of(body)
+    return f"the server answered {status}; is it Earshot, of this version?"

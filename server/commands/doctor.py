@@ -1,0 +1,241 @@
+"""`earshot doctor`: what is installed, reachable, chosen, and why; whether the main job can run."""
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import cast
+
+from core.errors import ConfigError, EarshotError
+from devices.registry.look import count_devices
+from engines.base import Declares, Llm, Tts, TtsInfo
+from engines.llm.hybrid import Hybrid
+from engines.registry import Kind, load
+from server.commands.doctor_probes import Finding, probe_all, spare_voices
+from server.compose.choices import Survey, choose_one, describe, find_offers, machine, survey
+from server.compose.devices import database_url
+from server.compose.llm_and_tts import SPEAKS_ALL
+from server.compose.prompt_size import known_tools, prompt_size
+from server.config import Config
+from server.net.addresses import lan_addresses
+from server.net.listeners import AddressInUse, bind, is_local_only
+from serving import warmup
+from serving.placement.choose import KINDS
+from serving.placement.offers import Offer
+from serving.placement.whisper import usable
+
+MARKS = {"ok": "ok  ", "note": "note", "fail": "FAIL"}
+
+
+@dataclass(slots=True)
+class Loaded:
+    """Engines that could be loaded, to be asked for something."""
+
+    llm: Llm | None = None
+    voices: dict[str, Tts] = field(default_factory=dict[str, Tts])
+
+
+def examine(config: Config) -> Iterator[Finding]:
+    """Look at everything. Blocking; loads engines and asks them for a word, downloads nothing."""
+    yield Finding("ok", f"Python {sys.version.split()[0]} at {sys.executable}")
+    found = survey(config.paths.models_dir)
+    yield from _machine(found)
+    yield _weights(config, found)
+    loaded = Loaded()
+    for kind in KINDS:
+        yield from _engines(config, kind, found, loaded)
+    yield _devices(config)
+    yield from asyncio.run(probe_all(config, loaded.llm, loaded.voices))
+    if loaded.llm is not None:
+        yield from _prompt(config, loaded.llm)
+    yield from _listener(config)
+
+
+def show(findings: Iterator[Finding]) -> bool:
+    """Print findings as they come. True when nothing failed."""
+    failed = 0
+    for finding in findings:
+        print(f"{MARKS[finding.verdict]}  {finding.what}", flush=True)
+        failed += finding.verdict == "fail"
+    print()
+    if failed:
+        print(f"{failed} of these keep Earshot from answering; see FAIL above.")
+    else:
+        print("Earshot can listen and answer here.")
+    return not failed
+
+
+def _machine(found: Survey) -> Iterator[Finding]:
+    hardware = found.hardware
+    yield Finding("ok", f"{hardware.cores} cores, {hardware.memory_gb:.1f} GB of memory")
+    for note in hardware.notes:
+        yield Finding("note", note)
+    for gpu in hardware.gpus:
+        yield Finding(
+            "ok",
+            f"GPU {gpu.name}: {gpu.free_gb:.0f} of {gpu.memory_gb:.0f} GB free,"
+            f" compute capability {gpu.capability or 'unknown'}, driver {gpu.driver or 'unknown'}",
+        )
+    for reason in usable(hardware)[1]:
+        yield Finding("note", f"not used: {reason}")
+    if not hardware.gpus:
+        yield Finding("note", "no NVIDIA GPU (nvidia-smi lists none); the processor does the work")
+
+
+def _weights(config: Config, found: Survey) -> Finding:
+    folder = Path(config.paths.models_dir).expanduser().absolute()
+    if not found.weights:
+        return Finding(
+            "note", f"no Whisper weights in {folder}; `earshot models pull auto` fetches some"
+        )
+    listed = ", ".join(f"{w.name} ({w.size_mb:.0f} MB)" for w in found.weights)
+    return Finding("ok", f"Whisper weights in {folder}: {listed}")
+
+
+def _engines(config: Config, kind: Kind, found: Survey, loaded: Loaded) -> Iterator[Finding]:
+    """What there is of a kind, which one is chosen, and whether it really works."""
+    for engine in found.known[kind]:
+        if not engine.installed:
+            yield Finding("note", f"{kind}: {engine.name} is {engine.reason}")
+    if kind == "asr":
+        yield from _recognisers(config, found)
+    else:
+        yield _chosen(config, kind, found, loaded)
+
+
+def _chosen(config: Config, kind: Kind, found: Survey, loaded: Loaded) -> Finding:
+    try:
+        choice = choose_one(config, kind, found)
+        engine = load(kind, choice.name, choice.options)
+    except EarshotError as error:
+        return Finding("fail", f"{kind}: {error}")
+    if kind == "llm":
+        loaded.llm = cast(Llm, engine)
+    elif kind == "tts":
+        spare = partial(load, "tts", SPEAKS_ALL, {})
+        loaded.voices = spare_voices(choice.name, cast(Tts, engine), spare)
+    elif close := getattr(engine, "close", None):
+        close()
+    info = getattr(engine, "info", None)
+    timing = f"; {_timing(info)}" if isinstance(info, TtsInfo) else ""
+    return Finding("ok", f"{kind}: {choice.name} ({choice.why}){timing}")
+
+
+def _timing(voice: TtsInfo) -> str:
+    """How it is known which words of a cut answer were heard."""
+    if voice.has_word_times:
+        return "says when each word sounds: a cut answer keeps the words that were heard"
+    return "gives no word times: the words of a cut answer are counted in proportion to its sound"
+
+
+def _recognisers(config: Config, found: Survey) -> Iterator[Finding]:
+    """The one that is loaded at start, tried; then what else can be asked for."""
+    try:
+        of = machine(config, found)
+        wished, *others = find_offers(config, of)
+        first, problem = _tried(wished)
+    except EarshotError as error:
+        yield Finding("fail", f"asr: {error}")
+        return
+    yield Finding("ok", f"asr: {of.choice.name} ({of.choice.why})")
+    if problem:
+        yield Finding("note", f"asr: {wished.name}: {problem}; {first.why} instead")
+    yield Finding("ok", f"asr: {_told(first)}; loaded at start")
+    for warning in first.warnings:
+        yield Finding("note", f"asr: {first.name}: {warning}")
+    for offer in others:
+        try:
+            describe(offer)
+        except EarshotError as error:
+            yield Finding("note", f"asr: {offer.name} cannot be used: {error}")
+        else:
+            yield Finding("ok", f"asr: {_told(offer)}; loaded when it is first asked for")
+
+
+def _told(offer: Offer) -> str:
+    names = "".join(f" or {alias}" for alias in offer.aliases)
+    size = f"{offer.size_mb:.0f} MB, " if offer.size_mb else ""
+    return f"{offer.name}{names}: {size}{offer.why}"
+
+
+def _tried(offer: Offer) -> tuple[Offer, str]:
+    """What the server will have: this or, with the reason, its fallback. Raises EarshotError."""
+    try:
+        _try(offer)
+    except EarshotError as error:
+        if offer.fallback is None:
+            raise
+        _try(offer.fallback)
+        return offer.fallback, str(error)
+    return offer, ""
+
+
+def _try(offer: Offer) -> None:
+    """Load it as a worker does, and decode a second of sound. Raises EarshotError."""
+    model = load("asr", offer.engine, offer.options)
+    model.decode([warmup.item(model.info)])
+    model.close()
+
+
+def _devices(config: Config) -> Finding:
+    """The database of devices; without it the page is answered all the same."""
+    try:
+        known = count_devices(database_url(config))
+    except ConfigError as error:
+        return Finding("fail", str(error))
+    except EarshotError as error:
+        return Finding("note", f"devices are turned away, the database cannot be read: {error}")
+    if known is None:
+        return Finding("ok", "devices: the database is made at the start")
+    return Finding("ok", f"devices: {known} in the database")
+
+
+def _prompt(config: Config, llm: Llm) -> Iterator[Finding]:
+    """Whether instructions and tools leave room for a conversation; MCP servers' come on top."""
+    model = llm.model if isinstance(llm, Hybrid) else llm
+    if model.context_tokens is None:
+        return
+    language = config.language
+    try:
+        tools = known_tools(config)
+    except EarshotError as error:
+        yield Finding("fail", str(error))
+        return
+    shown = llm.declared(tools, language=language) if isinstance(llm, Declares) else tools
+    size = prompt_size(config, model, shown)
+    if size is not None and size.fits:
+        yield Finding("ok", f"llm: {size}")
+    elif size is not None:
+        yield Finding("note", size.advice())
+
+
+def _listener(config: Config) -> Iterator[Finding]:
+    where = f"{config.server.host} port {config.server.port}"
+    try:
+        sockets = bind(config.server.host, config.server.port)
+    except AddressInUse as error:
+        yield Finding("note", f"{error} (perhaps Earshot itself)")
+        return
+    except EarshotError as error:
+        yield Finding("fail", str(error))
+        return
+    is_local, needs_key = is_local_only(sockets), config.server.needs_key_here
+    for opened in sockets:
+        opened.close()
+    yield Finding("ok", f"{where} is free")
+    if is_local and needs_key:
+        yield Finding("ok", "only this machine can connect, and it needs the key, as configured")
+    elif is_local:
+        yield Finding("ok", "only this machine can connect, so no key is needed")
+    elif config.server.tls == "off":
+        addresses = ", ".join(str(a) for a in lan_addresses()) or "other machines"
+        yield Finding(
+            "note",
+            f"over http browsers give the microphone only on this machine, not at {addresses};"
+            " start with --tls auto",
+        )
+    yield Finding(
+        "note", "the browser asks for the microphone once per address; a refusal is undone there"
+    )

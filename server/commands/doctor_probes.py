@@ -1,0 +1,222 @@
+"""Probes of `earshot doctor`: each asks one thing that an answer needs, within a time limit."""
+
+import asyncio
+import logging
+import os
+import shutil
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Literal, Protocol, cast, runtime_checkable
+
+from core.errors import ConfigError, EarshotError, RequestError
+from core.tasks import unwrapped
+from devices.home_assistant.look import look
+from engines.base import Llm, Message, Tts
+from engines.llm.hybrid import Hybrid
+from pipeline.speech.voices import choose_voice
+from pipeline.tools.mcp import McpTools, mcp_tools
+from server.compose.llm_and_tts import SPEAKS_ALL, Closes, Runs
+from server.config import Config
+
+Verdict = Literal["ok", "note", "fail"]
+
+LLM_LIMIT_S = 30.0
+"A model that is not in memory is loaded for the first question."
+VOICE_LIMIT_S = 20.0
+"For the first sound of one word, the model's load included."
+MCP_LIMIT_S = 15.0
+"A server that is a program may install itself first; its tools come later then."
+HOUSE_LIMIT_S = 15.0
+
+LLM_ADVICE = "; start its server, or correct base_url, model and api_key under llm.options"
+VOICE_ADVICE = "; correct tts.options, or take the engine espeak, which needs no server"
+HOUSE_ADVICE = "; the rest works without it: see home_assistant.url and token"
+
+LOW_DISK_MB = 500
+"Weights of one model need more; a trace fills this in days."
+FULL_DISK_MB = 20
+"The database and its journal cannot grow any more."
+
+WORD = {"de": "Hallo.", "fr": "Bonjour.", "es": "Hola."}
+"What a voice is asked to say; in other languages `Hello.`"
+
+WITH_THE_SERVER = ("transformers", "vllm")
+"Language models that the server starts itself: loading one takes minutes and much memory."
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at. A `fail` means that a spoken question gets no answer."""
+
+    verdict: Verdict
+    what: str
+
+
+@runtime_checkable
+class Probed(Protocol):
+    """A language model that can say what it is without answering."""
+
+    async def probe(self) -> str:
+        """Which model answers where. Raises EngineError where none can."""
+        ...
+
+
+async def probe_all(config: Config, llm: Llm | None, voices: dict[str, Tts]) -> list[Finding]:
+    """All probes side by side, their findings in a fixed order. `llm`, `voices`: those that could
+    be loaded."""
+    probes: list[Awaitable[Finding]] = []
+    if llm is not None:
+        probe = partial(probe_llm, llm)
+        probes.append(_within(LLM_LIMIT_S, "llm", "fail", probe, LLM_ADVICE))
+    if voices:
+        speak = partial(probe_voice, config, voices)
+        probes.append(_within(VOICE_LIMIT_S, "tts", "fail", speak, VOICE_ADVICE))
+    probes += _mcp(config)
+    if config.home_assistant.url:
+        where = f"home assistant at {config.home_assistant.url}"
+        see = partial(probe_house, config)
+        probes.append(_within(HOUSE_LIMIT_S, where, "note", see, HOUSE_ADVICE))
+    probes += [_disk("state_dir", config.paths.state_dir)]
+    probes += [_disk("models_dir", config.paths.models_dir)]
+    return list(await asyncio.gather(*probes))
+
+
+async def _within(
+    limit_s: float,
+    what: str,
+    otherwise: Verdict,
+    probe: Callable[[], Awaitable[Finding]],
+    advice: str = "",
+) -> Finding:
+    """Its finding; a probe that is late, or fails in any way, is one as well. `advice`: what helps
+    against both."""
+    try:
+        async with asyncio.timeout(limit_s):
+            return await probe()
+    except TimeoutError:
+        return Finding(otherwise, f"{what}: no answer within {limit_s:g} s{advice}")
+    except ConfigError as error:
+        return Finding("fail", f"{what}: {error}")
+    except EarshotError as error:
+        return Finding(otherwise, f"{what}: {error} ({error.code}){advice}")
+    except Exception as error:  # an engine that others wrote may raise anything
+        return Finding(otherwise, f"{what}: {type(error).__name__}: {error}{advice}")
+
+
+async def probe_llm(llm: Llm) -> Finding:
+    """Ask the language model for a word."""
+    model = llm.model if isinstance(llm, Hybrid) else llm
+    if isinstance(model, Runs) or model.name in WITH_THE_SERVER:
+        return Finding("note", f"llm: {model.name} starts with the server and was not tried")
+    if model.name == "intents":
+        return Finding("ok", "llm: commands for the home are understood without a model")
+    try:
+        named = await model.probe() if isinstance(model, Probed) else model.name
+        async with aclosing(_first_words(model)) as words:
+            async for _ in words:
+                return Finding("ok", f"llm: {named} answers")
+    finally:
+        if isinstance(llm, Closes):
+            await llm.aclose()
+    return Finding("fail", f"llm: {named} answers without a word")
+
+
+async def _first_words(model: Llm) -> AsyncGenerator[object, None]:
+    question = [Message("user", "Hello.")]
+    async with aclosing(model.reply(question, (), language="en")) as deltas:
+        async for delta in deltas:
+            if getattr(delta, "text", ""):
+                yield delta
+
+
+async def probe_voice(config: Config, voices: dict[str, Tts]) -> Finding:
+    """Have the configured voice say one word."""
+    language = config.language
+    try:
+        choice = choose_voice(voices, language, config.assistant.voice)
+    except RequestError as error:
+        if error.code == "unsupported_language":
+            return Finding("note", f"tts: {error}; answers in it are only written")
+        return Finding("fail", f"tts: assistant.voice: {error}")
+    word = WORD.get(language, "Hello.")
+    frames = choice.tts.speak(_said(word), language=language, voice=choice.voice)
+    async with aclosing(frames):
+        async for frame in frames:
+            if len(frame.pcm):
+                said = f"{choice.engine} speaks {language!r} with the voice {choice.voice}"
+                return Finding("ok", f"tts: {said}")
+    return Finding("fail", f"tts: {choice.engine}: {word!r} has no sound")
+
+
+async def _said(word: str) -> AsyncIterator[str]:
+    yield word
+
+
+def _mcp(config: Config) -> Sequence[Awaitable[Finding]]:
+    """Without its tools a question is answered all the same."""
+    try:
+        servers = mcp_tools(config.tools.mcp)
+    except ConfigError as error:
+        return [_found(Finding("fail", str(error)))]
+    logging.getLogger("pipeline.tools.mcp.client").setLevel(logging.ERROR)  # the finding says it
+    return [
+        _within(MCP_LIMIT_S, f"mcp {one.name}", "note", partial(probe_mcp, one)) for one in servers
+    ]
+
+
+async def probe_mcp(server: McpTools) -> Finding:
+    """Connect and list its tools."""
+    with unwrapped():
+        async with asyncio.TaskGroup() as tasks:
+            running = tasks.create_task(server.run(), name=f"mcp-{server.name}")
+            await server.tried()
+            found = Finding("ok", f"mcp {server.name}: {server.count} tools")
+            if not server.is_connected:
+                why = f"mcp {server.name}: {server.reason}; its tools are missing"
+                found = Finding("note", why)
+            running.cancel()
+    return found
+
+
+async def probe_house(config: Config) -> Finding:
+    """Without Home Assistant, what we know ourselves still works."""
+    found = await look(config.home_assistant.as_settings())
+    counted = f"{len(found.entities)} exposed entities in {len(found.areas)} areas"
+    verdict: Verdict = "ok" if found.entities else "note"
+    return Finding(verdict, f"home assistant at {config.home_assistant.url}: {counted}")
+
+
+def _disk(setting: str, path: str) -> Awaitable[Finding]:
+    return _within(5.0, f"paths.{setting}", "note", lambda: _found(probe_disk(setting, path)))
+
+
+async def _found(finding: Finding) -> Finding:
+    return finding
+
+
+def probe_disk(setting: str, path: str) -> Finding:
+    """Room for what is written, in the folder or in the one where it will be made."""
+    folder = Path(path).expanduser().absolute()
+    there = next(one for one in (folder, *folder.parents) if one.exists())
+    free_mb = shutil.disk_usage(there).free // 2**20
+    what = f"paths.{setting} {folder}"
+    is_needed = setting == "state_dir"
+    if is_needed and not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):
+        return Finding("fail", f"{what}: {there} cannot be written; choose another folder")
+    if free_mb < FULL_DISK_MB:
+        return Finding("fail" if is_needed else "note", f"{what}: the disk is full")
+    if free_mb < LOW_DISK_MB:
+        return Finding("note", f"{what}: only {free_mb} MB are free")
+    return Finding("ok", f"{what}: {free_mb / 1024:.0f} GB free")
+
+
+def spare_voices(chosen: str, tts: Tts, load_spare: Callable[[], object]) -> dict[str, Tts]:
+    """The voices that the server would have: the chosen one, and the one that speaks the rest."""
+    voices = {chosen: tts}
+    if chosen != SPEAKS_ALL:
+        with suppress(EarshotError):
+            voices[SPEAKS_ALL] = cast(Tts, load_spare())
+    return voices

@@ -1,0 +1,1 @@
+"""`earshot engines`: lists and installs engines."""

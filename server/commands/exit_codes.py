@@ -1,0 +1,51 @@
+"""What the process ends with, for scripts and service managers."""
+
+from enum import IntEnum
+
+from core.errors import ConfigError, EarshotError, EngineError
+from server.models.errors import HubUnreachable
+from server.net.listeners import AddressInUse
+from serving.catalogue import ModelUnknown
+
+
+class Exit(IntEnum):
+    """Exit codes of `earshot`; documented in docs/cli.md."""
+
+    OK = 0
+    CANNOT_RUN = 1
+    "doctor: the main job cannot run here. Any command: an error of ours."
+    USAGE = 2
+    "Wrong arguments or configuration."
+    ADDRESS_IN_USE = 3
+    ENGINE_MISSING = 4
+    "An engine, or its weights, is not there or does not load."
+    CONNECTION_FAILED = 5
+    "talk: the server cannot be reached, refused the call, or went away. models: so the hub."
+    INTERRUPTED = 130
+    "Ctrl-C before there was anything to drain."
+
+
+def exit_for(error: EarshotError) -> Exit:
+    """The exit code of an expected failure."""
+    match error:
+        case ConfigError() | ModelUnknown():
+            return Exit.USAGE
+        case AddressInUse():
+            return Exit.ADDRESS_IN_USE
+        case EngineError():
+            return Exit.ENGINE_MISSING
+        case HubUnreachable():
+            return Exit.CONNECTION_FAILED
+        case _:
+            return Exit.CANNOT_RUN
+
+
+def expected(error: BaseException) -> EarshotError | None:
+    """The expected failure that an exception is or carries; None for a bug."""
+    if isinstance(error, EarshotError):
+        return error
+    if isinstance(error, BaseExceptionGroup):
+        causes = [expected(inner) for inner in error.exceptions]
+        found = [cause for cause in causes if cause is not None]
+        return found[0] if len(found) == len(causes) else None
+    return None

@@ -1,0 +1,134 @@
+"""`earshot extras`: lists the optional parts of Earshot and installs them into this environment.
+
+They are the extras of the distribution. Their requirements are read from its metadata, so it makes
+no difference whether Earshot runs from a checkout or from a wheel.
+"""
+
+import argparse
+import sys
+from collections.abc import Iterable, Mapping
+from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+from core.errors import ConfigError
+from server.commands.engines.pip import pip
+from server.commands.exit_codes import Exit
+from server.commands.lock_file import LOCK, locked_names, name_of
+from server.version import DISTRIBUTION
+
+EXTRAS: Mapping[str, str] = {
+    "bench": "counts the word errors of `earshot bench asr`",
+    "gpu": "CUDA libraries for Whisper on an NVIDIA GPU",
+    "kokoro": "the voices of Kokoro",
+    "mcp": "tools of MCP servers",
+    "mic": "the microphone of `earshot talk --mic`; needs PortAudio too",
+    "piper": "the voices of Piper (GPL-3)",
+    "postgresql": "PostgreSQL as the database of devices",
+    "torch": "Whisper and language models in torch, and `earshot models convert`",
+    "wake": "wake words; its wheels need glibc 2.35",
+}
+
+STAMP = Path(sys.prefix) / ".earshot-installed"
+"Where scripts/install.sh keeps which extras an environment has, one a line after the first."
+
+
+def add_actions(parser: argparse.ArgumentParser) -> None:
+    """The actions of `earshot extras`; without one it lists."""
+    actions = parser.add_subparsers(dest="action", metavar="ACTION")
+    what = "what there is, and what of it is installed"
+    actions.add_parser("list", help=what, description=what)
+    what = "install into the environment that Earshot runs in"
+    adding = actions.add_parser("add", help=what, description=what)
+    adding.add_argument(
+        "names", nargs="+", metavar="NAME", choices=tuple(EXTRAS), help=", ".join(EXTRAS)
+    )
+
+
+def run(options: argparse.Namespace) -> Exit:
+    """Raises InstallFailed, IndexUnreachable, ConfigError."""
+    try:
+        required = requires(DISTRIBUTION) or []
+    except PackageNotFoundError:
+        raise ConfigError(
+            "Earshot runs from a folder that is not installed: `make run EXTRAS=NAME` installs it"
+        ) from None
+    if options.action == "add":
+        return _add(options.names, required)
+    return _list(required)
+
+
+def requirements_of(extra: str, required: Iterable[str]) -> list[str]:
+    """What an extra needs on this machine, beside what Earshot needs anyway."""
+    found = []
+    for line in required:
+        requirement = Requirement(line)
+        marker = requirement.marker
+        if marker is None or marker.evaluate({"extra": ""}):
+            continue
+        if marker.evaluate({"extra": extra}):
+            requirement.marker = None
+            found.append(str(requirement))
+    return found
+
+
+def is_satisfied(line: str) -> bool:
+    """Whether an installed package meets the requirement, with the extras that it names."""
+    requirement = Requirement(line)
+    try:
+        there, needs = version(requirement.name), requires(requirement.name) or []
+    except PackageNotFoundError:
+        return False
+    return requirement.specifier.contains(there, prereleases=True) and all(
+        is_satisfied(need) for extra in requirement.extras for need in requirements_of(extra, needs)
+    )
+
+
+def _list(required: Iterable[str]) -> Exit:
+    lines = list(required)
+    width = max(map(len, EXTRAS))
+    for name, what in EXTRAS.items():
+        wanted = requirements_of(name, lines)
+        state = "installed" if wanted and all(map(is_satisfied, wanted)) else "-"
+        print(f"{name:{width}}  {state:9}  {what}")
+    print("\n`earshot extras add NAME` installs one.")
+    return Exit.OK
+
+
+def _add(names: Iterable[str], required: Iterable[str]) -> Exit:
+    lines = list(required)
+    for name in dict.fromkeys(names):
+        wanted = requirements_of(name, lines)
+        if wanted and all(map(is_satisfied, wanted)):
+            print(f"{name} is installed already")
+            continue
+        if not wanted:
+            raise ConfigError(f"{name}: the installed Earshot has no such extra")
+        print(f"Installing {name} ({', '.join(wanted)}) into {sys.prefix}", flush=True)
+        pip(
+            Path(sys.executable),
+            "install",
+            "--progress-bar",
+            "off",
+            *_from_lock(wanted),
+            *wanted,
+            tell=lambda text: print(f"  {text}", flush=True),
+        )
+        _remember(name)
+        print(f"{name} is installed; a running server has it after its next start")
+    return Exit.OK
+
+
+def _from_lock(wanted: Iterable[str]) -> tuple[str, ...]:
+    """pip's options that take release and hash from the lock; none if it lacks one of these."""
+    if not locked_names(LOCK).issuperset(map(name_of, wanted)):
+        return ()
+    return ("--require-hashes", "--constraint", str(LOCK))
+
+
+def _remember(name: str) -> None:
+    """scripts/install.sh then keeps the extra when it installs a newer Earshot."""
+    if STAMP.is_file():
+        with STAMP.open("a", encoding="utf-8") as stamp:
+            stamp.write(f"{name}\n")

@@ -1,0 +1,69 @@
+"""requirements.lock, the releases and hashes that an installation from a checkout takes.
+
+`python -m server.commands.lock_file locked|free EXTRA,EXTRA` prints what scripts/install.sh asks
+pip for:
+the requirements of pyproject.toml that are in the lock, or those that are not. It runs before
+anything is installed, so this file needs nothing but Python.
+"""
+
+import re
+import sys
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+LOCK = ROOT / "requirements.lock"
+"In a checkout; a wheel has none."
+
+_NAME = re.compile(r"[A-Za-z0-9._-]+")
+_PINNED = re.compile(r"^([A-Za-z0-9._-]+)==", re.MULTILINE)
+
+
+def name_of(requirement: str) -> str:
+    """The package that a requirement is for, as the index spells it."""
+    found = _NAME.match(requirement)
+    assert found, requirement
+    return re.sub(r"[-_.]+", "-", found[0]).lower()
+
+
+def locked_names(lock: Path = LOCK) -> frozenset[str]:
+    """The packages that the lock pins; none where there is no lock.
+
+    torch and Ray are not among them: which build of them is right depends on the machine.
+    """
+    try:
+        text = lock.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return frozenset()
+    return frozenset(map(name_of, _PINNED.findall(text)))
+
+
+def requirements(extras: Sequence[str], *, is_locked: bool) -> list[str]:
+    """The checkout's requirements that are in the lock, or those that are not.
+
+    Raises KeyError for an unknown extra.
+    """
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    wanted = list(project["dependencies"])
+    for extra in extras:
+        wanted += project["optional-dependencies"][extra]
+    names = locked_names()
+    return [line for line in dict.fromkeys(wanted) if (name_of(line) in names) == is_locked]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """2: there is no such extra."""
+    kind, extras = arguments
+    try:
+        found = requirements(extras.split(",") if extras else (), is_locked=kind == "locked")
+    except KeyError as error:
+        print(f"earshot install: there is no extra {error}", file=sys.stderr)
+        return 2
+    print("\n".join(found))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""`earshot models`: lists, pulls, checks and measures models."""

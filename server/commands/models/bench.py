@@ -1,0 +1,104 @@
+"""`earshot models bench`: both Whisper engines with the same model, here and now. What is faster is
+noted in the models folder, and `auto` takes it.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import aclosing
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+
+from core.audio import ASR_RATE_HZ, Pcm
+from core.errors import EarshotError
+from engines.base import AsrItem, AsrModel
+from engines.registry import load
+from media.resample import Resampler
+from server.models.errors import ModelsError
+from server.models.inventory import Installed, find_installed, installed
+from serving.placement.choose import WHISPER, WHISPER_TORCH
+from serving.placement.hardware import look
+from serving.placement.benchmarks import Measured, device_name, note_measured
+
+SENTENCES = (
+    "What time is it?",
+    "Turn on the kitchen lights and close the garage door.",
+    "Add milk, bread and a dozen eggs to my shopping list, then tell me what else is on it.",
+)
+ROUNDS = 5
+"In turn, so that both meet the same neighbours; the first of each warms it up."
+
+
+def measure(models_dir: Path, name: str, checkpoint: str) -> Iterator[str]:
+    """Lines that tell how it went. `checkpoint`: a folder or a model's name; empty: the one that is
+    called as the model is. Blocking; loads both. Raises ModelsError, EarshotError."""
+    model = find_installed(models_dir, name)
+    if model.kind != "model":
+        raise ModelsError(f"{name} is no model of {WHISPER}, but a {model.kind}")
+    folder = _checkpoint(models_dir, model, checkpoint)
+    yield f"{WHISPER}: {model.path}"
+    yield f"{WHISPER_TORCH}: {folder}"
+    device = device_name(look(os.environ.get("CUDA_VISIBLE_DEVICES")))
+    clips = [asyncio.run(spoken(sentence)) for sentence in SENTENCES]
+    engines: list[AsrModel] = []
+    try:
+        engines.append(load("asr", WHISPER, {"model": str(model.path)}))
+        engines.append(load("asr", WHISPER_TORCH, {"model": str(folder)}))
+        first_ms, second_ms = _times_ms(engines, clips)
+    except (RuntimeError, ValueError) as error:  # the libraries' own
+        raise ModelsError(f"{name}: does not decode: {error}") from error
+    finally:
+        for engine in engines:
+            engine.close()
+    note_measured(models_dir, model.path.name, Measured(str(folder), first_ms, second_ms, device))
+    faster = WHISPER_TORCH if second_ms < first_ms else WHISPER
+    times = f"{WHISPER} {first_ms:.1f} ms, {WHISPER_TORCH} {second_ms:.1f} ms"
+    yield f"{times} per utterance, median, on {device}"
+    yield f"auto takes {faster} for {model.name}"
+
+
+def _checkpoint(models_dir: Path, model: Installed, wanted: str) -> Path:
+    if wanted:
+        folder = Path(wanted).expanduser()
+        return folder.absolute() if folder.is_dir() else find_installed(models_dir, wanted).path
+    named = [one for one in installed(models_dir) if one.kind == "checkpoint"]
+    for one in named:
+        if one.name in (model.name, f"{model.name}.checkpoint", f"whisper-{model.name}"):
+            return one.path
+    there = ", ".join(one.name for one in named) or "none"
+    raise ModelsError(
+        f"which checkpoint is {model.name}? `earshot models bench {model.name} FOLDER`; there: "
+        f"{there}"
+    )
+
+
+def _times_ms(engines: Sequence[AsrModel], clips: Sequence[Pcm]) -> list[float]:
+    """Median of single utterances, by engine."""
+    found: list[list[float]] = [[] for _ in engines]
+    for round_ in range(ROUNDS + 1):
+        for times, engine in zip(found, engines, strict=True):
+            for clip in clips:
+                began_s = time.monotonic()
+                engine.decode([AsrItem("bench", clip, is_final=True)])
+                if round_:
+                    times.append(1000 * (time.monotonic() - began_s))
+    return [median(times) for times in found]
+
+
+async def spoken(sentence: str) -> Pcm:
+    """By the embedded voice. Raises EarshotError when it cannot speak."""
+    tts = load("tts", "espeak", {})
+    resampler = Resampler(tts.info.rate_hz, ASR_RATE_HZ)
+
+    async def text() -> AsyncIterator[str]:
+        yield sentence
+
+    async with aclosing(tts.speak(text(), language="en")) as frames:
+        parts = [resampler.push(frame.pcm) async for frame in frames]
+    pcm: Pcm = np.concatenate([*parts, resampler.flush()])
+    if not len(pcm):
+        raise EarshotError("the embedded voice says nothing")
+    return pcm

@@ -1,0 +1,218 @@
+"""`earshot models ACTION`: does it, and says how it went."""
+
+import argparse
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from core.errors import ConfigError, EarshotError
+from server.config import Config
+from server.commands.exit_codes import Exit
+from server.models import convert as conversion
+from server.models.automatic import automatic
+from server.models.errors import ModelsError
+from server.models.hub import HUB, STALL_S, Hub
+from server.models.inventory import find_installed, installed
+from server.models.progress import Progress
+from server.models.pull import Pulled, find_there, pull
+from server.commands.models.list import as_json, as_table
+from server.models.source_spec import Source, checkpoint_of, source_of
+from server.models.voices import setting
+from server.compose.choices import Survey, choose_one, survey
+from serving.catalogue import known
+from serving.placement.choose import FIXTURES
+
+AUTO = "auto"
+
+REACH_S = 3.0
+"Somebody waits for `make run`; a hub that is there answers in well under 1 s."
+
+TRUE = frozenset({"1", "true", "yes", "on"})
+
+
+def run(options: argparse.Namespace, effective: Callable[[], Config]) -> Exit:
+    """Raises EarshotError; `effective` reads the configuration."""
+    try:
+        match options.action:
+            case "list":
+                return _list(options, effective())
+            case "pull" if options.best_effort:
+                return _pull_if_possible(options, effective)
+            case "pull":
+                models_dir = _models_dir(options, effective)
+                return _tell(_pull(options, _chosen(options, models_dir), models_dir), options)
+            case "convert":
+                return _convert(options, _models_dir(options, effective))
+            case "bench":
+                return _bench(options, _models_dir(options, effective))
+            case "rm":
+                return _remove(options, _models_dir(options, effective))
+            case _:
+                return _doctor(options, _models_dir(options, effective))
+    except OSError as error:
+        raise ModelsError(f"{error.filename or 'the models folder'}: {error.strerror}") from error
+
+
+def _models_dir(options: argparse.Namespace, effective: Callable[[], Config]) -> Path:
+    chosen: Path = options.models_dir or Path(effective().paths.models_dir)
+    return chosen.expanduser().absolute()
+
+
+def _list(options: argparse.Namespace, config: Config) -> Exit:
+    models_dir = _models_dir(options, lambda: config)
+    found, default = installed(models_dir), _default(config, models_dir)
+    if options.json:
+        print(as_json(models_dir, found, default))
+    else:
+        for line in as_table(models_dir, found, default, options.all):
+            print(line)
+    return Exit.OK
+
+
+def _default(config: Config, models_dir: Path) -> Path | None:
+    """The weights that the server would load; None: it would do without."""
+    try:
+        choice = choose_one(config, "asr", survey(str(models_dir), ["asr"]))
+    except EarshotError:
+        return None
+    model = choice.options.get("model")
+    return Path(str(model)).expanduser().absolute() if model else None
+
+
+def _hub(options: argparse.Namespace) -> Hub | None:
+    """None: nothing may be fetched."""
+    if options.offline or os.environ.get("HF_HUB_OFFLINE", "").lower() in TRUE:
+        return None
+    return Hub(
+        endpoint=(os.environ.get("HF_ENDPOINT") or HUB).rstrip("/"),
+        token=os.environ.get("HF_TOKEN", "").strip(),
+        stall_s=options.timeout or STALL_S,
+    )
+
+
+def _chosen(options: argparse.Namespace, models_dir: Path) -> Source:
+    """What to pull; `auto` looks at the machine."""
+    if options.wanted != AUTO:
+        return source_of(options.wanted)
+    return source_of(automatic(survey(str(models_dir), []).hardware).name)
+
+
+def _pull(options: argparse.Namespace, source: Source, models_dir: Path) -> Pulled:
+    if source.entry and not find_there(source, models_dir):
+        print(f"{source.title}: about {source.entry.size_mb} MB from {source.repository}")
+    return pull(source, models_dir, _hub(options), Progress(sys.stderr), options.revision)
+
+
+def _tell(pulled: Pulled, options: argparse.Namespace) -> Exit:
+    print(f"fetched {pulled.folder}" if pulled.is_new else f"{pulled.folder} is there already")
+    if pulled.kind == "voice":
+        print(f"To speak with it:\n{setting(pulled.folder)}")
+    if pulled.kind == "checkpoint":
+        name = f"{pulled.folder.name.removesuffix('.checkpoint')}-int8"
+        print(
+            f"It is a checkpoint: `earshot models convert {pulled.folder} {name}"
+            " --quantization int8` makes a model of it."
+        )
+    return Exit.OK
+
+
+def _pull_if_possible(options: argparse.Namespace, effective: Callable[[], Config]) -> Exit:
+    """For `make run`: never in the way of the start. One line says how it went."""
+    title, otherwise = options.wanted, "the embedded speech recognition works without"
+    try:
+        models_dir = _models_dir(options, effective)
+        if options.wanted == AUTO and (there := _any(survey(str(models_dir)))):
+            print(f"Speech recognition: {there} is there, nothing to fetch.")
+            return Exit.OK
+        source = _chosen(options, models_dir)
+        title = source.title
+        hub = _hub(options)
+        if hub and not find_there(source, models_dir):
+            if reason := hub.unreachable(options.timeout or REACH_S):
+                raise ModelsError(f"{hub.endpoint}: {reason}")
+            print("Fetching speech recognition; Ctrl-C or PULL=0 skips.", flush=True)
+        pulled = _pull(options, source, models_dir)
+        what = f"fetched {pulled.folder}" if pulled.is_new else f"{pulled.folder} is there"
+        print(f"Speech recognition: {what}.")
+    except KeyboardInterrupt:
+        print(f"Whisper {title} not fetched: interrupted; {otherwise}.")
+    except (EarshotError, OSError) as error:
+        first_line = (str(error).strip() or type(error).__name__).splitlines()[0]
+        print(f"Whisper {title} not fetched: {first_line}; {otherwise}.")
+    return Exit.OK
+
+
+def _any(found: Survey) -> Path | None:
+    usual = [weights.path for weights in found.weights if weights.path.name not in FIXTURES]
+    return usual[0] if usual else None
+
+
+def _convert(options: argparse.Namespace, models_dir: Path) -> Exit:
+    conversion.check_name(options.name, models_dir)
+    folder = Path(options.source).expanduser()
+    if not folder.is_dir():
+        folder = models_dir / options.source
+    if folder.is_dir():
+        conversion.check_checkpoint(folder)
+    conversion.check_tools(options.python)
+    if not folder.is_dir():
+        entry = known(options.source)
+        source = checkpoint_of(entry) if entry else source_of(options.source)
+        folder = pull(
+            source, models_dir, _hub(options), Progress(sys.stderr), options.revision
+        ).folder
+        conversion.check_checkpoint(folder)
+    print(f"converting {folder} to {options.quantization}", flush=True)
+    wanted = conversion.Conversion(
+        folder,
+        options.name,
+        options.quantization,
+        options.python,
+        padding=options.padding or conversion.padding_of(folder),
+    )
+    print(f"made {conversion.convert(wanted, models_dir)}")
+    return Exit.OK
+
+
+def _remove(options: argparse.Namespace, models_dir: Path) -> Exit:
+    one = find_installed(models_dir, options.name)
+    if not options.yes:
+        if not sys.stdin.isatty():
+            raise ConfigError(f"rm {options.name}: nobody to ask; --yes removes it all the same")
+        answer = input(f"Remove {one.path} ({one.size_bytes / 1e6:.0f} MB)? [y/N] ")
+        if answer.strip().lower() not in {"y", "yes"}:
+            print("left alone")
+            return Exit.OK
+    if one.path.is_symlink():
+        one.path.unlink()  # what it points to is outside, and somebody else's
+    else:
+        going = one.path.with_name(f".{one.path.name}.going.{os.getpid()}")
+        one.path.rename(going)  # a model that is half gone must not be loaded
+        shutil.rmtree(going)
+    print(f"removed {one.path}")
+    return Exit.OK
+
+
+def _bench(options: argparse.Namespace, models_dir: Path) -> Exit:
+    from server.commands.models.bench import measure
+
+    for line in measure(models_dir, options.name, options.checkpoint):
+        print(line, flush=True)
+    return Exit.OK
+
+
+def _doctor(options: argparse.Namespace, models_dir: Path) -> Exit:
+    from server.commands.doctor import MARKS
+    from server.commands.models.doctor import check
+
+    wanted = [find_installed(models_dir, options.name)] if options.name else installed(models_dir)
+    if not wanted:
+        print(f"no models in {models_dir}; `earshot models pull auto` fetches one")
+    failed = 0
+    for one in wanted:
+        for finding in check(one):
+            print(f"{MARKS[finding.verdict]}  {finding.what}", flush=True)
+            failed += finding.verdict == "fail"
+    return Exit.CANNOT_RUN if failed else Exit.OK

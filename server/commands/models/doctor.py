@@ -1,0 +1,113 @@
+"""`earshot models doctor`: whether a model is whole, loads, and decodes."""
+
+import time
+from collections.abc import Generator, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from core.audio import ASR_RATE_HZ
+from core.errors import EarshotError
+from engines.base import AsrItem, AsrModel, Tts
+from engines.registry import load
+from server.commands.doctor_probes import Finding
+from server.models.download import sha256
+from server.models.inventory import Installed
+from server.models.record import read_record
+from server.models.voices import PIPER, with_pulled
+from serving.placement.choose import WHISPER
+
+WARM_UP_S = 1.0
+
+SHOWN_LANGUAGES = 8
+
+
+def check(one: Installed) -> Iterator[Finding]:
+    """Look at everything about it, until something is wrong. Blocking; loads the weights."""
+    if one.kind == "partial":
+        yield Finding("note", f"{one.name}: half fetched; pull it again to go on")
+        return
+    if one.kind == "checkpoint":
+        yield Finding("note", f"{one.name}: a checkpoint; `earshot models convert` makes a model")
+        return
+    if one.kind == "broken":
+        yield Finding("fail", f"{one.name}: {one.path} {one.problem}")
+        return
+    kind = one.weight_type or one.languages
+    yield Finding("ok", f"{one.name}: {one.path} is complete, {kind}")
+    wrong = yield from _checksums(one)
+    if not wrong:
+        yield from (_speaks(one) if one.kind == "voice" else _runs(one))
+
+
+def _checksums(one: Installed) -> Generator[Finding, None, int]:
+    """Returns how many files are not what they were."""
+    try:
+        record = read_record(one.path)
+    except EarshotError as error:
+        yield Finding("fail", str(error))
+        return 1
+    if record is None:
+        yield Finding("note", f"{one.name}: nobody noted its checksums; it was not pulled by us")
+        return 0
+    wrong = [name for name, digest in record.files.items() if _digest(one.path / name) != digest]
+    if wrong:
+        yield Finding(
+            "fail",
+            f"{one.name}: {', '.join(wrong)} changed since it came;"
+            f" `earshot models rm {one.path.name}`, then pull it again",
+        )
+    else:
+        origin = f"{record.source} {record.revision[:12]}".strip()
+        yield Finding("ok", f"{one.name}: {len(record.files)} checksums match, from {origin}")
+    return len(wrong)
+
+
+def _digest(path: Path) -> str:
+    return sha256(path) if path.is_file() else ""
+
+
+def _speaks(one: Installed) -> Iterator[Finding]:
+    engine = one.name.partition(":")[0]
+    options = with_pulled(engine, {"model": one.name} if engine == PIPER else {}, one.path.parent)
+    began_s = time.monotonic()
+    try:
+        voice: Tts = load("tts", engine, options)
+    except EarshotError as error:  # its library is an extra
+        yield Finding("fail", f"{one.name}: {error}")
+        return
+    took_s = time.monotonic() - began_s
+    languages = ", ".join(voice.info.voices)
+    yield Finding("ok", f"{one.name}: loads in {took_s:.1f} s; speaks {languages}")
+
+
+def _runs(one: Installed) -> Iterator[Finding]:
+    began_s = time.monotonic()
+    try:
+        model = load("asr", WHISPER, {"model": str(one.path)})
+        loaded_s = time.monotonic()
+        try:
+            _warm_up(model)
+        finally:
+            model.close()
+    except EarshotError as error:
+        yield Finding("fail", f"{one.name}: {error}")
+        return
+    except (RuntimeError, ValueError) as error:  # CTranslate2's own
+        yield Finding("fail", f"{one.name}: does not decode: {error}")
+        return
+    decode_ms = (time.monotonic() - loaded_s) * 1000
+    yield Finding(
+        "ok",
+        f"{one.name}: loads in {loaded_s - began_s:.1f} s and decodes"
+        f" {WARM_UP_S:g} s of noise in {decode_ms:.0f} ms",
+    )
+    languages = model.info.languages
+    listed = ", ".join(languages[:SHOWN_LANGUAGES])
+    more = f" and {len(languages) - SHOWN_LANGUAGES} more" if languages[SHOWN_LANGUAGES:] else ""
+    yield Finding("ok", f"{one.name}: knows {listed}{more}")
+
+
+def _warm_up(model: AsrModel) -> None:
+    noise = np.random.default_rng(0).normal(0, 1000, int(WARM_UP_S * ASR_RATE_HZ))
+    model.decode([AsrItem("doctor", noise.astype(np.int16), is_final=True)])

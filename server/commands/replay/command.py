@@ -1,0 +1,89 @@
+"""`earshot replay TRACE`: arguments, one run, what is printed.
+
+Exit codes: 0 every turn has the same words; 1 some have not, or a session could not be replayed;
+2 no such trace, or wrong arguments.
+"""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from msgspec.json import encode
+from msgspec.json import format as pretty
+
+from core.errors import RequestError
+from server.commands.exit_codes import Exit
+from server.commands.replay.diff import Difference, as_json, pairs, told
+from server.commands.replay.run import Stage, chosen, replay, staged, unplayable
+from server.commands.replay.trace_reader import Recorded, read
+from server.config import Config
+
+DIFFERENT = 1
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `replay`."""
+    parser.add_argument("trace", type=Path, metavar="TRACE", help="JSONL file with sound in it")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="TOML file with the settings")
+    parser.add_argument("--session", action="append", default=[], metavar="ID", help="only this")
+    parser.add_argument("--json", action="store_true", help="print JSON instead")
+    parser.add_argument(
+        "--act",
+        action="store_true",
+        help="let tools change things, also in the real house, as they did then (they do not)",
+    )
+    parser.add_argument(
+        "--speed",
+        type=_speed,
+        default=1.0,
+        metavar="N",
+        help="play the sound so many times faster: the same words sooner, but no true times (1)",
+    )
+
+
+def run(options: argparse.Namespace, config: Callable[[], Config]) -> int:
+    """Replay what the options say; returns the exit code. Raises ConfigError, EngineError."""
+    try:
+        sessions = chosen(read(options.trace), options.session)
+    except RequestError as error:
+        print(f"earshot: {options.trace}: {error}", file=sys.stderr)
+        return Exit.USAGE
+    differences = asyncio.run(_replayed(sessions, config(), options.speed, options.act))
+    if options.json:
+        print(pretty(encode(as_json(differences))).decode())
+    else:
+        print(told(differences))
+    return Exit.OK if all(one.is_same for one in differences) else DIFFERENT
+
+
+async def _replayed(
+    sessions: Sequence[Recorded], config: Config, speed: float, acts: bool
+) -> list[Difference]:
+    """One after the other: side by side they would take each other's time."""
+    if all(unplayable(session) for session in sessions):
+        return [Difference(session, (), unplayable(session)) for session in sessions]
+    async with staged(config, acts=acts) as stage:
+        return [await _difference(stage, session, speed) for session in sessions]
+
+
+async def _difference(stage: Stage, session: Recorded, speed: float) -> Difference:
+    if problem := unplayable(session):
+        return Difference(session, (), problem)
+    print(f"replaying {session.id}, {session.sound_s:.0f} s", file=sys.stderr, flush=True)
+    try:
+        now = await replay(stage, session, speed)
+    except RequestError as error:
+        return Difference(session, (), str(error))
+    if not session.has_words:
+        now = [replace(turn, transcript="", answer="") for turn in now]
+    return Difference(session, pairs(session.turns, now))
+
+
+def _speed(text: str) -> float:
+    speed = float(text)
+    if not 0.1 <= speed <= 100:
+        raise argparse.ArgumentTypeError("must be 0.1 to 100")
+    return speed

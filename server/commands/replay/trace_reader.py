@@ -1,0 +1,260 @@
+"""A trace, read back: what each session was asked, what it heard, and what came of it."""
+
+from base64 import b64decode
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import inf
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import msgspec
+import numpy as np
+
+from core.audio import ASR_RATE_HZ, Pcm, samples_to_ms
+from core.errors import RequestError
+from core.ports import NOWHERE, Place
+from pipeline.playout.playout import PacedBy
+from pipeline.shared.settings import SessionSettings
+from pipeline.shared.trace import ANSWERED, CALLED, CONFIGURED, HEARD, NOT_HEARD
+
+Record = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One turn as its trace tells it."""
+
+    status: str
+    transcript: str
+    answer: str
+    stages_ms: Mapping[str, float]
+    "Name -> how long it took."
+    latency_ms: float | None
+    "End of speech to first sound."
+    marks_ms: Mapping[str, float] = field(default_factory=dict[str, float])
+    "Moment -> ms from the end of speech."
+
+    @property
+    def words(self) -> tuple[str, str]:
+        return self.transcript, self.answer
+
+
+@dataclass(frozen=True, slots=True)
+class Truncate:
+    """A client that plays by itself tells how much of an answer it has played."""
+
+    audio_end_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Something that the client did, once it had sent so many samples."""
+
+    at: int
+    do: SessionSettings | Truncate | Literal["commit", "respond", "clear", "cancel"]
+    """New settings; how much was played; what a client without turn detection asks for; that it
+    forgets its input, or wants no answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """One call of a tool of the server's, and its result."""
+
+    name: str
+    arguments: Mapping[str, Any]
+    output: str
+    "JSON, as the model saw it."
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """One session."""
+
+    id: str
+    settings: SessionSettings | None
+    "As it began; None: the trace does not tell."
+    pcm: Pcm = field(repr=False)
+    "What it heard, 16 kHz; nothing where the trace has no sound."
+    steps: Sequence[Step]
+    turns: Sequence[Turn]
+    has_words: bool
+    is_cut: bool
+    "It went on longer than its sound."
+    paced_by: PacedBy = "server"
+    "Who played its answers at their pace: we (WebRTC, boards), or its client (WebSocket)."
+    place: Place = NOWHERE
+    called: Sequence[Called] = ()
+    "In the order of the results."
+
+    @property
+    def sound_s(self) -> float:
+        return samples_to_ms(len(self.pcm), ASR_RATE_HZ) / 1000
+
+
+def read(path: Path) -> list[Recorded]:
+    """Every session, in the order in which they began. Raises RequestError, naming the line."""
+    sessions: dict[str, list[Record]] = {}
+    try:
+        with path.open("rb") as lines:
+            for number, line in enumerate(lines, start=1):
+                record = _decoded(line, f"{path}:{number}")
+                sessions.setdefault(record["session"], []).append(record)
+    except OSError as error:
+        raise RequestError(f"{path}: {error.strerror or error}", code="unreadable") from error
+    return [recorded(name, records) for name, records in sessions.items()]
+
+
+def recorded(name: str, records: Sequence[Record]) -> Recorded:
+    """Raises RequestError for settings or sound that cannot be."""
+    chunks: list[Pcm] = []
+    steps: list[Step] = []
+    first: Record | None = None
+    now: SessionSettings | None = None
+    heard = 0
+    for record in records:
+        if record["event"] == HEARD:
+            chunks.append(_pcm(record, name))
+            heard += len(chunks[-1])
+        elif record["event"] == CONFIGURED:
+            now = _settings(record, name)
+            if first is None:
+                first = record
+            else:
+                steps.append(Step(heard, now))
+        elif (did := _did(record, now, _paced_by(first, name))) is not None:
+            steps.append(Step(heard, did))
+    while steps and steps[-1] == Step(heard, "cancel"):  # the session's end, as a trace has it
+        steps.pop()
+    return Recorded(
+        name,
+        None if first is None else _settings(first, name),
+        np.concatenate(chunks) if chunks else np.zeros(0, np.int16),
+        steps,
+        turns(records),
+        has_words=any("transcript" in r for r in records if r["event"] == "Transcribed"),
+        is_cut=any(record["event"] == NOT_HEARD for record in records),
+        paced_by=_paced_by(first, name),
+        place=_place(first, name),
+        called=_called(records, name),
+    )
+
+
+def turns(records: Iterable[Record]) -> list[Turn]:
+    """In the order in which they were committed or asked for; each is told when its sound ends."""
+    places: dict[str, float] = {}
+    transcripts: dict[str, str] = {}
+    answers: dict[str, list[str]] = {}
+    traced: list[Record] = []
+    for place, record in enumerate(records):
+        match record["event"]:
+            case "InputCommitted":
+                places.setdefault(str(record.get("item_id")), place)
+            case "ResponseCreated":
+                places.setdefault(str(record.get("response_id")), place)
+            case "Transcribed":
+                transcripts[record["item_id"]] = str(record.get("transcript", "")).strip()
+            case "OutputItemDone":
+                answers.setdefault(record["response_id"], []).append(_text(record.get("item")))
+            case "TurnTraced":
+                traced.append(record)
+    traced.sort(key=lambda turn: places.get(turn["item_id"] or turn["response_id"] or "", inf))
+    return [
+        Turn(
+            status=record["status"],
+            transcript=transcripts.get(record["item_id"] or "", ""),
+            answer=" ".join(filter(None, answers.get(record["response_id"] or "", ()))),
+            stages_ms={s["stage"]: s["end_ms"] - s["start_ms"] for s in record["stages"]},
+            latency_ms=record["response_latency_ms"],
+            marks_ms=record.get("marks") or {},
+        )
+        for record in traced
+    ]
+
+
+def _did(
+    record: Record, now: SessionSettings | None, paced_by: PacedBy
+) -> Truncate | Literal["commit", "respond", "clear", "cancel"] | None:
+    """What the client must have done for this to be told; None: nothing."""
+    is_manual = now is not None and now.turn_detection is None
+    match record["event"]:
+        case "InputCommitted" if is_manual:
+            return "commit"
+        case "ResponseCreated" if now is not None and not _answers_by_itself(now):
+            return "respond"
+        case "InputCleared":
+            return "clear"
+        case "ResponseDone" if record.get("reason") == "client_cancelled" and _is_said(record):
+            return "cancel"
+        case "ItemTruncated" if paced_by == "client":  # else we say where we stopped
+            return Truncate(int(record["audio_end_ms"]))
+    return None
+
+
+def _is_said(record: Record) -> bool:
+    """Not beside the conversation: those responses are not asked for again."""
+    return bool((record.get("terms") or {}).get("in_conversation", True))
+
+
+def _called(records: Iterable[Record], name: str) -> list[Called]:
+    calls: dict[str, Record] = {}
+    found: list[Called] = []
+    try:
+        for record in records:
+            if record["event"] == CALLED:
+                calls[record["call_id"]] = record
+            elif record["event"] == ANSWERED and (call := calls.get(record["call_id"])):
+                arguments = msgspec.json.decode(call["arguments"], type=dict[str, Any])
+                found.append(Called(call["name"], arguments, record["output"]))
+    except (KeyError, TypeError, msgspec.DecodeError) as error:
+        raise RequestError(f"session {name}: a call of a tool that is none: {error}") from error
+    return found
+
+
+def _answers_by_itself(settings: SessionSettings) -> bool:
+    return settings.turn_detection is not None and settings.turn_detection.create_response
+
+
+def _text(item: Any) -> str:
+    parts = item.get("parts", ()) if isinstance(item, Mapping) else ()
+    texts = (part.get("text") or part.get("transcript") or "" for part in parts)
+    return " ".join(filter(None, texts)).strip()
+
+
+def _decoded(line: bytes, where: str) -> Record:
+    try:
+        record: Any = msgspec.json.decode(line)
+    except msgspec.DecodeError as error:
+        raise RequestError(f"{where}: no JSON: {error}", code="invalid_trace") from error
+    if not (isinstance(record, dict) and {"session", "event"} <= record.keys()):
+        raise RequestError(f"{where}: no record of a trace", code="invalid_trace")
+    return record
+
+
+def _pcm(record: Record, name: str) -> Pcm:
+    try:
+        return np.frombuffer(b64decode(record["pcm"], validate=True), "<i2").astype(np.int16)
+    except (KeyError, ValueError, TypeError) as error:
+        raise RequestError(f"session {name}: sound that is none: {error}") from error
+
+
+def _settings(record: Record, name: str) -> SessionSettings:
+    """Without a wake word: what a trace holds was heard behind it, and the word is not in it."""
+    try:
+        return replace(msgspec.convert(record["settings"], SessionSettings), wake_word="")
+    except (KeyError, msgspec.ValidationError) as error:
+        raise RequestError(f"session {name}: settings that cannot be: {error}") from error
+
+
+def _paced_by(record: Record | None, name: str) -> PacedBy:
+    """Older traces do not tell: those sessions are taken for calls."""
+    paced_by = (record or {}).get("paced_by", "server")
+    if paced_by not in get_args(PacedBy):
+        raise RequestError(f"session {name}: paced by {paced_by!r}, not by server or client")
+    return "client" if paced_by == "client" else "server"
+
+
+def _place(record: Record | None, name: str) -> Place:
+    try:
+        return msgspec.convert((record or {}).get("place", {}), Place)
+    except msgspec.ValidationError as error:
+        raise RequestError(f"session {name}: a place that cannot be: {error}") from error

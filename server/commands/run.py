@@ -1,0 +1,112 @@
+"""Runs the command that was parsed; what goes wrong becomes one line and an exit code."""
+
+import argparse
+import asyncio
+import os
+import sys
+
+from core.errors import ConfigError, EarshotError
+from server.commands.exit_codes import Exit, exit_for, expected
+from server.config.load import FLAGS, Effective, load
+
+
+def run(options: argparse.Namespace, started: float) -> int:
+    """Returns the exit code. `started`: `time.monotonic()` when the process began."""
+    try:
+        return int(_run(options, started))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        return Exit.INTERRUPTED
+    except Exception as error:
+        known = expected(error)
+        if known is None:
+            raise
+        _complain(known)
+        return exit_for(known)
+
+
+def _run(options: argparse.Namespace, started: float) -> int:
+    match options.command:
+        case "serve":
+            from server import serve
+
+            serve.run(_effective(options).config, started)
+        case "config":
+            from server.config.show import show
+
+            print(show(_effective(options)), end="")
+        case "doctor":
+            return _doctor(options)
+        case "talk":
+            from bench.client.address import DEFAULT_URL
+            from bench.talk.command import main as talk
+
+            options.key = _key_for(options, options.url or DEFAULT_URL)
+            return int(talk(options))
+        case "bench":
+            from bench import cli
+
+            if url := getattr(options, "url", None):
+                options.key = _key_for(options, url)
+            return int(cli.main(options))
+        case "models":
+            from server.commands.models.command import run
+
+            return run(options, lambda: load(os.environ, file=options.config).config)
+        case "replay":
+            from server.commands.replay.command import run as replay
+
+            return replay(options, lambda: load(os.environ, file=options.config).config)
+        case "devices":
+            from server.commands.devices import run as devices
+
+            return devices(options, load(os.environ, file=options.config).config, os.environ)
+        case "engines":
+            from server.commands.engines.command import run as engines
+
+            config = load(os.environ, file=options.config).config
+            return engines(options, config, os.environ.get("CUDA_VISIBLE_DEVICES"))
+        case "extras":
+            from server.commands import extras
+
+            return extras.run(options)
+    return Exit.OK
+
+
+def _key_for(options: argparse.Namespace, url: str) -> str | None:
+    """The key of a server, this machine's own included, whose key lies in the state folder."""
+    from server.commands.devices import address_of
+
+    asked = argparse.Namespace(url=url, key=options.key, insecure=options.insecure)
+    try:
+        return address_of(asked, load(os.environ).config, os.environ).key
+    except ConfigError:  # what is wrong with the address, the client says; others need no settings
+        given: str | None = options.key
+        return given
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    """A wrong configuration is a finding here, like all that keeps the job from running."""
+    from server.commands import doctor
+    from server.commands.doctor_probes import Finding
+
+    try:
+        effective = _effective(options)
+    except ConfigError as error:
+        wrong = (Finding("fail", line) for line in str(error).splitlines())
+        doctor.show(wrong)
+        return Exit.CANNOT_RUN
+    return Exit.OK if doctor.show(doctor.examine(effective.config)) else Exit.CANNOT_RUN
+
+
+def _effective(options: argparse.Namespace) -> Effective:
+    given = {flag: getattr(options, flag.strip("-").replace("-", "_")) for flag in FLAGS}
+    return load(
+        os.environ,
+        file=options.config,
+        flags={flag: value for flag, value in given.items() if value is not None},
+    )
+
+
+def _complain(error: EarshotError) -> None:
+    for line in str(error).splitlines():
+        print(f"earshot: {line}", file=sys.stderr)

@@ -1,0 +1,1 @@
+"""Puts the server together: engines, doors, tools, devices."""

@@ -1,0 +1,203 @@
+"""The composition root: engines, pipeline and doors, wired together for one process."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Protocol
+
+from core.http.routes import Route
+from core.ports import Clock, Metrics, ToolProvider, TraceSink
+from devices.wyoming.door import WyomingDoor
+from pipeline.conversation.conversation import Conversations
+from pipeline.conversation.prompts import Prompts
+from pipeline.response.speculation import count_waste
+from pipeline.session.one_shot import Exchanges
+from pipeline.session.sessions import Sessions
+from pipeline.speech.file import Reader
+from pipeline.speech.language_id import TextLanguage
+from pipeline.surroundings import Surroundings
+from pipeline.tools.home import Home, HomeConfig, default_home
+from pipeline.tools.skills import ClockTools, HomeTools, ListTools, Timers, TimerTools
+from pipeline.tools.toolbox import Instead, Toolbox
+from pipeline.transcription.recording import Transcriber
+from server.compose.devices import Devices, known_devices
+from server.compose.doors import Core, open_doors
+from server.compose.engines import Engines, running
+from server.compose.home_assistant import house
+from server.compose.prompt_size import instructions_of
+from server.compose.tools import own_tools
+from server.config import Config
+from server.runtime.clock import SystemClock, open_trace
+from server.runtime.idle_gc import tidy
+from serving.file_decoder import DecoderProcess
+from serving.llm_slots import Budget
+
+
+class Drains(Protocol):
+    async def drain(self) -> None:
+        """Take nothing new; wait until what is under way is done."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Everything that shall be finished before the server ends."""
+
+    _sessions: Sessions
+    _others: tuple[Drains, ...]
+
+    @property
+    def count(self) -> int:
+        """Live sessions."""
+        return self._sessions.count
+
+    async def drain(self, timeout_s: float) -> None:
+        """Take nothing new; let turns, recordings and answers finish, at most `timeout_s`; end
+        sessions."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._sessions.drain(timeout_s))
+            others = [tasks.create_task(other.drain()) for other in self._others]
+            await asyncio.wait(others, timeout=timeout_s)
+            for other in others:
+                other.cancel()
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Everything behind the listener."""
+
+    routes: tuple[Route, ...]
+    willow_routes: tuple[Route, ...]
+    "Also of listeners of their own."
+    was_routes: tuple[Route, ...]
+    "Of one listener of their own."
+    wyoming: WyomingDoor
+    work: Work
+    sessions: Sessions
+    is_loaded: Callable[[], bool]
+    "Whether every model is there now; a crashed one comes back."
+    loaded: Callable[[], Mapping[str, str]]
+    "Kind of engine -> what serves it."
+
+
+@asynccontextmanager
+async def assemble(
+    config: Config,
+    metrics: Metrics,
+    sink: TraceSink | None = None,
+    instead: Instead | None = None,
+) -> AsyncIterator[Parts]:
+    """A working server's parts while the body runs; leaving it ends every task and worker. `sink`:
+    takes the trace in place of the configured file. `instead`: see `Toolbox`.
+
+    Raises EngineMissing, ConfigError; from a TaskGroup, so possibly as an ExceptionGroup.
+    """
+    clock = SystemClock()
+    home = Home(_demo_home(config), language=config.language)
+    conversations = Conversations()
+    async with AsyncExitStack() as stack:
+        devices = await stack.enter_async_context(known_devices(config, clock, conversations))
+        timers = Timers(home, clock, devices.announcements)
+        own = await stack.enter_async_context(own_tools(config.tools))
+        real = await stack.enter_async_context(house(config.home_assistant, home, clock, metrics))
+        of_house = (HomeTools(home),) if real is None else real.providers
+        providers = (*of_house, *_tools(home, timers, clock), devices.tools, *own)
+        timeout_s = config.tools.timeout_s
+        offers_all = config.tools.offered == "all"
+        toolbox = Toolbox(
+            providers, metrics, timeout_s=timeout_s, instead=instead, offers_all=offers_all
+        )
+        trace = sink or stack.enter_context(open_trace(config.trace.path))
+        engines = await stack.enter_async_context(running(config, toolbox, clock, metrics))
+        surroundings = _surroundings(config, engines, toolbox, clock, metrics, trace)
+        if real is not None:
+            expecting = replace(surroundings.engines, expected=real.keywords)
+            surroundings = replace(surroundings, engines=expecting)
+        core = _core(config, engines, surroundings, conversations, home, devices)
+        doors = open_doors(core)
+        tasks = await stack.enter_async_context(asyncio.TaskGroup())
+        work = [tasks.create_task(timers.run(), name="timers")]
+        work += [tasks.create_task(devices.announcements.run(), name="announcements")]
+        work += [tasks.create_task(devices.registry.run(), name="devices-news")]
+        work += [tasks.create_task(tidy(core.sessions), name="tidy")]
+        work += [tasks.create_task(run(), name=name) for name, run in doors.runs.items()]
+        yield Parts(
+            routes=doors.routes,
+            willow_routes=doors.willow_routes,
+            was_routes=doors.was_routes,
+            wyoming=doors.wyoming,
+            sessions=core.sessions,
+            work=Work(core.sessions, (core.transcriber, core.reader, core.exchanges)),
+            is_loaded=engines.is_loaded,
+            loaded=engines.names,
+        )
+        for task in work:
+            task.cancel()
+
+
+def _surroundings(
+    config: Config,
+    engines: Engines,
+    toolbox: Toolbox,
+    clock: Clock,
+    metrics: Metrics,
+    trace: TraceSink | None,
+) -> Surroundings:
+    chosen = engines.engine_set(config.language, is_strict=config.models.strict)
+    return Surroundings(
+        replace(
+            chosen,
+            wasted=partial(count_waste, metrics, "recognition"),
+            no_speech=config.asr.no_speech,
+        ),
+        toolbox,
+        clock,
+        metrics,
+        trace,
+        traces_words=config.trace.transcripts,
+        traces_sound=config.trace.audio,
+        logs_words=config.log.transcripts,
+        drafts=Budget(config.turn.max_drafts),
+        instructions=instructions_of(config),
+        remote=config.realtime.as_policy(),
+    )
+
+
+def _core(
+    config: Config,
+    engines: Engines,
+    surroundings: Surroundings,
+    conversations: Conversations,
+    home: Home,
+    devices: Devices,
+) -> Core:
+    prompts = Prompts({name: one.as_stored() for name, one in config.prompts.items()})
+    usual, languages = config.assistant.settings(config.turn.as_turn_detection()), TextLanguage()
+    fresh = replace(usual, prompts=prompts)
+    return Core(
+        config=config,
+        engines=engines,
+        surroundings=surroundings,
+        home=home,
+        devices=devices,
+        fresh=fresh,
+        sessions=Sessions(surroundings, conversations, config.server.max_sessions),
+        transcriber=Transcriber(surroundings.engines),
+        reader=Reader(surroundings.engines),
+        languages=languages,
+        exchanges=Exchanges(surroundings, conversations, languages, usual=fresh),
+        decoder=DecoderProcess(surroundings.metrics),
+    )
+
+
+def _tools(home: Home, timers: Timers, clock: Clock) -> list[ToolProvider]:
+    return [ListTools(home), TimerTools(timers), ClockTools(clock)]
+
+
+def _demo_home(config: Config) -> HomeConfig:
+    """Where Home Assistant is the house, there is no other; it still has the shopping list."""
+    if config.home_assistant.url:
+        return HomeConfig()
+    return config.home or default_home()

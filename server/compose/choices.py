@@ -1,0 +1,80 @@
+"""What there is to choose from, and the choice: the same for the start and for `doctor`."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from core.errors import EngineError
+from engines import registry
+from engines.base import AsrInfo
+from engines.registry import Available, Kind, available
+from server.config import AsrConfig, Config, EngineConfig
+from server.models.voices import with_pulled
+from serving.placement.choose import KINDS, Choice, Wanted, Weights, choose, find_whisper
+from serving.placement.hardware import Hardware, look
+from serving.placement.offers import Machine, Offer, offers
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What there is to choose from."""
+
+    hardware: Hardware
+    weights: tuple[Weights, ...]
+    known: Mapping[Kind, list[Available]] = field(repr=False)
+
+
+def survey(models_dir: str, kinds: Sequence[Kind] = KINDS) -> Survey:
+    """Look at the machine, the models folder and the installed engines of these kinds. Blocking."""
+    return Survey(
+        look(os.environ.get("CUDA_VISIBLE_DEVICES")),
+        find_whisper(_folder(models_dir)),
+        {kind: available(kind) for kind in kinds},
+    )
+
+
+def wanted(config: Config, kind: Kind) -> Wanted:
+    """Raises ConfigError for a voice that is not in the models folder."""
+    section: EngineConfig = getattr(config, kind)
+    if isinstance(section, AsrConfig):
+        return Wanted(
+            section.engine, section.options, section.model, section.memory_mb, section.workers
+        )
+    options: Mapping[str, Any] = section.options
+    if kind == "tts":
+        options = with_pulled(section.engine, options, _folder(config.paths.models_dir))
+    return Wanted(section.engine, options)
+
+
+def choose_one(config: Config, kind: Kind, found: Survey) -> Choice:
+    """Raises EngineMissing, ConfigError."""
+    return choose(kind, wanted(config, kind), found.known[kind], found.weights, found.hardware)
+
+
+def machine(config: Config, found: Survey) -> Machine:
+    """What recognition models are offered from. Raises EngineMissing, ConfigError."""
+    return Machine(
+        found.hardware,
+        found.known["asr"],
+        wanted(config, "asr"),
+        choose_one(config, "asr", found),
+    )
+
+
+def find_offers(config: Config, of: Machine) -> tuple[Offer, ...]:
+    """The models folder as it is now; the chosen one first. Raises EngineMissing."""
+    return offers(of, find_whisper(_folder(config.paths.models_dir)))
+
+
+def describe(offer: Offer) -> AsrInfo:
+    """Raises EngineError, ConfigError when it cannot be used."""
+    info = registry.describe(offer.engine, offer.options)
+    if info is None:
+        raise EngineError("asr", offer.name, "tells what it can only once it is loaded")
+    return info
+
+
+def _folder(models_dir: str) -> Path:
+    return Path(models_dir).expanduser()

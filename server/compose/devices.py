@@ -1,0 +1,62 @@
+"""The devices of one process: their directory, and which of them are here."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from core.ports import Clock
+from devices.announcements import Announcements
+from devices.api.event_log import Journal
+from devices.presence import Presence
+from devices.registry.database import opened, sqlite_url
+from devices.registry.registry import Registry
+from devices.registry.settings import StoredSettings
+from devices.xiaozhi.device_tools import DevicesTools
+from pipeline.conversation.conversation import Conversations
+from server.config import Config
+
+FILE_NAME = "devices.db"
+"SQLite's, in the state folder."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Devices:
+    """What every device door is given."""
+
+    registry: Registry
+    "The `Directory`."
+    settings: StoredSettings
+    presence: Presence
+    journal: Journal
+    announcements: Announcements
+    "Its `run` brings what waits."
+    tools: DevicesTools
+    "What connected devices can do themselves."
+
+
+@asynccontextmanager
+async def known_devices(
+    config: Config, clock: Clock, conversations: Conversations
+) -> AsyncIterator[Devices]:
+    """Raises ConfigError for a database that can never work."""
+    async with opened(database_url(config)) as database:
+        trusts = config.server.trusts_this_machine
+        chosen = config.devices.as_settings(trusts_this_machine=trusts)
+        registry = Registry(database, clock, chosen)
+        journal = Journal(clock)
+        presence = Presence(journal)
+        yield Devices(
+            registry=registry,
+            settings=StoredSettings(database),
+            presence=presence,
+            journal=journal,
+            announcements=Announcements(conversations, registry, presence, clock),
+            tools=DevicesTools(),
+        )
+
+
+def database_url(config: Config) -> str:
+    """Where devices are kept, as SQLAlchemy has it."""
+    file = Path(config.paths.state_dir).expanduser().absolute() / FILE_NAME
+    return config.devices.database or sqlite_url(file)

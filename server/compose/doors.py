@@ -1,0 +1,248 @@
+"""Every door, opened onto what all of them share."""
+
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from core.http.routes import Route
+from devices.api.door import DevicesDoor
+from devices.api.routes import routes as device_routes
+from devices.directory import DeviceProfile, Kind
+from devices.ota import FirmwareFolder
+from devices.willow.was.door import WasDoor
+from devices.willow.was.ears import WasEars
+from devices.willow.was.routes import was_routes
+from devices.willow.wis.door import WillowDoor, WillowSettings
+from devices.willow.wis.routes import routes as willow_routes
+from devices.willow.wis.rtc.calls import call_settings
+from devices.wyoming.connection import Services
+from devices.wyoming.door import WyomingDoor
+from devices.wyoming.tts import Speaking
+from devices.xiaozhi.door import XiaozhiDoor
+from devices.xiaozhi.routes import routes as xiaozhi_routes
+from media.files.upload_spool import SpoolLimits, Spools
+from media.webrtc.peer import PeerSettings
+from pipeline.session.one_shot import Exchanges
+from pipeline.session.sessions import Sessions
+from pipeline.shared.settings import SessionSettings
+from pipeline.speech.file import Reader
+from pipeline.speech.language_id import TextLanguage
+from pipeline.surroundings import Surroundings
+from pipeline.tools.home import Home
+from pipeline.transcription.recording import Transcriber
+from server.compose.devices import Devices
+from server.compose.engines import Engines
+from server.config import Config
+from server.http.edge import Contained
+from server.version import product_version
+from serving.file_decoder import DEVICE_UPLOADS, UPLOADS, DecoderProcess
+from signaling.ice_servers import IceDoor, ice_routes
+from signaling.realtime.client_secrets import Secrets
+from signaling.realtime.door import RealtimeDoor, RealtimeSettings
+from signaling.realtime.routes import routes as realtime_routes
+from signaling.whip.door import WhipDoor
+from signaling.whip.publication import WhipSettings
+from signaling.whip.routes import whip_routes
+from web.openai.models import ModelCard
+from web.openai.routes import routes as openai_routes
+from web.openai.routes import speech_routes
+from web.openai.speech.door import SpeechDoor
+from web.openai.transcriptions.door import AudioDoor
+from web.routes import PageDoor
+from web.routes import routes as page_routes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Core:
+    """What is behind the doors."""
+
+    config: Config
+    engines: Engines
+    surroundings: Surroundings
+    home: Home
+    devices: Devices
+    fresh: SessionSettings
+    "What a session begins with."
+    sessions: Sessions
+    transcriber: Transcriber
+    reader: Reader
+    languages: TextLanguage
+    exchanges: Exchanges
+    decoder: DecoderProcess
+
+
+@dataclass(frozen=True, slots=True)
+class Doors:
+    routes: tuple[Route, ...]
+    willow_routes: tuple[Route, ...]
+    was_routes: tuple[Route, ...]
+    "Of Willow's application server, on a listener of its own."
+    runs: Mapping[str, Callable[[], Coroutine[Any, Any, None]]]
+    "What has to run while the doors are open, by a name for its task."
+    wyoming: WyomingDoor
+
+
+@dataclass(frozen=True, slots=True)
+class Cards:
+    """What `/v1/models` lists: every recogniser, then the language model and the voice."""
+
+    _engines: Engines
+    _is_strict: bool
+    "See `models.strict`."
+
+    def cards(self) -> tuple[ModelCard, ...]:
+        others = (self._engines.choices[kind].name for kind in ("llm", "tts"))
+        return tuple(ModelCard(id=name) for name in (*self._engines.asr, *others))
+
+    def knows(self, name: str) -> bool:
+        return not self._is_strict or self._engines.asr.get(name) is not None
+
+
+def open_doors(core: Core) -> Doors:
+    config, engines = core.config, core.engines
+    ice = config.ice.as_settings()
+    peer = PeerSettings(ice=ice)
+    spools = Spools(SpoolLimits(max_bytes=config.server.max_upload_bytes))
+    secrets = Secrets(core.surroundings.clock, max_sessions=config.realtime.client_secret_sessions)
+    realtime, whip = _realtime(core, peer, secrets), _whip(core, peer)
+    was, xiaozhi = _was(core), _xiaozhi(core)
+    images: Mapping[Kind, FirmwareFolder] = {
+        "willow": was.firmware,
+        "xiaozhi": xiaozhi.images.folder,
+    }
+    devices = _devices(core, images)
+    willow = _willow(core, spools, replace(call_settings(), ice=ice), was)
+    return Doors(
+        routes=(
+            *page_routes(PageDoor(core.home, lambda: engines.report(config.language))),
+            *realtime_routes(realtime),
+            *ice_routes(IceDoor(ice), secrets.knows),
+            *whip_routes(whip),
+            *device_routes(devices),
+            *xiaozhi_routes(xiaozhi),
+            *openai_routes(_audio(core, spools)),
+            *speech_routes(SpeechDoor(core.surroundings.engines, core.reader, core.languages)),
+        ),
+        willow_routes=willow_routes(willow),
+        was_routes=was_routes(was, willow_routes(willow)),
+        runs={
+            "calls": realtime.run,
+            "devices": devices.run,
+            "files": core.decoder.run,
+            "publications": whip.run,
+            "willow-calls": willow.run,
+            "willow-devices": was.run,
+        },
+        wyoming=_wyoming(core),
+    )
+
+
+def _audio(core: Core, spools: Spools) -> AudioDoor:
+    return AudioDoor(
+        core.transcriber,
+        Cards(core.engines, core.config.models.strict),
+        spools,
+        core.decoder.share(UPLOADS),
+    )
+
+
+def _realtime(core: Core, peer: PeerSettings, secrets: Secrets) -> RealtimeDoor:
+    metrics = core.surroundings.metrics
+    return RealtimeDoor(
+        core.sessions,
+        metrics,
+        Contained(metrics),
+        home=core.home,
+        secrets=secrets,
+        settings=RealtimeSettings(
+            idle_timeout_s=core.config.server.idle_timeout_s, fresh=core.fresh, peer=peer
+        ),
+    )
+
+
+def _devices(core: Core, images: Mapping[Kind, FirmwareFolder]) -> DevicesDoor:
+    devices, engines = core.devices, core.surroundings.engines
+
+    def check(profile: DeviceProfile) -> None:
+        engines.check(profile.applied(core.fresh))
+
+    return DevicesDoor(
+        devices.registry, devices.presence, devices.journal, devices.announcements, check, images
+    )
+
+
+def _whip(core: Core, peer: PeerSettings) -> WhipDoor:
+    metrics = core.surroundings.metrics
+    settings = WhipSettings(peer=peer, fresh=core.fresh)
+    return WhipDoor(core.sessions, metrics, Contained(metrics), settings)
+
+
+def _was(core: Core) -> WasDoor:
+    config, devices, around = core.config, core.devices, core.surroundings
+    return WasDoor(
+        devices.registry,
+        devices.presence,
+        devices.settings,
+        core.exchanges,
+        around.clock,
+        around.metrics,
+        Contained(around.metrics),
+        config.willow.as_settings(
+            config.paths.state_dir,
+            core.fresh,
+            product_version(),
+            trusts_this_machine=not config.server.needs_key_here,
+        ),
+    )
+
+
+def _willow(core: Core, spools: Spools, peer: PeerSettings, was: WasDoor) -> WillowDoor:
+    return WillowDoor(
+        core.surroundings.engines,
+        core.transcriber,
+        spools,
+        core.decoder.share(DEVICE_UPLOADS),
+        core.surroundings.clock,
+        Contained(core.surroundings.metrics),
+        core.reader,
+        core.exchanges,
+        WillowSettings(
+            max_calls=core.config.server.max_sessions,
+            peer=peer,
+            pages=core.config.willow.as_page_settings(
+                trusts_this_machine=not core.config.server.needs_key_here
+            ),
+        ),
+        WasEars(was),
+    )
+
+
+def _xiaozhi(core: Core) -> XiaozhiDoor:
+    return XiaozhiDoor(
+        core.sessions,
+        core.devices.registry,
+        core.devices.presence,
+        core.devices.tools,
+        core.surroundings.clock,
+        core.surroundings.metrics,
+        core.config.xiaozhi.as_settings(core.config.paths.state_dir, core.fresh),
+        product_version(),
+    )
+
+
+def _wyoming(core: Core) -> WyomingDoor:
+    engines, metrics = core.surroundings.engines, core.surroundings.metrics
+    services = Services(
+        engines,
+        core.transcriber,
+        Speaking(engines, core.reader, core.languages),
+        core.exchanges,
+        product_version(),
+    )
+    # A proxy of HTTP does not reach it: a key that is set for one changes nothing here.
+    trusts_this_machine = not core.config.server.require_key
+    settings = core.config.wyoming.as_settings(trusts_this_machine=trusts_this_machine)
+    devices = core.devices
+    return WyomingDoor(
+        services, metrics, Contained(metrics), settings, devices.registry, devices.presence
+    )

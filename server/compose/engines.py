@@ -1,0 +1,236 @@
+"""The chosen engines, loaded and running: recognition in its worker, the light ones in here."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+
+from core.errors import ConfigError
+from core.ports import Clock, Metrics, ToolSpec
+from engines.base import Declares, EndOfTurn, Llm, Tts, VadEngine
+from engines.base.wake import WakeEngine
+from engines.llm.intents import phrases
+from engines.registry import Kind, load
+from pipeline.services import EngineSet
+from pipeline.shared.settings import DEFAULT
+from pipeline.tools.toolbox import Toolbox
+from server.compose.choices import Survey, choose_one, describe, find_offers, machine, survey
+from server.compose.llm_and_tts import (
+    check_voice,
+    check_wake_word,
+    load_language_model,
+    load_voices,
+    start_language_model,
+    tool_specs,
+    warm_others,
+)
+from server.compose.prompt_size import prompt_size
+from server.config import Config
+from server.models.first_decode import timer_of, with_times
+from serving.placement.choose import KINDS, Choice, unknown_model
+from serving.placement.offers import Machine, Offer
+from serving.registry import AsrModels
+from serving.served import ServedModel
+from web.engines import EngineChoice, EngineOffer, EnginesReport, ModelOffer, WakeWordOffer
+
+logger = logging.getLogger(__name__)
+
+LEARNS_PHRASES = "pocketsphinx"
+"The recogniser whose language model is trained, at start, on what the assistant understands."
+
+PHRASES_LANGUAGE = "en"
+"The only one it hears."
+
+MAX_PHRASES = 20_000
+"Fewer leave numbers and durations to chance; more train no better, only longer."
+
+
+@dataclass(frozen=True, slots=True)
+class Engines:
+    """Engines that are ready, with how they were chosen."""
+
+    vad: VadEngine
+    wake: WakeEngine
+    endpoint: EndOfTurn
+    asr: AsrModels
+    llm: Llm
+    tts: Mapping[str, Tts]
+    "By name; the chosen one first."
+    choices: Mapping[Kind, Choice]
+    _survey: Survey = field(repr=False)
+
+    def is_loaded(self) -> bool:
+        """Whether the default recogniser is there now; a crashed one comes back."""
+        return self.asr.default.is_ready
+
+    def names(self) -> Mapping[str, str]:
+        """Kind -> the engine that serves it."""
+        return {kind: choice.name for kind, choice in self.choices.items()}
+
+    def engine_set(self, language: str, *, is_strict: bool = True) -> EngineSet:
+        """As sessions choose among them; `language` is theirs when they do not say. `is_strict`:
+        see `models.strict`."""
+        return EngineSet(
+            self.vad,
+            asr=self.asr,
+            llm={DEFAULT: self.llm, self.choices["llm"].name: self.llm},
+            tts={DEFAULT: self.tts[self.choices["tts"].name], **self.tts},
+            default_language=language,
+            is_strict=is_strict,
+            endpoint=self.endpoint,
+            wake=self.wake,
+        )
+
+    def report(self, language: str) -> EnginesReport:
+        """What the page shows."""
+        languages = {
+            self.choices["llm"].name: self.llm.languages,
+            **{name: tuple(tts.info.voices) for name, tts in self.tts.items()},
+        }
+
+        def one(kind: Kind) -> EngineChoice:
+            offers = tuple(
+                EngineOffer(e.name, languages.get(e.name, ()), e.installed, e.reason)
+                for e in self._survey.known[kind]
+            )
+            return EngineChoice(self.choices[kind].name, self.choices[kind].why, offers)
+
+        return EnginesReport(
+            self._recognisers(),
+            one("llm"),
+            one("tts"),
+            one("vad"),
+            self.engine_set(language).languages(),
+            tuple(WakeWordOffer(one.name, one.phrase, one.languages) for one in self.wake.words),
+        )
+
+    def _recognisers(self) -> EngineChoice:
+        """Every model, loaded or not; then the engines that are not installed."""
+        models = [
+            EngineOffer(
+                state.offer.name,
+                state.languages,
+                installed=not state.problem,
+                reason=state.problem,
+                model=ModelOffer(
+                    engine=state.offer.engine,
+                    aliases=state.offer.aliases,
+                    size_mb=round(state.offer.size_mb),
+                    is_loaded=state.is_loaded,
+                    memory_mb=round(state.memory_mb),
+                    why=state.offer.why,
+                ),
+            )
+            for state in self.asr.listing()
+        ]
+        missing = [
+            EngineOffer(engine.name, (), installed=False, reason=engine.reason)
+            for engine in self._survey.known["asr"]
+            if not engine.installed
+        ]
+        chosen = self.asr.default.offer.name
+        return EngineChoice(chosen, self.choices["asr"].why, (*models, *missing))
+
+
+@asynccontextmanager
+async def running(
+    config: Config, toolbox: Toolbox, clock: Clock, metrics: Metrics
+) -> AsyncIterator[Engines]:
+    """Choose, load and warm the engines; they run while the body does.
+
+    Raises EngineError and ConfigError, possibly as an ExceptionGroup.
+    """
+    found = await asyncio.to_thread(survey, config.paths.models_dir)
+    found = await with_times(config, found, timer_of(clock, metrics))
+    choices = {kind: choose_one(config, kind, found) for kind in KINDS}
+    models = _models(config, machine(config, found), toolbox, clock, metrics)
+    _tell(found, choices, models.default.offer)
+    async with (
+        AsyncExitStack() as stack,
+        asyncio.TaskGroup() as tasks,
+        models.running(),
+    ):
+        (vad, wake, endpoint), llm, tts, _, _ = await asyncio.gather(
+            _load_ears(choices),
+            load_language_model(choices["llm"], config, metrics, stack),
+            load_voices(choices["tts"], found, metrics, stack),
+            _load_first(models, config.asr.preload),
+            asyncio.to_thread(models.read_all),
+        )
+        check_voice(config.assistant.voice, tts, config.language)
+        check_wake_word(config.assistant.wake_word, wake)
+        await start_language_model(llm, config.language, toolbox, stack)
+        _check_prompt(config, llm, toolbox)
+        warm = tasks.create_task(warm_others(llm, config.language, toolbox), name="warm")
+        yield Engines(vad, wake, endpoint, models, llm, tts, choices, found)
+        warm.cancel()
+
+
+def _check_prompt(config: Config, llm: Llm, toolbox: Toolbox) -> None:
+    """Warn where instructions and tools leave no room for a conversation. Where the model's server
+    is away now, `earshot doctor` tells it later."""
+    tools: Sequence[ToolSpec] = tool_specs(toolbox, config.language)
+    if config.assistant.tools is not None:
+        tools = [tool for tool in tools if tool.name in config.assistant.tools]
+    if isinstance(llm, Declares):
+        tools = llm.declared(tools, language=config.language)
+    size = prompt_size(config, llm, tools)
+    if size is not None and not size.fits:
+        logger.warning("%s", size.advice())
+
+
+def _models(
+    config: Config, of: Machine, toolbox: Toolbox, clock: Clock, metrics: Metrics
+) -> AsrModels:
+    """Every recognition model, none of them loaded. Raises EngineMissing."""
+
+    def find() -> Sequence[Offer]:
+        first, *others = find_offers(config, of)
+        return (replace(first, aliases=(*first.aliases, DEFAULT)), *others)
+
+    async def serve(offer: Offer) -> ServedModel:
+        if offer.engine == LEARNS_PHRASES and "phrases" not in offer.options:
+            learned = await asyncio.to_thread(_phrases, toolbox)
+            workers = tuple({**options, "phrases": learned} for options in offer.workers)
+            offer = replace(offer, workers=workers)
+        return ServedModel(offer, clock, metrics)
+
+    return AsrModels(find, serve, describe, of.room, clock, metrics)
+
+
+async def _load_ears(choices: Mapping[Kind, Choice]) -> tuple[VadEngine, WakeEngine, EndOfTurn]:
+    """The engines that hear every frame. Raises EngineMissing, ConfigError."""
+    vad, wake, endpoint = (choices[kind] for kind in ("vad", "wake", "endpoint"))
+    return await asyncio.gather(
+        asyncio.to_thread(load, "vad", vad.name, vad.options),
+        asyncio.to_thread(load, "wake", wake.name, wake.options),
+        asyncio.to_thread(load, "endpoint", endpoint.name, endpoint.options),
+    )
+
+
+async def _load_first(models: AsrModels, others: Sequence[str]) -> None:
+    """The default one alone: side by side on few cores all would be late. Raises EngineError,
+    ConfigError."""
+    await models.load(models.default)
+    for name in others:
+        model = models.get(name)
+        if model is None:
+            raise ConfigError(f"asr.preload: {unknown_model(name, tuple(models))}")
+        await models.load(model)
+
+
+def _tell(found: Survey, choices: Mapping[Kind, Choice], offer: Offer) -> None:
+    """What was chosen, and why."""
+    for note in found.hardware.notes:
+        logger.info("hardware: %s", note)
+    for choice in choices.values():
+        logger.info("%s: %s (%s)", choice.kind, choice.name, choice.why)
+    logger.info("asr: %s runs %s", offer.name, offer.why)
+    for warning in offer.warnings:
+        logger.warning("asr: %s: %s", offer.name, warning)
+
+
+def _phrases(toolbox: Toolbox) -> Sequence[str]:
+    """The sentences of this very home, for an engine that learns them."""
+    return phrases(PHRASES_LANGUAGE, tool_specs(toolbox, PHRASES_LANGUAGE), MAX_PHRASES)

@@ -1,0 +1,110 @@
+"""Whether the instructions and the tools leave room for a conversation in the model's context."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+
+from core.ports import NOWHERE, ToolContext, ToolProvider, ToolSpec
+from engines.base import Llm
+from engines.llm.chat_messages import chat_tools
+from pipeline.conversation.instructions import NO_DEFAULT, DefaultInstructions, bundled
+from pipeline.response.generation import ANSWER_TOKENS
+from pipeline.tools.functions import FunctionTools, load_functions
+from pipeline.tools.home import Home, default_home
+from pipeline.tools.selection import most_tools
+from pipeline.tools.skills import ClockTools, HomeTools, ListTools, Timers, TimerTools
+from server.config import Config
+from server.runtime.clock import SystemClock
+
+BYTES_PER_TOKEN = 3.5
+"Of JSON and English in the tokenizers of today's models; each of them differs by a fifth."
+
+ANY_DAY = date(2026, 11, 23)
+"All days are as long."
+
+TALK_TOKENS = 1000
+"What a conversation of some five turns takes; with less, a model forgets what was just said."
+
+
+@dataclass(frozen=True, slots=True)
+class PromptSize:
+    """The parts of a request, in tokens by estimate."""
+
+    context_tokens: int
+    instructions_tokens: int
+    tools_tokens: int
+    tools: int
+    "How many tools these are."
+
+    @property
+    def answer_tokens(self) -> int:
+        return min(ANSWER_TOKENS, self.context_tokens // 4)
+
+    @property
+    def left_tokens(self) -> int:
+        """For the conversation; negative where nothing fits."""
+        fixed = self.instructions_tokens + self.tools_tokens + self.answer_tokens
+        return self.context_tokens - fixed
+
+    @property
+    def fits(self) -> bool:
+        return self.left_tokens >= TALK_TOKENS
+
+    def __str__(self) -> str:
+        return (
+            f"about {self.instructions_tokens} tokens of instructions, {self.tools_tokens} of"
+            f" {self.tools} tools and {self.answer_tokens} for the answer leave"
+            f" {max(0, self.left_tokens)} of {self.context_tokens} for the conversation"
+        )
+
+    def advice(self) -> str:
+        """What an operator can do about it."""
+        return (
+            f"llm: {self}; at least {TALK_TOKENS} are needed: give the model a larger context"
+            " (Ollama: num_ctx), set context_tokens if it has one, take the engine hybrid, or name"
+            " fewer tools under [assistant] tools"
+        )
+
+
+def prompt_size(config: Config, llm: Llm, tools: Sequence[ToolSpec]) -> PromptSize | None:
+    """The largest request that a conversation may come to. `tools`: those that the model is told
+    of. None: the model has no limit that is known."""
+    if llm.context_tokens is None:
+        return None
+    offers_all = config.tools.offered == "all"
+    shown = tools if offers_all else most_tools(tools, llm.context_tokens)
+    size_bytes = len(json.dumps(chat_tools(shown), ensure_ascii=False).encode()) if shown else 0
+    text = instructions_of(config).prompt(
+        config.assistant.instructions, config.language, ANY_DAY, NOWHERE
+    )
+    return PromptSize(
+        llm.context_tokens,
+        round(len(text.encode()) / BYTES_PER_TOKEN),
+        round(size_bytes / BYTES_PER_TOKEN),
+        len(shown),
+    )
+
+
+def instructions_of(config: Config) -> DefaultInstructions:
+    """Those for models that nobody else instructs."""
+    return bundled() if config.assistant.default_instructions else NO_DEFAULT
+
+
+def known_tools(config: Config) -> list[ToolSpec]:
+    """The tools of the skills and of the configured modules, without a running server. Raises
+    ConfigError. Blocking."""
+    home, clock = Home(config.home or default_home(), language=config.language), SystemClock()
+    providers: list[ToolProvider] = [] if config.home_assistant.url else [HomeTools(home)]
+    providers += [ListTools(home), TimerTools(Timers(home, clock, _Nobody())), ClockTools(clock)]
+    providers.append(FunctionTools(load_functions(config.tools.modules)))
+    specs = [spec for one in providers for spec in one.tools(ToolContext("", config.language))]
+    allowed = config.assistant.tools
+    return specs if allowed is None else [spec for spec in specs if spec.name in allowed]
+
+
+class _Nobody:
+    """An Announcer that nobody hears."""
+
+    async def announce(self, conversation_id: str, text: str) -> bool:
+        return False

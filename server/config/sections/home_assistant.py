@@ -1,0 +1,122 @@
+"""Settings of Home Assistant as the house, `[home_assistant]`."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
+
+from msgspec import Meta
+
+from core.errors import ConfigError
+from devices.home_assistant.settings import BUILT_IN_AGENT, HomeAssistantSettings
+from pipeline.tools.mcp import McpServer
+from server.config.types import Section
+
+OURSELVES = "conversation.earshot"
+"What Home Assistant calls us, where we are its conversation agent."
+
+MCP_PATH = "/api/mcp"
+MCP_SSE_PATH = "/mcp_server/sse"
+"Of versions before 2025.8 or so, which know no other way."
+
+
+class HomeAssistantConfig(Section, frozen=True):
+    """Home Assistant, which Earshot hands over what is said about the house."""
+
+    url: Annotated[
+        str,
+        Meta(
+            description=(
+                "Its address, like http://homeassistant.local:8123; empty: the demo home instead."
+            )
+        ),
+    ] = ""
+    token: Annotated[
+        str,
+        Meta(description="A long-lived access token, from the profile of the user it acts as."),
+    ] = ""
+    token_file: Annotated[
+        str, Meta(description="A file that holds the token, in place of token.")
+    ] = ""
+    verify_tls: Annotated[
+        bool, Meta(description="False: take any certificate, as of one that it made itself.")
+    ] = True
+    use: Annotated[
+        Literal["conversation", "tools"],
+        Meta(
+            description=(
+                "How a language model reaches it: by sentences, or also by the tools of its MCP"
+                " server, which needs an integration there. Commands always go as sentences."
+            )
+        ),
+    ] = "conversation"
+    agent_id: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            description="The conversation agent there that takes the sentences.",
+        ),
+    ] = BUILT_IN_AGENT
+    language: Annotated[
+        str,
+        Meta(description="Language of the sentences it gets; empty: as the user speaks."),
+    ] = ""
+    timeout_s: Annotated[
+        float, Meta(ge=0.5, le=60, description="How long a sentence may take there.")
+    ] = 8.0
+    keywords: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=200,
+            description="How many names of areas and devices every session's recogniser expects.",
+        ),
+    ] = 40
+
+    def __post_init__(self) -> None:
+        try:
+            parts = urlsplit(self.url)
+            _ = parts.port
+        except ValueError as error:
+            raise ConfigError(f"home_assistant.url: it cannot be read: {error}") from None
+        if self.url and (parts.scheme not in ("http", "https") or not parts.hostname):
+            raise ConfigError("home_assistant.url: it starts with http:// or https:// and a host")
+        if "@" in parts.netloc:
+            raise ConfigError("home_assistant.url: it holds no user and password: use token")
+        if self.token and self.token_file:
+            raise ConfigError("home_assistant: either token or token_file")
+        if self.agent_id == OURSELVES:
+            raise ConfigError(
+                f"home_assistant.agent_id: {OURSELVES} is this server: it would ask itself"
+            )
+
+    def as_settings(self) -> HomeAssistantSettings:
+        """Reads the token's file. Raises ConfigError."""
+        return HomeAssistantSettings(
+            url=self.url.rstrip("/"),
+            token=self._token(),
+            verify_tls=self.verify_tls,
+            agent_id=self.agent_id,
+            language=self.language,
+            timeout_s=self.timeout_s,
+        )
+
+    def as_mcp_server(self) -> McpServer:
+        """Its MCP server, as one of `[tools.mcp]`. Raises ConfigError."""
+        return McpServer(
+            url=self.url.rstrip("/") + MCP_PATH,
+            sse_url=self.url.rstrip("/") + MCP_SSE_PATH,
+            headers={"Authorization": f"Bearer {self._token()}"},
+            verify_tls=self.verify_tls,
+        )
+
+    def _token(self) -> str:
+        token = self.token
+        if self.token_file:
+            try:
+                token = Path(self.token_file).expanduser().read_text(encoding="utf-8")
+            except (OSError, UnicodeDecodeError) as error:
+                why = getattr(error, "strerror", None) or "not text"
+                raise ConfigError(f"home_assistant.token_file: {self.token_file}: {why}") from error
+        if not token.strip():
+            raise ConfigError("home_assistant.token: url is set, so the token is needed")
+        return token.strip()

@@ -1,0 +1,135 @@
+"""Settings of the way between a caller and us, `[ice]`."""
+
+from typing import Annotated
+
+from msgspec import Meta, Struct, structs
+
+from core.errors import ConfigError
+from media.webrtc.ice.settings import (
+    CREDENTIAL_TTL_S,
+    GATHER_TIMEOUT_S,
+    IceServer,
+    IceSettings,
+    IceUrl,
+    PortRange,
+)
+from server.config.types import masked
+from server.net.addresses import address_of
+from server.runtime.clock import SystemClock
+
+
+class _Table(Struct, frozen=True, forbid_unknown_fields=True):
+    """Its secrets stay out of logs and tracebacks."""
+
+    def __repr__(self) -> str:
+        shown = (f"{name}={masked(value, name)!r}" for name, value in structs.asdict(self).items())
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+class IceServerConfig(_Table, frozen=True):
+    """One STUN or TURN server, with one kind of credential or none."""
+
+    urls: Annotated[
+        tuple[str, ...],
+        Meta(min_length=1, description="stun:HOST:PORT, turn:HOST:PORT?transport=udp, turns:..."),
+    ]
+    username: Annotated[str, Meta(description="Of a user that the server knows.")] = ""
+    password: Annotated[str, Meta(description="Of that user.")] = ""
+    shared_secret: Annotated[
+        str,
+        Meta(
+            description=(
+                "coturn's static-auth-secret: each session gets credentials of its own, for some"
+                " hours."
+            )
+        ),
+    ] = ""
+
+    def __post_init__(self) -> None:
+        if self.relays and not (self.shared_secret or (self.username and self.password)):
+            raise ConfigError("ice.servers: TURN needs shared_secret, or username and password")
+        if self.shared_secret and (self.username or self.password):
+            raise ConfigError("ice.servers: shared_secret makes the username and password itself")
+
+    @property
+    def relays(self) -> bool:
+        return any(IceUrl.parse(url).scheme != "stun" for url in self.urls)
+
+    def as_server(self) -> IceServer:
+        return IceServer(
+            self.urls,
+            self.username or None,
+            self.password or None,
+            self.shared_secret or None,
+        )
+
+
+class IceConfig(_Table, frozen=True):
+    """How callers over WebRTC reach the server; as it is, in the local network only."""
+
+    servers: Annotated[
+        tuple[IceServerConfig, ...],
+        Meta(
+            title="list of tables with urls, and username and password or shared_secret",
+            description="STUN and TURN servers, used by us and told to clients.",
+        ),
+    ] = ()
+    ports: Annotated[
+        str,
+        Meta(
+            pattern=r"^(\d{4,5}-\d{4,5})?$",
+            title="a range like 40000-40999",
+            description=(
+                "UDP ports of calls, for a firewall's rule; each call takes one on every address"
+                " of the machine. Empty: any that is free."
+            ),
+        ),
+    ] = ""
+    public_address: Annotated[
+        str,
+        Meta(description="Our address outside, where a router or cloud forwards the ports to us."),
+    ] = ""
+    relay_only: Annotated[
+        bool, Meta(description="Only use addresses on the TURN server, and show nobody ours.")
+    ] = False
+    gather_timeout_s: Annotated[
+        float,
+        Meta(ge=0.1, le=10, description="How long a call waits for a server that does not answer."),
+    ] = GATHER_TIMEOUT_S
+    credential_ttl_s: Annotated[
+        int,
+        Meta(
+            ge=60,
+            le=7 * 86_400,
+            description="For how long credentials made of a shared_secret are good.",
+        ),
+    ] = CREDENTIAL_TTL_S
+
+    def __post_init__(self) -> None:
+        self._ports()
+        if self.public_address and address_of(self.public_address) is None:
+            raise ConfigError(f"ice.public_address: {self.public_address!r} is no IP address")
+
+    def as_settings(self) -> IceSettings:
+        """The same as a peer takes it, with this machine's clock. Raises ConfigError."""
+        if self.relay_only and not any(server.relays for server in self.servers):
+            raise ConfigError("config.ice.relay_only: there is no TURN server in ice.servers")
+        return IceSettings(
+            servers=tuple(server.as_server() for server in self.servers),
+            ports=self._ports(),
+            public_address=self.public_address,
+            is_relay_only=self.relay_only,
+            gather_timeout_s=self.gather_timeout_s,
+            credential_ttl_s=self.credential_ttl_s,
+            wall_s=lambda: SystemClock().wall().timestamp(),
+        )
+
+    def _ports(self) -> PortRange | None:
+        """Raises ConfigError."""
+        if not self.ports:
+            return None
+        first, _, last = self.ports.partition("-")
+        try:
+            return PortRange(int(first), int(last))
+        except ConfigError as error:
+            raise ConfigError(f"ice.ports: {error}") from error

@@ -1,0 +1,62 @@
+"""Settings of the Realtime door, `[realtime]`, and the prompts that its clients may name."""
+
+from typing import Annotated
+
+from msgspec import Meta, Struct, field
+
+from core.errors import ConfigError
+from core.http.fetch_policy import Hosts
+from pipeline.conversation.prompts import MAX_CHARS, StoredPrompt
+from pipeline.shared.mcp_servers import RemotePolicy
+
+PromptId = Annotated[str, Meta(pattern="^[A-Za-z0-9_.-]{1,64}$")]
+Version = Annotated[str, Meta(min_length=1, max_length=64)]
+Text = Annotated[str, Meta(min_length=1, max_length=MAX_CHARS)]
+
+
+class RealtimeConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """What clients of the Realtime door may have this server do."""
+
+    mcp_hosts: Annotated[
+        tuple[str, ...],
+        Meta(
+            title="list of names or addresses, with :port if wished",
+            description=(
+                "Hosts of the MCP servers that a client may name in its tools; empty: none at all."
+            ),
+        ),
+    ] = ()
+    mcp_servers: Annotated[
+        int, Meta(ge=1, le=32, description="MCP servers of one client at once.")
+    ] = 8
+    client_secret_sessions: Annotated[
+        int, Meta(ge=1, le=100, description="Sessions that one client secret may have at once.")
+    ] = 2
+    mcp_timeout_s: Annotated[
+        float, Meta(gt=0, le=300, description="How long one call of such a server's tool may take.")
+    ] = 10.0
+    mcp_connect_timeout_s: Annotated[
+        float, Meta(gt=0, le=60, description="How long such a server may take to list its tools.")
+    ] = 10.0
+
+    def as_policy(self) -> RemotePolicy:
+        return RemotePolicy(
+            Hosts(self.mcp_hosts), self.mcp_servers, self.mcp_timeout_s, self.mcp_connect_timeout_s
+        )
+
+
+class PromptConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """One stored prompt. `{{name}}` in a text is a place for a value of the client."""
+
+    text: Text
+    version: Version = "1"
+    "Of `text`."
+    former: dict[Version, Text] = field(default_factory=dict)
+    "Version -> its text, for clients that name an older one."
+
+    def __post_init__(self) -> None:
+        if self.version in self.former:
+            raise ConfigError(f"prompts: version {self.version!r} is in former as well")
+
+    def as_stored(self) -> StoredPrompt:
+        return StoredPrompt(self.text, self.version, self.former)

@@ -1,0 +1,43 @@
+"""Settings of the assistant's tools, `[tools]`: functions of one's own, and MCP servers."""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct, field
+
+from pipeline.tools.mcp.settings import McpServer
+
+ServerName = Annotated[str, Meta(pattern="^[A-Za-z0-9_-]{1,24}$")]
+"In front of the names of its tools when another server has the same."
+
+
+class ToolsConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """What the assistant can do beside the skills that are built in."""
+
+    timeout_s: Annotated[
+        float,
+        Meta(gt=0, le=300, description="How long one call may take; a tool may say otherwise."),
+    ] = 10.0
+    offered: Annotated[
+        Literal["relevant", "all"],
+        Meta(
+            description=(
+                "Which tools a language model is shown: those that what was said may need, or all."
+            )
+        ),
+    ] = "relevant"
+    modules: Annotated[
+        tuple[str, ...],
+        Meta(
+            description=(
+                "Python modules, by dotted name, whose functions decorated with"
+                " pipeline.tools.functions.tool are tools."
+            )
+        ),
+    ] = ()
+    mcp: Annotated[
+        dict[ServerName, McpServer],
+        Meta(
+            title="tables with command or url",
+            description="MCP servers by name, each with command, args, env or url, headers, proxy.",
+        ),
+    ] = field(default_factory=dict)

@@ -1,0 +1,92 @@
+"""Settings of the door for xiaozhi boards, `[xiaozhi]`."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from devices.xiaozhi.settings import XiaozhiSettings
+from firmware_protocol.xiaozhi.state_machine import DialogueSettings
+from pipeline.shared.settings import SessionSettings, TurnDetection
+from server.config.types import Section
+from server.net.allowlist import networks_of
+
+FOLDER = "xiaozhi/firmware"
+"In the state folder."
+
+
+class XiaozhiConfig(Section, frozen=True):
+    """Boards with xiaozhi's stock firmware, on the main listener under /xiaozhi."""
+
+    networks: Annotated[
+        tuple[str, ...],
+        Meta(
+            title="list of lan or networks like 192.168.1.0/24",
+            description=(
+                "Whose boards may check in, beside this machine; lan is every private network."
+                " Connections need the board's own key."
+            ),
+        ),
+    ] = ()
+    url: Annotated[
+        str,
+        Meta(
+            pattern=r"^(wss?://[A-Za-z0-9.-]+(:[0-9]{1,5})?/xiaozhi/v1/)?$",
+            title="ws://HOST:PORT/xiaozhi/v1/ or wss://...",
+            description=(
+                "Where boards shall connect; empty: where they checked in. Needed behind a proxy or"
+                " a mapped port."
+            ),
+        ),
+    ] = ""
+    detection: Annotated[
+        Literal["server_vad", "semantic_vad"],
+        Meta(
+            description=(
+                "How the end of a turn is told, which a board leaves to us: semantic_vad answers"
+                " sooner after whole sentences, server_vad waits turn.silence_ms always."
+            )
+        ),
+    ] = "semantic_vad"
+    firmware: Annotated[
+        Literal["when_asked", "at_start"],
+        Meta(
+            description=(
+                "When a board gets firmware from STATE_DIR/xiaozhi/firmware/VERSION/BOARD.bin:"
+                " when_asked on the page or by `earshot devices ota`, at_start also by itself if it"
+                " is newer than its own."
+            )
+        ),
+    ] = "when_asked"
+    max_silence_s: Annotated[
+        float,
+        Meta(
+            ge=3,
+            le=110,
+            description=(
+                "A board that listens and hears nothing for so long goes idle; it takes a"
+                " connection for dead after 120 s."
+            ),
+        ),
+    ] = 20.0
+    max_turn_s: Annotated[
+        float,
+        Meta(ge=3, le=120, description="What is said is answered after so long at the latest."),
+    ] = 20.0
+
+    def __post_init__(self) -> None:
+        networks_of(self.networks, "xiaozhi.networks")
+
+    def as_settings(self, state_dir: str, fresh: SessionSettings) -> XiaozhiSettings:
+        """The same as the door takes it. `fresh`: what a session begins with."""
+        detection = replace(fresh.turn_detection or TurnDetection(), kind=self.detection)
+        return XiaozhiSettings(
+            networks=networks_of(self.networks, "xiaozhi.networks"),
+            url=self.url,
+            # The board has heard its own wake word already.
+            fresh=replace(fresh, wake_word="", turn_detection=detection),
+            dialogue=DialogueSettings(max_silence_s=self.max_silence_s, max_turn_s=self.max_turn_s),
+            folder=Path(state_dir).expanduser() / FOLDER,
+            offers_firmware=self.firmware == "at_start",
+        )

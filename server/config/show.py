@@ -1,0 +1,72 @@
+"""`earshot config`: the effective configuration as TOML, each setting with source and sentence."""
+
+from collections.abc import Iterator, Mapping
+from datetime import date, datetime, time
+from typing import Any
+
+import msgspec
+from msgspec import inspect
+
+from server.config.load import Effective
+from server.config.types import describe, kind_of, masked, sentence_of
+
+
+def show(effective: Effective) -> str:
+    """TOML that `--config` reads back, except for the masked secrets."""
+    struct = inspect.type_info(type(effective.config))
+    assert isinstance(struct, inspect.StructType)
+    values = msgspec.to_builtins(effective.config)
+    return "\n".join(_table(struct, values, (), effective.origins)) + "\n"
+
+
+def _table(
+    struct: inspect.StructType,
+    values: Mapping[str, Any],
+    at: tuple[str, ...],
+    origins: Mapping[tuple[str, ...], str],
+) -> Iterator[str]:
+    """A table's own settings, then its tables: what TOML needs."""
+    sections = []
+    for setting in struct.fields:
+        path = (*at, setting.name)
+        kind = kind_of(setting.type)
+        if isinstance(kind, inspect.StructType):
+            sections.append((path, kind))
+            continue
+        yield f"# {sentence_of(setting.type)} ({describe(setting.type)}; {_origin(path, origins)})"
+        value = masked(values[setting.name], setting.name)
+        # TOML knows no null: what is not set stays a comment.
+        yield f"# {setting.name} =" if value is None else f"{setting.name} = {to_toml(value)}"
+    for path, kind in sections:
+        yield f"\n[{'.'.join(path)}]"
+        yield from _table(kind, values[path[-1]], path, origins)
+
+
+def _origin(path: tuple[str, ...], origins: Mapping[tuple[str, ...], str]) -> str:
+    """Where a setting came from; several sources when parts of a table came from each."""
+    found = [origin for known, origin in origins.items() if known[: len(path)] == path]
+    return ", ".join(dict.fromkeys(found)) or "default"
+
+
+def to_toml(value: Any) -> str:
+    """One TOML value; tables are written inline."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case int() | float():
+            return repr(value)
+        case datetime() | date() | time():
+            return value.isoformat()
+        case Mapping():
+            inside = ", ".join(
+                f"{to_toml(str(key))} = {to_toml(inner)}"
+                for key, inner in value.items()
+                if inner is not None
+            )
+            return f"{{ {inside} }}" if inside else "{}"
+        case list() | tuple():
+            return f"[{', '.join(to_toml(inner) for inner in value)}]"
+        case _:
+            # JSON's escapes are TOML's, except for the slash and DEL.
+            text = msgspec.json.encode(str(value)).decode()
+            return text.replace("\x7f", "\\u007f")

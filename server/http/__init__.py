@@ -1,0 +1,1 @@
+"""HTTP for all doors: connections, authentication, errors, health."""

@@ -1,0 +1,177 @@
+"""The gate of auth.py in front of every route, and CORS for foreign sites that hold the key."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from http import HTTPStatus
+
+from aiohttp import hdrs
+from aiohttp import web as aioweb
+from aiohttp.typedefs import Handler, Middleware
+
+from core.errors import Forbidden, Unauthorized
+from core.http.routes import is_forwarded
+from devices.registry.tokens import PREFIX as DEVICE_KEY
+from server.http.auth import Access, Caller, Gate, password_of, token_of
+from server.http.key_attempts import WrongKeys
+from signaling.bearer_token import TOKEN
+
+ACCESS = aioweb.RequestKey("access", Access)
+
+API_KEY = "X-API-Key"
+"Where WIS's clients and several others send the key; it counts as `Authorization: Bearer`."
+
+PREFLIGHT: Mapping[str, str] = {
+    "Access-Control-Allow-Methods": "GET, POST, PUT, PATCH, DELETE, OPTIONS",
+    "Access-Control-Allow-Headers": (
+        "Authorization, X-API-Key, Content-Type, If-Match, Last-Event-ID, X-Request-ID, "
+        "OpenAI-Beta, OpenAI-Organization, OpenAI-Project, X-OpenAI-Agents-SDK, "
+        "X-Audio-Codec, X-Audio-Sample-Rate, X-Audio-Bits, X-Audio-Channel, "  # Willow's uploads
+        "Device-Id, Client-Id, Activation-Version, Serial-Number"  # xiaozhi's check-in
+    ),
+    "Access-Control-Max-Age": "600",
+}
+
+FOREIGN_SITES = ("cross-site", "same-site")
+"Values of Sec-Fetch-Site. Pages of other ports of this host are of the same site, and foreign."
+
+EXPOSED_HEADERS = (
+    "Accept-Patch, Accept-Post, ETag, Link, Location, Retry-After, X-Request-ID, "
+    "X-Earshot-Model, X-Earshot-Padding"
+)
+"What a script of another site may read of an answer, beside its body."
+
+
+def guard(gate: Gate) -> Middleware:
+    """Let in, or answer 401 or 403 before routing shows whether the path exists."""
+    wrong_keys = WrongKeys()
+
+    @aioweb.middleware
+    async def run(request: aioweb.Request, handler: Handler) -> aioweb.StreamResponse:
+        caller = caller_of(request)
+        if _is_preflight(gate, caller, request):
+            request[TOKEN] = None
+            return await _preflight(gate, request, handler)
+        admits = getattr(request.match_info.handler, ADMITS, None)
+        is_known = _is_known(request, caller)
+        is_public = _is_public(request)
+        try:
+            access = gate.admit(caller, is_public=is_public, admits=admits, is_known=is_known)
+        except Unauthorized:
+            if caller.token is not None:
+                await wrong_keys.slow_down(request.remote)
+            raise
+        is_wrong = access.token is not None and not access.is_trusted
+        # A public path tells less without the key. Devices bring their own keys there, each of 256
+        # random bits, which the door checks: those are no guesses at the server's.
+        if is_wrong and not (access.token or "").startswith(DEVICE_KEY):
+            with suppress(Unauthorized):
+                await wrong_keys.slow_down(request.remote)
+        request[ACCESS] = access
+        request[TOKEN] = access.token
+        return await handler(request)
+
+    return run
+
+
+PUBLIC = "earshot_public"
+"Attribute of a handler that is answered without a key."
+
+ADMITS = "earshot_admits"
+"Attribute of a handler: which tokens open it beside the key, or None."
+
+ADMITS_PEER = "earshot_admits_peer"
+"Attribute of a handler: which addresses need no key, or None."
+
+ADMITS_PAGE = "earshot_admits_page"
+"Attribute of a handler: which sites' pages at which addresses need no key, or None."
+
+
+def _is_known(request: aioweb.Request, caller: Caller) -> bool:
+    """A browser always tells its Origin when it does more than a link does; a device never does."""
+    handler = request.match_info.handler
+    if caller.is_forwarded:
+        return False
+    if caller.origin is not None:
+        admits_page = getattr(handler, ADMITS_PAGE, None)
+        return admits_page is not None and admits_page(caller.origin, request.remote) is True
+    admits = getattr(handler, ADMITS_PEER, None)
+    is_program = "Sec-Fetch-Site" not in request.headers
+    return admits is not None and is_program and admits(request.remote) is True
+
+
+def _is_public(request: aioweb.Request) -> bool:
+    return getattr(request.match_info.handler, PUBLIC, False) is True
+
+
+def caller_of(request: aioweb.Request) -> Caller:
+    """What the gate wants to know. Raises Forbidden for two Host or Origin headers."""
+    for name in (hdrs.HOST, hdrs.ORIGIN):
+        if len(request.headers.getall(name, ())) > 1:
+            raise Forbidden(f"more than one {name} header", code="forbidden_host")
+    authorization = request.headers.get(hdrs.AUTHORIZATION)
+    own_header = request.headers.get(API_KEY, "").strip()
+    return Caller(
+        host=request.headers.get(hdrs.HOST),
+        origin=request.headers.get(hdrs.ORIGIN),
+        scheme=_scheme_of(request),
+        token=token_of(
+            authorization,
+            ", ".join(request.headers.getall(hdrs.SEC_WEBSOCKET_PROTOCOL, ())) or None,
+            own_header,
+        ),
+        # A browser remembers a password; X-API-Key comes only from a script that knows the key.
+        is_basic=password_of(authorization) is not None and not own_header,
+        is_forwarded=is_forwarded(request.headers, request.version),
+        is_cross_site=(
+            hdrs.ORIGIN not in request.headers
+            and request.headers.get("Sec-Fetch-Site") in FOREIGN_SITES
+        ),
+    )
+
+
+def _scheme_of(request: aioweb.Request) -> str:
+    """What the browser speaks, as a proxy says: pages that came by it are of this origin. A page of
+    another site cannot say it, as no preflight allows this header."""
+    said = request.headers.get("X-Forwarded-Proto", "").partition(",")[0].strip().lower()
+    return said if said in ("http", "https") else request.scheme
+
+
+def _is_preflight(gate: Gate, caller: Caller, request: aioweb.Request) -> bool:
+    """A browser asks whether a foreign site may ask; it cannot send the key with that."""
+    is_asking = request.method == hdrs.METH_OPTIONS and caller.origin is not None
+    if not is_asking or "Access-Control-Request-Method" not in request.headers:
+        return False
+    return gate.allows_origin(caller.origin or "")
+
+
+async def _preflight(
+    gate: Gate, request: aioweb.Request, handler: Handler
+) -> aioweb.StreamResponse:
+    """A path that answers OPTIONS itself says what else it has to say (RFC 9725 section 4.2)."""
+    response: aioweb.StreamResponse = aioweb.Response(status=HTTPStatus.NO_CONTENT)
+    if request.match_info.http_exception is None:
+        response = await handler(request)
+    response.headers.update(PREFLIGHT)
+    origin = request.headers[hdrs.ORIGIN]
+    response.headers["Access-Control-Allow-Origin"] = origin
+    # Chrome asks before a site of the internet reaches this network; "*" names nobody.
+    if "Access-Control-Request-Private-Network" in request.headers and origin in gate.origins:
+        response.headers["Access-Control-Allow-Private-Network"] = "true"
+    response.headers.add("Vary", "Origin")
+    return response
+
+
+async def allow_reading(request: aioweb.Request, response: aioweb.StreamResponse) -> None:
+    """`on_response_prepare`: lets the foreign site that came with the key read the answer.
+
+    Also when the key is wrong: its developer should see why.
+    """
+    origin = request.headers.get(hdrs.ORIGIN)
+    access: Access | None = request.get(ACCESS)
+    cors_origin = access.cors_origin if access else None
+    if response.status == HTTPStatus.UNAUTHORIZED:
+        cors_origin = origin
+    if cors_origin:
+        response.headers["Access-Control-Allow-Origin"] = cors_origin
+        response.headers["Access-Control-Expose-Headers"] = EXPOSED_HEADERS
+        response.headers.add("Vary", "Origin")

@@ -1,0 +1,113 @@
+"""The HTTP application: doors' routes behind the edge and the gate."""
+
+import asyncio
+import logging
+import ssl
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
+from socket import socket
+
+from aiohttp import web as aioweb
+from aiohttp.typedefs import Handler
+
+from core.acceptor import NO_LIMIT, AddressLimit, accepting
+from core.http.routes import Route
+from core.ports import Metrics
+from server.http.access import ADMITS, ADMITS_PAGE, ADMITS_PEER, PUBLIC, allow_reading, guard
+from server.http.auth import Gate
+from server.http.connection import Runner
+from server.http.edge import LIMIT_BYTES, check_encoding, edge, invite_body, stamp, to_https
+
+logger = logging.getLogger(__name__)
+
+CLOSE_TIMEOUT_S = 1.0  # turns have had their time to drain before connections close
+
+
+def build(
+    routes: Iterable[Route],
+    gate: Gate,
+    metrics: Metrics,
+    *,
+    max_body_bytes: int,
+    is_tls: bool = False,
+) -> aioweb.Application:
+    """Mount the routes. The order of middlewares is the order in which a request meets them."""
+    middlewares = [edge(metrics, max_body_bytes), *([to_https] if is_tls else []), guard(gate)]
+    app = aioweb.Application(middlewares=middlewares, client_max_size=max_body_bytes)
+    app.on_response_prepare.append(stamp)
+    app.on_response_prepare.append(allow_reading)
+    watches = _Watches()
+    app.on_shutdown.append(watches.end)
+    for route in routes:
+        handler = _marked(route, watches)
+        if route.method == "GET":  # with its HEAD
+            app.router.add_get(route.path, handler, expect_handler=_not_yet)
+        else:
+            app.router.add_route(route.method, route.path, handler, expect_handler=_not_yet)
+    return app
+
+
+async def _not_yet(_: aioweb.Request) -> None:
+    """The web library would invite the body (`100 Continue`) before anybody asked for the key."""
+
+
+class _Watches:
+    """Requests that end only with the page that made them: a server that stops waits for none."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def during(self, route: Route) -> AbstractContextManager[None]:
+        """Around its handler."""
+        is_watch = route.method == "GET" and route.response_content_type == "text/event-stream"
+        return self._kept() if is_watch else nullcontext()
+
+    async def end(self, _: aioweb.Application) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+    @contextmanager
+    def _kept(self) -> Iterator[None]:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            yield
+        finally:
+            self._tasks.discard(task)
+
+
+def _marked(route: Route, watches: _Watches) -> Handler:
+    """The handler, recognisable as public; a wrapper, since methods take no attributes."""
+
+    async def handler(request: aioweb.Request) -> aioweb.StreamResponse:
+        check_encoding(request.headers)
+        await invite_body(request)
+        with watches.during(route):
+            response: aioweb.StreamResponse = await route.handler(request)
+        return response
+
+    setattr(handler, PUBLIC, route.is_public)
+    setattr(handler, ADMITS, route.admits)
+    setattr(handler, ADMITS_PEER, route.admits_peer)
+    setattr(handler, ADMITS_PAGE, route.admits_page)
+    setattr(handler, LIMIT_BYTES, route.max_body_bytes)
+    return handler
+
+
+@asynccontextmanager
+async def running(
+    app: aioweb.Application,
+    sockets: Sequence[socket],
+    context: ssl.SSLContext | None,
+    metrics: Metrics,
+    limit: AddressLimit = NO_LIMIT,
+) -> AsyncIterator[None]:
+    """Serve on bound sockets while the body runs; then close what is open."""
+    runner = Runner(app, metrics, shutdown_timeout_s=CLOSE_TIMEOUT_S)
+    await runner.setup()
+    try:
+        async with accepting(sockets, runner.connection, limit=limit, tls=context):
+            yield
+    finally:
+        await runner.cleanup()

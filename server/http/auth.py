@@ -1,0 +1,189 @@
+"""Who may use the server: the key, foreign Origins, unknown Hosts. Pure; app.py feeds it requests.
+
+No key is needed from this machine itself, unless the configuration asks for it. Everything else
+needs one, and is refused before routing, so that an outsider cannot even learn which paths exist; a
+browser's preflight, which cannot carry one, only tells of WHIP's.
+"""
+
+import binascii
+from base64 import b64decode
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from hmac import compare_digest
+from typing import TypeAlias
+from urllib.parse import urlsplit
+
+from core.errors import Forbidden, Unauthorized
+from server.net.addresses import address_of, host_name, is_loopback
+
+SUBPROTOCOL_PREFIX = "openai-insecure-api-key."
+"How a browser's WebSocket carries a key: it cannot set headers."
+
+ANY = "*"
+
+Admits: TypeAlias = Callable[[str], bool]
+"Of a path that has keys of its own kind."
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """What a request says about where it comes from."""
+
+    host: str | None
+    "The Host header; browsers always send it."
+    origin: str | None = None
+    scheme: str = "http"
+    token: str | None = field(default=None, repr=False)
+    is_basic: bool = False
+    """The key came as a password. Browsers remember one and send it along by themselves, so it says
+    nothing about the site that asks."""
+    is_forwarded: bool = False
+    "A proxy sent it: that is on this machine, but its client need not be."
+    is_cross_site: bool = False
+    """A browser says that a page of another site loads it, as a link, an image or a sound: with
+    such it tells no Origin."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What the gate found."""
+
+    is_trusted: bool
+    "Holds the key, or needs none."
+    cors_origin: str | None = None
+    "A foreign Origin that may read the answer."
+    token: str | None = field(default=None, repr=False)
+    "What it came with, unless that is the server's own key."
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """The rules of one listener."""
+
+    is_local: bool
+    "Only this machine's programs and pages reach it, and they need no key."
+    key: str | None = field(repr=False)
+    hosts: frozenset[str] = frozenset()
+    "Names this server goes by, beside localhost and IP addresses."
+    origins: frozenset[str] = frozenset({ANY})
+    "Foreign origins that may come with the key."
+
+    def admit(
+        self,
+        caller: Caller,
+        *,
+        is_public: bool,
+        admits: Admits | None = None,
+        is_known: bool = False,
+    ) -> Access:
+        """`admits`: whether a token that is not the key opens this path. `is_known`: the address
+        alone does. Raises Forbidden (`forbidden_host`, `forbidden_origin`) or Unauthorized."""
+        name = self._check_host(caller)
+        is_foreign = caller.is_cross_site or not _is_same_origin(caller)
+        is_elsewhere = (
+            not self.is_local or caller.is_forwarded or not (name is None or is_loopback(name))
+        )
+        needs_key = is_elsewhere or is_foreign
+        is_key = self._is_key(caller.token)
+        token = None if is_key else caller.token
+        opens = is_key or _is_admitted(token, admits)
+        has_key = is_known or (opens and not (is_foreign and caller.is_basic))
+        if is_public and not has_key:
+            return Access(is_trusted=not needs_key, token=token)
+        if is_foreign and caller.origin is not None and not self.allows_origin(caller.origin):
+            raise Forbidden(
+                f"this site ({caller.origin}) is not in server.allowed_origins",
+                code="forbidden_origin",
+            )
+        if needs_key and not has_key:
+            if caller.is_cross_site and not is_elsewhere:
+                raise Forbidden(
+                    "a page of another site loads this; only its scripts that send the key may",
+                    code="forbidden_origin",
+                )
+            raise Unauthorized(self._why(caller, takes_others=admits is not None))
+        cors_origin = caller.origin if is_foreign else None
+        return Access(is_trusted=True, cors_origin=cors_origin, token=token)
+
+    def allows_origin(self, origin: str) -> bool:
+        """Whether a site may come with the key."""
+        return ANY in self.origins or origin in self.origins
+
+    def _check_host(self, caller: Caller) -> str | None:
+        """A page elsewhere can point its own name at us (DNS rebinding), but never an address."""
+        if caller.host is None:
+            return None
+        name = host_name(caller.host)
+        if name is not None and (
+            name in self.hosts or is_loopback(name) or address_of(name) is not None
+        ):
+            return name
+        raise Forbidden(
+            f"unknown Host {caller.host[:100]!r}; add it to server.allowed_hosts if it is ours",
+            code="forbidden_host",
+        )
+
+    def _is_key(self, token: str | None) -> bool:
+        if not self.key or token is None:
+            return False
+        return compare_digest(token.encode("utf-8", "replace"), self.key.encode())
+
+    def _why(self, caller: Caller, *, takes_others: bool) -> str:
+        if caller.token is not None and takes_others:
+            return "the key is wrong, or a client secret that is unknown or has expired"
+        if caller.token is not None and self.key:
+            return "the key is wrong; the right one is in api-key in the server's state folder"
+        if self.key:
+            return "a key is needed: send the header 'Authorization: Bearer <key>'"
+        return "a key is needed from there, and the server has none: set EARSHOT_REQUIRE_KEY=true"
+
+
+def _is_admitted(token: str | None, admits: Admits | None) -> bool:
+    return token is not None and admits is not None and admits(token)
+
+
+def token_of(
+    authorization: str | None, subprotocols: str | None, own_header: str | None = None
+) -> str | None:
+    """The key that a request carries in its Authorization header, in `X-API-Key` (`own_header`), or
+    in its WebSocket subprotocols."""
+    scheme, _, token = (authorization or "").strip().partition(" ")
+    if scheme.lower() == "bearer" and token.strip():
+        return token.strip()
+    if own_header and own_header.strip():
+        return own_header.strip()
+    if password := password_of(authorization):
+        return password
+    for part in (subprotocols or "").split(","):
+        if part.strip().startswith(SUBPROTOCOL_PREFIX):
+            return part.strip().removeprefix(SUBPROTOCOL_PREFIX)
+    return None
+
+
+def password_of(authorization: str | None) -> str | None:
+    """Of HTTP's Basic scheme, as `any:key@host` in a URL becomes; Willow devices know no other."""
+    scheme, _, credentials = (authorization or "").strip().partition(" ")
+    if scheme.lower() != "basic":
+        return None
+    try:
+        text = b64decode(credentials.strip(), validate=True).decode("utf-8", "replace")
+    except (binascii.Error, ValueError):
+        return None
+    return text.partition(":")[2] or None
+
+
+def _is_same_origin(caller: Caller) -> bool:
+    """Origin and Host name the same scheme, host and port; or there is no Origin."""
+    if caller.origin is None:
+        return True
+    try:
+        origin = urlsplit(caller.origin)
+        host = urlsplit(f"{caller.scheme}://{caller.host}")
+        default = {"http": 80, "https": 443}.get(caller.scheme)
+        return (origin.scheme, origin.hostname, origin.port or default) == (
+            caller.scheme,
+            host.hostname,
+            host.port or default,
+        )
+    except ValueError:
+        return False

@@ -1,0 +1,323 @@
+"""Errors on their way out: the only table from an error to an HTTP status or WebSocket close code.
+
+Every response passes here: it gets a request id, and an error becomes one JSON shape.
+"""
+
+import logging
+import re
+from collections.abc import Awaitable, Iterator, Mapping
+from http import HTTPStatus
+from time import perf_counter
+from typing import Any
+
+import msgspec
+from aiohttp import HttpVersion11, WSCloseCode, hdrs
+from aiohttp import web as aioweb
+from aiohttp.typedefs import Handler, Middleware
+
+from core.errors import (
+    ConfigError,
+    Conflict,
+    EarshotError,
+    EngineError,
+    EngineMissing,
+    EngineTimeout,
+    Forbidden,
+    NotFound,
+    Overloaded,
+    RemoteProtocolError,
+    RequestError,
+    StorageFailed,
+    TooLarge,
+    Unauthorized,
+)
+from core.ids import new_id
+from core.ports import Metrics
+from server.net.addresses import host_name
+from server.runtime.logs import request_id
+from web.openapi import ErrorBody, ErrorDetail
+
+logger = logging.getLogger(__name__)
+
+STATUS: Mapping[type[EarshotError], tuple[HTTPStatus, int]] = {
+    EarshotError: (HTTPStatus.INTERNAL_SERVER_ERROR, WSCloseCode.INTERNAL_ERROR),
+    ConfigError: (HTTPStatus.INTERNAL_SERVER_ERROR, WSCloseCode.INTERNAL_ERROR),
+    RemoteProtocolError: (HTTPStatus.BAD_REQUEST, WSCloseCode.PROTOCOL_ERROR),
+    RequestError: (HTTPStatus.BAD_REQUEST, WSCloseCode.POLICY_VIOLATION),
+    Unauthorized: (HTTPStatus.UNAUTHORIZED, WSCloseCode.POLICY_VIOLATION),
+    Forbidden: (HTTPStatus.FORBIDDEN, WSCloseCode.POLICY_VIOLATION),
+    NotFound: (HTTPStatus.NOT_FOUND, WSCloseCode.POLICY_VIOLATION),
+    Conflict: (HTTPStatus.CONFLICT, WSCloseCode.POLICY_VIOLATION),
+    TooLarge: (HTTPStatus.REQUEST_ENTITY_TOO_LARGE, WSCloseCode.MESSAGE_TOO_BIG),
+    StorageFailed: (HTTPStatus.SERVICE_UNAVAILABLE, WSCloseCode.TRY_AGAIN_LATER),
+    Overloaded: (HTTPStatus.SERVICE_UNAVAILABLE, WSCloseCode.TRY_AGAIN_LATER),
+    EngineError: (HTTPStatus.BAD_GATEWAY, WSCloseCode.INTERNAL_ERROR),
+    EngineMissing: (HTTPStatus.NOT_IMPLEMENTED, WSCloseCode.INTERNAL_ERROR),
+    EngineTimeout: (HTTPStatus.GATEWAY_TIMEOUT, WSCloseCode.INTERNAL_ERROR),
+}
+
+STATUS_BY_CODE: Mapping[str, HTTPStatus] = {
+    "method_not_allowed": HTTPStatus.METHOD_NOT_ALLOWED,
+    "unauthorized_voice": HTTPStatus.NOT_ACCEPTABLE,  # what Willow devices have a text for
+    "too_many_guesses": HTTPStatus.TOO_MANY_REQUESTS,
+    "unsupported_media_type": HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+    "unsupported_content_encoding": HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+    "upload_stalled": HTTPStatus.REQUEST_TIMEOUT,
+    "etag_mismatch": HTTPStatus.PRECONDITION_FAILED,  # these four as WHIP has them
+    "unknown_ice_session": HTTPStatus.UNPROCESSABLE_ENTITY,
+    "if_match_required": HTTPStatus.PRECONDITION_REQUIRED,
+    "offer_not_acceptable": HTTPStatus.UNPROCESSABLE_ENTITY,
+}
+"Where a code says more than its class."
+
+MAX_REQUEST_ID_CHARS = 64  # a UUID has 36; a proxy's trace id 55
+_REQUEST_ID = re.compile(rf"[!-~]{{1,{MAX_REQUEST_ID_CHARS}}}")
+
+BASIC_PATHS = "/api/"
+"""Where a 401 also offers HTTP's Basic scheme, for Willow's clients. Anywhere else it would make
+browsers ask for a password over the page, which asks for the key itself."""
+
+QUIET_PATHS = ("/health", "/metrics", "/static/")
+"Asked for every few seconds, or by the dozen: logged at debug."
+
+
+def status_of(error: EarshotError) -> HTTPStatus:
+    """The HTTP status that an error is answered with."""
+    return STATUS_BY_CODE.get(error.code) or _row(error)[0]
+
+
+def close_code_of(error: EarshotError) -> int:
+    """The code that a WebSocket is closed with when an error ends it."""
+    return _row(error)[1]
+
+
+def _row(error: EarshotError) -> tuple[HTTPStatus, int]:
+    return next(STATUS[cls] for cls in type(error).__mro__ if cls in STATUS)
+
+
+ALWAYS: Mapping[str, str] = {
+    "X-Content-Type-Options": "nosniff",
+    # No page of another site shows or plays it; its scripts may read it by CORS, with the key.
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+"Headers of every response."
+
+
+def error_response(error: EarshotError) -> aioweb.Response:
+    """The error as JSON, with `Retry-After` where waiting helps."""
+    status = status_of(error)
+    is_ours = status >= HTTPStatus.INTERNAL_SERVER_ERROR
+    detail = ErrorDetail(
+        message=str(error),
+        type="server_error" if is_ours else "invalid_request_error",
+        code=error.code,
+        param=getattr(error, "param", None),
+    )
+    response = aioweb.Response(
+        status=status,
+        body=msgspec.json.encode(ErrorBody(detail)),
+        content_type="application/json",
+        headers={**ALWAYS, "Cache-Control": "no-store"},
+    )
+    if status == HTTPStatus.INTERNAL_SERVER_ERROR:
+        response.headers["x-should-retry"] = "false"  # to OpenAI's clients: a bug stays one
+    if isinstance(error, Overloaded):
+        response.headers["Retry-After"] = str(error.retry_after_s)
+    if isinstance(error, Unauthorized):
+        response.headers["WWW-Authenticate"] = "Bearer"
+    return response
+
+
+def request_id_of(header: str | None) -> str:
+    """The caller's id if it is printable and short, or a new one."""
+    return header if header and _REQUEST_ID.fullmatch(header) else new_id("req")
+
+
+PREPARED = aioweb.RequestKey("prepared", aioweb.StreamResponse)
+"The response whose head has been sent: too late for another one."
+
+REQUEST_ID = aioweb.RequestKey("request_id", str)
+
+
+def edge(metrics: Metrics, max_body_bytes: int) -> Middleware:
+    """The outermost middleware: request id, log line, size limit, errors into answers."""
+
+    @aioweb.middleware
+    async def run(request: aioweb.Request, handler: Handler) -> aioweb.StreamResponse:
+        request[REQUEST_ID] = request_id_of(request.headers.get("X-Request-ID"))
+        request_id.set(request[REQUEST_ID])
+        started = perf_counter()
+        try:
+            limit_bytes = _limit_bytes(request) or max_body_bytes
+            check_size(request.content_length, limit_bytes)
+            # A body in chunks tells no size: who reads it whole is held to the route's limit, too.
+            request._client_max_size = min(limit_bytes, request.client_max_size)  # noqa: SLF001
+            response = await handler(request)
+        except Exception as error:
+            response = await _answer(request, error, metrics)
+        _log(request, response, 1000 * (perf_counter() - started))
+        metrics.count(
+            "earshot_http_requests", route=_route_of(request), status=str(response.status)
+        )
+        return response
+
+    return run
+
+
+class Contained:
+    """Runs work that outlives its request: a bug is logged and ends it, not its neighbours."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    async def __call__(self, work: Awaitable[None], name: str) -> None:
+        """Never raises, but for cancellation."""
+        try:
+            await work
+        except Exception as error:
+            known = _ours(error)
+            self._metrics.count("earshot_errors", code=known.code if known else EarshotError.code)
+            if known is None:
+                logger.error("%s failed", name, exc_info=error)
+            else:
+                logger.warning("%s ended: %s (%s)", name, known, known.code)
+
+
+LIMIT_BYTES = "limit_bytes"
+"Attribute of a handler whose route takes bodies of another size than the server's."
+
+
+def _limit_bytes(request: aioweb.Request) -> int | None:
+    limit: int | None = getattr(request.match_info.handler, LIMIT_BYTES, None)
+    return limit
+
+
+def check_size(body_bytes: int | None, limit_bytes: int) -> None:
+    """Refuse a body by its Content-Length, before reading it."""
+    if body_bytes is not None and body_bytes > limit_bytes:
+        raise TooLarge(f"a body of {body_bytes} bytes; at most {limit_bytes} are taken")
+
+
+def check_encoding(headers: Mapping[str, str]) -> None:
+    """Refuse a body that is compressed: some kilobytes of it may be gigabytes.
+
+    Raises RequestError unsupported_content_encoding.
+    """
+    encoding = headers.get(hdrs.CONTENT_ENCODING, "").strip().lower()
+    if encoding not in ("", "identity"):
+        raise RequestError(
+            f"Content-Encoding {encoding[:32]!r} is not taken; send the body as it is, without one",
+            code="unsupported_content_encoding",
+        )
+
+
+async def invite_body(request: aioweb.Request) -> None:
+    """Answer `Expect: 100-continue`, once it is clear that the body is wanted."""
+    is_asked = request.headers.get(hdrs.EXPECT, "").lower() == "100-continue"
+    if is_asked and request.version == HttpVersion11:
+        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        request.writer.output_size = 0  # the answer itself has not begun
+
+
+@aioweb.middleware
+async def to_https(request: aioweb.Request, handler: Handler) -> aioweb.StreamResponse:
+    """Of a listener with TLS: who comes without it is sent to the same address with it."""
+    if request.secure:
+        return await handler(request)
+    host = request.headers.get(hdrs.HOST, "").strip()
+    if host_name(host) is None:
+        raise RequestError("this port speaks HTTPS", code="https_required")
+    sent = request.raw_path  # a whole URL only from who takes us for a proxy
+    target = sent if sent.startswith("/") else request.rel_url.raw_path_qs
+    location = f"https://{host}{target}"
+    return aioweb.Response(status=HTTPStatus.PERMANENT_REDIRECT, headers={hdrs.LOCATION: location})
+
+
+async def _answer(
+    request: aioweb.Request, error: Exception, metrics: Metrics
+) -> aioweb.StreamResponse:
+    """The response to a failed request, or the end of one that is already under way."""
+    if isinstance(error, aioweb.HTTPException) and error.status < HTTPStatus.BAD_REQUEST:
+        return aioweb.Response(status=error.status, headers=error.headers)  # a redirect
+    known = _known(request, error)
+    if known is None:
+        logger.error("%s %s failed", request.method, request.path, exc_info=error)
+        known = EarshotError(f"an error of ours; the log has it under {request_id.get()}")
+    metrics.count("earshot_errors", code=known.code)
+    prepared: aioweb.StreamResponse | None = request.get(PREPARED)
+    if prepared is None:
+        response = error_response(known)
+        if isinstance(known, Unauthorized) and request.path.startswith(BASIC_PATHS):
+            response.headers.add("WWW-Authenticate", 'Basic realm="Earshot", charset="UTF-8"')
+        if isinstance(error, aioweb.HTTPMethodNotAllowed):
+            response.headers["Allow"] = error.headers["Allow"]
+        return response
+    logger.warning("%s %s ended: %s (%s)", request.method, request.path, known, known.code)
+    if isinstance(prepared, aioweb.WebSocketResponse):
+        await prepared.close(code=close_code_of(known), message=known.code.encode())
+    elif request.transport is not None:
+        request.transport.abort()  # half an answer must not look like a whole one
+    return prepared
+
+
+def _known(request: aioweb.Request, error: Exception) -> EarshotError | None:
+    """The error as one of ours; None for a bug."""
+    match error:
+        case aioweb.HTTPRequestEntityTooLarge():
+            return TooLarge(str(error.text))
+        case aioweb.HTTPMethodNotAllowed():
+            allowed = ", ".join(sorted(error.allowed_methods))
+            return RequestError(
+                f"{request.path} takes {allowed}, not {error.method}", code="method_not_allowed"
+            )
+        case aioweb.RequestPayloadError():
+            return RequestError("the body cannot be read: it breaks off", code="invalid_body")
+        case aioweb.HTTPNotFound():
+            return NotFound(f"there is no {request.method} {request.path[:200]}")
+        case aioweb.HTTPException() if error.status < HTTPStatus.INTERNAL_SERVER_ERROR:
+            return RequestError(error.text or error.reason)
+        case _:
+            return _ours(error)
+
+
+def _ours(error: Exception) -> EarshotError | None:
+    """One of our errors, also when task groups wrapped it; None for a bug."""
+    if isinstance(error, EarshotError):
+        return error
+    if not isinstance(error, ExceptionGroup):
+        return None
+    causes = list(_leaves(error))
+    found = [cause for cause in causes if isinstance(cause, EarshotError)]
+    return found[0] if len(found) == len(causes) else None
+
+
+def _leaves(group: ExceptionGroup[Any]) -> Iterator[BaseException]:
+    for error in group.exceptions:
+        if isinstance(error, ExceptionGroup):
+            yield from _leaves(error)
+        else:
+            yield error
+
+
+async def stamp(request: aioweb.Request, response: aioweb.StreamResponse) -> None:
+    """`on_response_prepare`: what every response carries, streams and upgrades included."""
+    request[PREPARED] = response
+    response.headers["X-Request-ID"] = request[REQUEST_ID]
+    for name, value in ALWAYS.items():
+        response.headers.setdefault(name, value)
+    response.headers.popall("Server", None)  # versions help only those who look for holes
+
+
+def _route_of(request: aioweb.Request) -> str:
+    resource = request.match_info.route.resource
+    return resource.canonical if resource is not None else "unknown"
+
+
+def _log(request: aioweb.Request, response: aioweb.StreamResponse, took_ms: float) -> None:
+    """One line per request; without the query, which may hold what is nobody's business."""
+    is_fine = response.status < HTTPStatus.BAD_REQUEST or request.path == "/health"
+    is_quiet = request.path.startswith(QUIET_PATHS) and is_fine
+    level = logging.DEBUG if is_quiet else logging.INFO
+    logger.log(
+        level, "%s %s -> %d in %.1f ms", request.method, request.path, response.status, took_ms
+    )

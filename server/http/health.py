@@ -1,0 +1,48 @@
+"""`GET /health`: open to all; a caller whom the gate trusts also learns what is loaded."""
+
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+
+import msgspec
+from aiohttp import web as aioweb
+
+from core.http.routes import JSON, Route
+from server.http.access import ACCESS
+from server.runtime.lifecycle import Lifecycle, State
+
+
+class Health(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Whether the server takes sessions now."""
+
+    status: State
+    version: str | None = None
+    sessions: int | None = None
+    max_sessions: int | None = None
+    loaded: Mapping[str, str] | None = None
+    "Kind of engine -> what serves it."
+
+
+def health_routes(lifecycle: Lifecycle, details: Callable[[State], Health]) -> tuple[Route, ...]:
+    """503 while starting or draining, so that load balancers look elsewhere."""
+
+    async def show(request: aioweb.Request) -> aioweb.Response:
+        state = lifecycle.state
+        report = details(state) if request[ACCESS].is_trusted else Health(state)
+        return aioweb.Response(
+            status=HTTPStatus.OK if state == "ready" else HTTPStatus.SERVICE_UNAVAILABLE,
+            body=msgspec.json.encode(report),
+            content_type=JSON,
+            headers={"Cache-Control": "no-store"},
+        )
+
+    return (
+        Route(
+            "GET",
+            "/health",
+            show,
+            "Whether the server is ready; with the key also what is loaded.",
+            "server",
+            responses={200: Health, 503: Health},
+            is_public=True,
+        ),
+    )

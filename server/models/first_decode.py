@@ -1,0 +1,119 @@
+"""One decode at the first start on a GPU: memory tells what fits, only time what is fast enough.
+
+The figure is noted in the models folder, where `earshot models bench` notes its own, so that the
+next start does not ask again.
+"""
+
+import asyncio
+import logging
+import math
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+from core.audio import Pcm
+from core.errors import EarshotError, EngineError
+from core.ids import new_id
+from core.ports import Clock, Metrics
+from engines.base import AsrItem
+from server.config import Config
+from server.commands.models.bench import SENTENCES, spoken
+from server.compose.choices import Survey, choose_one, find_offers, machine
+from serving.placement.choose import AUTO, WHISPER, Weights, measured_here
+from serving.placement.benchmarks import Measured, device_name, note_measured
+from serving.placement.offers import Offer
+from serving.placement.whisper import CPU
+from serving.scheduling.scheduler import Priority
+from serving.served import ServedModel
+
+logger = logging.getLogger(__name__)
+
+Timer = Callable[[Offer], Awaitable[float]]
+"Milliseconds that one utterance takes. Raises EarshotError when it cannot be decoded."
+
+MAX_START_S = 120.0
+"For loading a model and two decodes; a model that needs longer is too slow for speech."
+
+
+async def with_times(config: Config, found: Survey, timer: Timer) -> Survey:
+    """The survey with a figure for the model that `auto` takes on a GPU. One that turns out to be
+    too slow leaves its place to the next, which is measured too. Raises EngineMissing,
+    ConfigError."""
+    asr = config.asr
+    if asr.engine not in (AUTO, WHISPER) or asr.model != AUTO or "model" in asr.options:
+        return found
+    for _ in found.weights:
+        choice = choose_one(config, "asr", found)
+        model = next((w for w in found.weights if str(w.path) == choice.options.get("model")), None)
+        if choice.name != WHISPER or model is None or measured_here(model, found.hardware):
+            break
+        (offer, *_) = find_offers(config, machine(config, found))
+        if CPU in offer.memory_mb:  # sizes that processors compute in time are known
+            break
+        measured = await _measured(offer, found, timer)
+        if measured is None:
+            break
+        found = _noted(found, model, measured)
+    return found
+
+
+async def _measured(offer: Offer, found: Survey, timer: Timer) -> Measured | None:
+    device = device_name(found.hardware)
+    logger.info("asr: %s was never timed on %s: one decode", offer.name, device)
+    try:
+        async with asyncio.timeout(MAX_START_S):
+            took_ms = await timer(offer)
+    except TimeoutError:
+        took_ms = 1000 * MAX_START_S
+    except EarshotError as error:
+        logger.warning("asr: %s could not be timed on %s: %s", offer.name, device, error)
+        return None
+    logger.info("asr: %s takes %.0f ms per utterance on %s", offer.name, took_ms, device)
+    return Measured("", took_ms, device=device)
+
+
+def _noted(found: Survey, model: Weights, measured: Measured) -> Survey:
+    try:
+        note_measured(model.path.parent, model.path.name, measured)
+    except OSError as error:
+        logger.warning("asr: the time is not noted, the next start asks again: %s", error)
+    weights = tuple(
+        replace(one, measured=measured) if one is model else one for one in found.weights
+    )
+    return replace(found, weights=weights)
+
+
+def timer_of(clock: Clock, metrics: Metrics) -> Timer:
+    """By the model itself in one worker, as the server would run it."""
+
+    async def took_ms(offer: Offer) -> float:
+        pcm = await spoken(SENTENCES[1])
+        served = ServedModel(replace(offer, workers=offer.workers[:1]), clock, metrics)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                running = tasks.create_task(served.run(), name="first-decode")
+                fastest_s = await _fastest_s(served, pcm, clock)
+                running.cancel()
+        except ExceptionGroup as group:
+            # The worker and whoever waits for it fail with the same error.
+            first, others = group.split(EarshotError)
+            if first is None or others is not None:
+                raise
+            raise EngineError("asr", offer.name, str(_leaf(first))) from group
+        return 1000 * fastest_s
+
+    return took_ms
+
+
+def _leaf(group: BaseException) -> BaseException:
+    return _leaf(group.exceptions[0]) if isinstance(group, BaseExceptionGroup) else group
+
+
+async def _fastest_s(served: ServedModel, pcm: Pcm, clock: Clock) -> float:
+    """Of two decodes: the first one warms the model up."""
+    await served.ready()
+    fastest_s = math.inf
+    for _ in range(2):
+        began_s = clock.now()
+        await served.decode(AsrItem(new_id("first"), pcm, is_final=True), Priority.FINAL)
+        fastest_s = min(fastest_s, clock.now() - began_s)
+    return fastest_s

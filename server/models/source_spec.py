@@ -1,0 +1,154 @@
+"""From what somebody wants to the files that make it up."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+from urllib.parse import urlsplit
+
+from server.models.errors import ModelsError
+from server.models.hub import Hub, HubFile
+from server.models.voices import voice_of
+from serving.catalogue import Entry, find, known
+from serving.placement.choose import WHISPER_FILES
+
+Kind = Literal["ct2", "checkpoint", "voice"]
+
+MAIN = "main"
+
+REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+"Of a hub. Its name becomes a folder's: nothing hidden, nothing elsewhere."
+
+CT2_FILES = (*WHISPER_FILES, "preprocessor_config.json", "vocabulary.json", "vocabulary.txt")
+
+TOKENIZER_FILES = (
+    "added_tokens.json", "config.json", "generation_config.json", "merges.txt", "normalizer.json",
+    "preprocessor_config.json", "special_tokens_map.json", "tokenizer.json",
+    "tokenizer_config.json", "vocab.json",
+)  # fmt: skip
+"What a checkpoint has beside its weights."
+
+WEIGHTS = (r"model\.safetensors", r"model-\d+-of-\d+\.safetensors|model\.safetensors\.index\.json",
+           r"pytorch_model\.bin", r"pytorch_model-\d+-of-\d+\.bin|pytorch_model\.bin\.index\.json",
+           r"[^/]+\.pt")  # fmt: skip
+"A checkpoint's weights; the first form that is there is taken."
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Something on a hub."""
+
+    title: str
+    folder: str
+    "What its folder in the models directory will be called."
+    repository: str
+    entry: Entry | None = None
+    endpoint: str = ""
+    "Of the address that was given; empty: the configured hub."
+    revision: str = MAIN
+    paths: tuple[str, ...] = ()
+    "Of a voice: its files, which are all there is to fetch."
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The files to fetch."""
+
+    kind: Kind
+    files: tuple[HubFile, ...]
+
+
+def source_of(wanted: str) -> Source:
+    """A name of the catalogue, a voice, `organisation/repository`, or the address of its page.
+
+    Raises ModelUnknown, ModelsError.
+    """
+    if (voice := voice_of(wanted)) is not None:
+        return Source(wanted, voice.folder, voice.repository, paths=voice.paths)
+    if "://" in wanted:
+        return _page(wanted)
+    if REPOSITORY.fullmatch(wanted) and known(wanted) is None:
+        return Source(wanted, wanted.replace("/", "--"), wanted)
+    entry = find(wanted)
+    return Source(entry.name, entry.folder, entry.repository, entry)
+
+
+def checkpoint_of(entry: Entry) -> Source:
+    """The unconverted form of a known model."""
+    if entry.format == "openai":
+        return Source(entry.name, entry.folder, entry.repository, entry)
+    return Source(entry.origin, entry.origin.replace("/", "--"), entry.origin)
+
+
+def plan(hub: Hub, source: Source, revision: str | None) -> Plan:
+    """What to fetch of it. Raises ModelsError when it holds no Whisper."""
+    listed = hub.files(source.repository, revision or source.revision)
+    names = {file.path for file in listed}
+    if source.paths:
+        return Plan("voice", _voice_files(listed, source))
+    entry = source.entry
+    if entry and entry.format == "openai":
+        return Plan("checkpoint", (*_only(listed, (entry.file,)), *_beside(hub, entry)))
+    if "model.bin" in names:
+        files = _only(listed, CT2_FILES)
+        missing = [name for name in WHISPER_FILES if name not in names]
+        if missing == ["tokenizer.json"] and entry and entry.origin:
+            files += _only(hub.files(entry.origin), ("tokenizer.json",))
+        elif missing:
+            raise ModelsError(f"{source.repository} has no {', '.join(missing)}")
+        return Plan("ct2", files)
+    for form in WEIGHTS:
+        if weights := tuple(file for file in listed if re.fullmatch(form, file.path)):
+            return Plan("checkpoint", (*_only(listed, TOKENIZER_FILES), *weights))
+    held = ", ".join(sorted(names)[:8]) or "nothing"
+    raise ModelsError(
+        f"{source.repository} holds no model: neither model.bin nor a checkpoint; it holds {held}"
+    )
+
+
+def _voice_files(listed: Sequence[HubFile], source: Source) -> tuple[HubFile, ...]:
+    names = {file.path for file in listed}
+    if missing := [path for path in source.paths if path not in names]:
+        raise ModelsError(f"{source.repository} has no {', '.join(missing)}")
+    return _only(listed, source.paths)
+
+
+def _beside(hub: Hub, entry: Entry) -> tuple[HubFile, ...]:
+    """The tokenizer of the model that a bare .pt file was trained from."""
+    return tuple(
+        file
+        for file in hub.files(entry.origin)
+        if file.path in TOKENIZER_FILES and file.path != "config.json"
+    )
+
+
+def _only(files: Sequence[HubFile], paths: Sequence[str]) -> tuple[HubFile, ...]:
+    found = tuple(file for file in files if file.path in paths)
+    if not found:
+        where = f"{files[0].repository}" if files else "the repository"
+        raise ModelsError(f"{where} has no {', '.join(paths)}")
+    return found
+
+
+def _page(address: str) -> Source:
+    try:
+        parts = urlsplit(address)
+    except ValueError as error:
+        raise ModelsError(f"{address} is no address: {error}") from None
+    path = parts.path.strip("/").split("/")
+    repository = "/".join(path[:2])
+    if parts.scheme not in {"http", "https"} or not REPOSITORY.fullmatch(repository):
+        raise ModelsError(
+            f"{address} is not the page of a model; expected https://HUB/ORGANISATION/REPOSITORY"
+        )
+    revision = path[3] if len(path) > 3 and path[2] in {"tree", "blob", "resolve"} else MAIN
+    entry = known(repository)
+    entry = entry if entry and entry.repository == repository else None
+    return Source(
+        repository,
+        entry.folder if entry else repository.replace("/", "--"),
+        repository,
+        entry,
+        f"{parts.scheme}://{parts.netloc}",
+        revision,
+    )

@@ -1,0 +1,1 @@
+"""Sockets and addresses: listeners, TLS, allow-lists, mDNS."""

@@ -1,0 +1,68 @@
+"""Addresses and names of this machine, and what a Host header means."""
+
+import re
+import socket
+from ipaddress import IPv4Address, IPv6Address, ip_address
+
+Address = IPv4Address | IPv6Address
+
+MAX_PORT = 65_535
+
+_HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[^\[\]:/@\s]+)(:(?P<port>[0-9]{1,5}))?")
+
+
+def address_of(name: str) -> Address | None:
+    """The IP address that a text is; None for a name."""
+    try:
+        return ip_address(name.strip("[]").partition("%")[0])
+    except ValueError:
+        return None
+
+
+def is_loopback(name: str) -> bool:
+    """Whether a host name or address can only mean this machine."""
+    address = address_of(name)
+    if address is not None:
+        return address.is_loopback
+    return name == "localhost" or name.endswith(".localhost")
+
+
+def is_unspecified(name: str) -> bool:
+    """0.0.0.0 or ::, that is every address of this machine."""
+    address = address_of(name)
+    return address is not None and address.is_unspecified
+
+
+def host_name(header: str) -> str | None:
+    """Name or address in a Host header, lower case, without port; None when it is malformed."""
+    match = _HOST.fullmatch(header.strip().lower())
+    if match is None or int(match["port"] or 0) > MAX_PORT:
+        return None
+    return match["name"].strip("[]").rstrip(".")
+
+
+def lan_addresses() -> tuple[Address, ...]:
+    """Addresses under which other machines may reach this one, IPv4 first."""
+    import psutil  # not above: server/net/port_check.py runs before it is installed
+
+    found = {
+        address
+        for addresses in psutil.net_if_addrs().values()
+        for entry in addresses
+        if entry.family in (socket.AF_INET, socket.AF_INET6)
+        and (address := address_of(entry.address)) is not None
+        and not (address.is_loopback or address.is_link_local)
+    }
+    return tuple(sorted(found, key=lambda address: (address.version, int(address))))
+
+
+def own_names() -> tuple[str, ...]:
+    """This machine's names as a neighbour may type them."""
+    name = socket.gethostname().lower()
+    short = name.partition(".")[0]
+    return tuple(dict.fromkeys((name, short, f"{short}.local")))
+
+
+def url_host(host: str) -> str:
+    """A host as a URL writes it: IPv6 in brackets."""
+    return f"[{host}]" if ":" in host else host

@@ -1,0 +1,60 @@
+"""`python -m server.net.port_check OPTIONS OF SERVE`: ends with 3 when `earshot serve` would find
+its port taken.
+
+`make run` asks before it installs or fetches anything, so this needs nothing but Python. It knows
+where a port may be set, not all that may be wrong about it: that is said by `earshot serve`.
+"""
+
+import argparse
+import os
+import sys
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from core.errors import EarshotError
+from server.net.listeners import AddressInUse, bind
+
+HOST, PORT = "127.0.0.1", 8080
+"The defaults of `server.host` and `server.port`."
+
+
+def address(arguments: Sequence[str], environ: Mapping[str, str]) -> tuple[str, int]:
+    """Where the server would listen: flags, variables, the file, defaults. Raises ValueError."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    for flag in ("--host", "--port", "--config"):
+        parser.add_argument(flag)
+    try:
+        options, _ = parser.parse_known_args(arguments)
+    except argparse.ArgumentError as error:
+        raise ValueError(str(error)) from error
+    file = Path(options.config or environ.get("EARSHOT_CONFIG") or "earshot.toml")
+    try:
+        table = tomllib.loads(file.read_text(encoding="utf-8")).get("server", {})
+    except OSError:
+        table = {}
+
+    def chosen(name: str, default: str) -> str:
+        variables = (f"EARSHOT_{name.upper()}", f"EARSHOT_SERVER__{name.upper()}")
+        set_here = [environ[variable] for variable in variables if variable in environ]
+        return str(getattr(options, name) or (set_here or [table.get(name, default)])[0])
+
+    return chosen("host", HOST), int(chosen("port", str(PORT)))
+
+
+def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
+    """3: the port is taken. What cannot be judged here is left to the server."""
+    try:
+        host, port = address(arguments, environ)
+        for opened in bind(host, port):
+            opened.close()
+    except AddressInUse as error:
+        print(f"earshot: {error} (make run PORT=9000)", file=sys.stderr)
+        return 3
+    except (EarshotError, ValueError, AttributeError, OverflowError):
+        return 0
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:], os.environ))

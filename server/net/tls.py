@@ -1,0 +1,107 @@
+"""HTTPS. `auto` signs a certificate itself: browsers ask once, then give the microphone."""
+
+import ssl
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from core.errors import ConfigError
+from server.net.addresses import Address
+from server.runtime.state_dir import TLS_FILE, write_private
+
+LIFETIME = timedelta(days=397)  # what browsers accept at most from public authorities
+RENEW_BEFORE = timedelta(days=14)
+CLOCK_SKEW = timedelta(hours=1)  # of a phone that has just been switched on
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    context: ssl.SSLContext
+    fingerprint: str
+    "SHA-256 of the certificate, as browsers show it."
+
+
+def open_tls(
+    setting: str, folder: Path, names: Sequence[str], addresses: Sequence[Address], now: datetime
+) -> Tls | None:
+    """TLS as `server.tls` says it; None for off. Raises ConfigError for unusable files."""
+    if setting == "off":
+        return None
+    if setting == "auto":
+        file = folder / TLS_FILE
+        if not _is_usable(file, names, addresses, now):
+            write_private(file, _make(names, addresses, now))
+        return _load(file, None)
+    certificate, _, key = setting.partition(":")
+    return _load(Path(certificate), Path(key))
+
+
+def _load(certificate: Path, key: Path | None) -> Tls:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    try:
+        context.load_cert_chain(certificate, key)
+        first = x509.load_pem_x509_certificates(certificate.read_bytes())[0]
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        where = f"{certificate}:{key}" if key else str(certificate)
+        raise ConfigError(f"config.server.tls: {where}: {error}") from error
+    return Tls(context, first.fingerprint(hashes.SHA256()).hex(":").upper())
+
+
+def _is_usable(
+    file: Path, names: Sequence[str], addresses: Sequence[Address], now: datetime
+) -> bool:
+    """There, still valid for a while, and made for everything this machine is called now."""
+    try:
+        certificate = x509.load_pem_x509_certificate(file.read_bytes())
+        alternative = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    except (OSError, ValueError, x509.ExtensionNotFound):
+        return False
+    known_names = set(alternative.value.get_values_for_type(x509.DNSName))
+    known_addresses = set(alternative.value.get_values_for_type(x509.IPAddress))
+    return (
+        certificate.not_valid_after_utc - now > RENEW_BEFORE
+        and certificate.not_valid_before_utc <= now
+        and known_names >= set(_dns_names(names))
+        and known_addresses >= set(addresses)
+    )
+
+
+def _dns_names(names: Sequence[str]) -> list[str]:
+    """What a certificate can carry: ASCII, at most 64 characters in its common name."""
+    return list(dict.fromkeys(["localhost", *(n for n in names if n.isascii() and len(n) <= 64)]))
+
+
+def _make(names: Sequence[str], addresses: Sequence[Address], now: datetime) -> bytes:
+    """Certificate and key in one PEM."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Earshot")])
+    loopback = (ip_address("127.0.0.1"), ip_address("::1"))
+    alternatives: list[x509.GeneralName] = [x509.DNSName(n) for n in _dns_names(names)]
+    alternatives += [x509.IPAddress(a) for a in dict.fromkeys((*loopback, *addresses))]
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - CLOCK_SKEW)
+        .not_valid_after(now + LIFETIME)
+        .add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    return certificate.public_bytes(serialization.Encoding.PEM) + key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )

@@ -1,0 +1,1 @@
+"""What a running process needs: life cycle, metrics, logs, clock, state folder."""

@@ -1,0 +1,231 @@
+"""Every metric of the server, declared in one table; `core.ports.Metrics` over prometheus_client.
+
+Labels have few values: never a session, a call, a path with an id or anything a caller wrote.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from aiohttp import web as aioweb
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+from core.http.routes import Route
+
+STAGE_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1, 1.5, 2.5, 5, 10)
+"Dense where an answer feels instant (under 300 ms) or slow (over 1 s)."
+
+COMPUTE_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+"From a decoded frame to a long utterance on a slow processor."
+
+LOAD_BUCKETS_S = (0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
+"From PocketSphinx to a large Whisper from a cold disk."
+
+PAUSE_BUCKETS_S = (0.001, 0.005, 0.01, 0.02, 0.03, 0.04, 0.06, 0.08, 0.1, 0.2, 0.5)
+"Around the 20 ms in which a packet goes; 60 ms is our promise."
+
+FACTOR_BUCKETS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1, 1.5, 2.5, 5)
+"Time over sound: above 1 a voice cannot keep up with itself."
+
+LOSS_BUCKETS = (0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
+"Nobody hears less than 1 %; a tenth costs words."
+
+NETWORK_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.06, 0.1, 0.2, 0.4, 1)
+"From one room to a phone on the other side of the world."
+
+BATCH_BUCKETS = (1, 2, 4, 8, 16, 32, 64)
+"Items in a call; 64 is the most that a recogniser can be set to."
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """One metric as the code names it; counters get `_total` when they are shown."""
+
+    kind: Literal["counter", "gauge", "histogram"]
+    help: str
+    labels: tuple[str, ...] = ()
+    buckets: tuple[float, ...] = ()
+
+
+METRICS: Mapping[str, Declared] = {
+    "earshot_stage_seconds": Declared(
+        "histogram", "Time a turn spent in a stage.", ("stage",), STAGE_BUCKETS_S
+    ),
+    "earshot_response_latency_seconds": Declared(
+        "histogram", "End of the user's speech to the first sound or text.", (), STAGE_BUCKETS_S
+    ),
+    "earshot_speculation": Declared(
+        "counter", "Answers begun before the turn was over, by what became of them.", ("outcome",)
+    ),
+    "earshot_speculation_wasted_seconds": Declared(
+        "histogram",
+        "How long was worked in pauses on what nobody got.",
+        ("kind",),
+        STAGE_BUCKETS_S,
+    ),
+    "earshot_barge_in": Declared(
+        "counter", "Speech over an answer, by what it was taken for.", ("verdict",)
+    ),
+    "earshot_barge_in_pause_seconds": Declared(
+        "histogram", "Speech over an answer: from its detection to silence.", (), PAUSE_BUCKETS_S
+    ),
+    "earshot_gate_hold_seconds": Declared(
+        "histogram", "How long an answer was ready before its turn was over.", (), STAGE_BUCKETS_S
+    ),
+    "earshot_playout_underruns": Declared(
+        "counter", "Gaps in the sound of an answer: the next was not ready."
+    ),
+    "earshot_llm_tokens": Declared(
+        "counter", "Tokens read and written by language models, where they say.", ("kind",)
+    ),
+    "earshot_tts_realtime_factor": Declared(
+        "histogram", "Time spent on a clause over its length as sound.", (), FACTOR_BUCKETS
+    ),
+    "earshot_tts_cache": Declared(
+        "counter", "Short clauses asked of the voice, by whether they were known.", ("outcome",)
+    ),
+    "earshot_tts_cache_bytes": Declared("gauge", "Sound that is kept of frequent replies."),
+    "earshot_willow_connections": Declared("gauge", "Sockets of Willow devices open now."),
+    "earshot_willow_unknown_messages": Declared(
+        "counter", "Messages of Willow devices that mean nothing here."
+    ),
+    "earshot_wyoming_connections": Declared("gauge", "Wyoming connections that are open now."),
+    "earshot_xiaozhi_connections": Declared("gauge", "Connections of xiaozhi boards, open now."),
+    "earshot_xiaozhi_check_ins": Declared(
+        "counter", "Starts of xiaozhi boards, by the board's standing.", ("standing",)
+    ),
+    "earshot_xiaozhi_bad_input": Declared(
+        "counter", "What xiaozhi boards sent that is no Opus or no message.", ("kind",)
+    ),
+    "earshot_sessions": Declared("gauge", "Sessions that are open now."),
+    "earshot_tasks": Declared("gauge", "Tasks of the event loop that are alive now."),
+    "earshot_turns": Declared("counter", "Turns by how they ended.", ("status",)),
+    "earshot_tool_seconds": Declared(
+        "histogram", "Running one tool, by how that ended.", ("outcome",), STAGE_BUCKETS_S
+    ),
+    "earshot_home_assistant_connected": Declared("gauge", "1 while Home Assistant is connected."),
+    "earshot_home_assistant_seconds": Declared(
+        "histogram", "Sentences handed to Home Assistant.", ("outcome",), STAGE_BUCKETS_S
+    ),
+    "earshot_tool_errors": Declared("counter", "Tools that failed, by stable code.", ("code",)),
+    "earshot_worker_restarts": Declared(
+        "counter", "Model workers started again after they died.", ("kind",)
+    ),
+    "earshot_errors": Declared("counter", "Errors by stable code.", ("code",)),
+    "earshot_asr_queue_seconds": Declared(
+        "histogram", "Wait for a recognition worker.", ("priority",), COMPUTE_BUCKETS_S
+    ),
+    "earshot_asr_compute_seconds": Declared(
+        "histogram", "Computing one recognition batch of this size.", ("batch",), COMPUTE_BUCKETS_S
+    ),
+    "earshot_asr_batch_size": Declared(
+        "histogram", "Utterances or parts in one recognition batch.", (), BATCH_BUCKETS
+    ),
+    "earshot_asr_refused": Declared(
+        "counter", "Recognition requests refused: the wait would be too long.", ("priority",)
+    ),
+    "earshot_asr_superseded": Declared(
+        "counter", "Waiting requests replaced by newer ones of the same utterance.", ("priority",)
+    ),
+    "earshot_asr_expired": Declared(
+        "counter", "Recognition requests that no worker began in time.", ("priority",)
+    ),
+    "earshot_asr_models_loaded": Declared("gauge", "Recognition models that are in memory now."),
+    "earshot_asr_load_seconds": Declared(
+        "histogram", "Loading and warming one recognition model.", (), LOAD_BUCKETS_S
+    ),
+    "earshot_asr_evictions": Declared(
+        "counter", "Recognition models unloaded because another needed their room."
+    ),
+    "earshot_connection_loss_ratio": Declared(
+        "histogram",
+        "Lost share of a call's latest packets, every 2 s; up: to us, late ones too.",
+        ("direction",),
+        LOSS_BUCKETS,
+    ),
+    "earshot_connection_jitter_seconds": Declared(
+        "histogram", "Jitter of a call's packets, every 2 s.", ("direction",), NETWORK_BUCKETS_S
+    ),
+    "earshot_connection_round_trip_seconds": Declared(
+        "histogram", "Round trip between a client and us, every 2 s.", (), NETWORK_BUCKETS_S
+    ),
+    "earshot_jitter_buffer_seconds": Declared(
+        "histogram", "How long our jitter buffers held packets, every 2 s.", (), NETWORK_BUCKETS_S
+    ),
+    "earshot_http_requests": Declared(
+        "counter", "Requests by route and status.", ("route", "status")
+    ),
+}
+
+
+class PrometheusMetrics:
+    """An undeclared name, or wrong labels, is a bug and raises."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        ProcessCollector(registry=self._registry)
+        self._made: dict[str, Counter | Gauge | Histogram] = {
+            name: _make(name, declared, self._registry) for name, declared in METRICS.items()
+        }
+
+    def count(self, name: str, value: float = 1, /, **labels: str) -> None:
+        metric = self._of(name, labels)
+        assert isinstance(metric, Counter), f"{name} is no counter"
+        metric.inc(value)
+
+    def observe(self, name: str, seconds: float, /, **labels: str) -> None:
+        metric = self._of(name, labels)
+        assert isinstance(metric, Histogram), f"{name} is no histogram"
+        metric.observe(seconds)
+
+    def gauge(self, name: str, value: float, /, **labels: str) -> None:
+        metric = self._of(name, labels)
+        assert isinstance(metric, Gauge), f"{name} is no gauge"
+        metric.set(value)
+
+    def exposition(self) -> bytes:
+        """Everything in Prometheus' text format."""
+        return generate_latest(self._registry)
+
+    def _of(self, name: str, labels: Mapping[str, str]) -> Counter | Gauge | Histogram:
+        if name not in self._made:
+            raise KeyError(f"metric {name!r} is not declared in server/runtime/metrics.py")
+        metric = self._made[name]
+        return metric.labels(**labels) if labels else metric
+
+
+def _make(
+    name: str, declared: Declared, registry: CollectorRegistry
+) -> Counter | Gauge | Histogram:
+    match declared.kind:
+        case "counter":
+            return Counter(name, declared.help, declared.labels, registry=registry)
+        case "gauge":
+            return Gauge(name, declared.help, declared.labels, registry=registry)
+        case "histogram":
+            return Histogram(
+                name, declared.help, declared.labels, buckets=declared.buckets, registry=registry
+            )
+
+
+def metrics_routes(metrics: PrometheusMetrics) -> tuple[Route, ...]:
+    """`GET /metrics`."""
+
+    async def show(_: aioweb.Request) -> aioweb.Response:
+        metrics.gauge("earshot_tasks", len(asyncio.all_tasks()))
+        return aioweb.Response(
+            body=metrics.exposition(), headers={"Content-Type": CONTENT_TYPE_LATEST}
+        )
+
+    return (
+        Route(
+            "GET",
+            "/metrics",
+            show,
+            "Counters and histograms for Prometheus.",
+            "server",
+            response_content_type="text/plain",
+        ),
+    )

@@ -1,0 +1,289 @@
+"""Audio files of strangers, decoded in processes of their own; a bounded number at once."""
+
+import asyncio
+import logging
+import signal
+import socket
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import BinaryIO
+
+import numpy as np
+from msgspec.msgpack import Decoder, encode
+
+from core.audio import ASR_RATE_HZ, Pcm
+from core.errors import EngineCrashed, Overloaded, RemoteProtocolError, RequestError, TooLarge
+from core.ports import Metrics
+from engines.runtime.worker.protocol import Cancel, Failed, FrameReader, Load, Pong, worker_command
+from media.files.decode import FileLimits
+from serving.workers.child_process import ChildWorker
+from serving.workers.decoder_host import (
+    PIECE_BYTES,
+    DecodeFile,
+    FileOver,
+    HostReady,
+    HostReply,
+    Sound,
+    SoundOver,
+    SoundReply,
+)
+
+logger = logging.getLogger(__name__)
+
+UPLOADS = 16
+"""Files of callers that are decoded at once. A long one is decoded as fast as it is recognised, so
+it keeps its place that long; together they take at most 16 times MEMORY_BYTES, 1 GiB."""
+
+DEVICE_UPLOADS = 4
+"The same for Willow's devices, which have no key: theirs never take a caller's place."
+
+QUEUE_S = 30.0
+"How long a file waits for a place before its sender is told to come back."
+
+PIECE_S = 30.0
+"""Until the next piece of a file's sound, which takes milliseconds. A decoder that works is ended
+by its processor time; one that got none for so long is on a machine that is far too busy."""
+
+MEMORY_BYTES = 64 * 1024 * 1024
+"""Of a decoder, beside what it has before it opens a file. Two hours of AAC have an index of 8 MB;
+the longest frame is 2 MB."""
+
+PROCESSOR_S = 5
+"""To open a file and understand it. A film of 100 MB takes a tenth of it here, and small machines
+are ten times slower."""
+
+PROCESSOR_PER_AUDIO_S = 0.02
+"For each second of sound that came out. AAC, the slowest, takes 0.0015 here."
+
+RETRY_AFTER_S = 5
+
+_MAX_PAYLOAD_BYTES = PIECE_BYTES + 1024
+_TOO_LARGE = ("audio_too_large", "audio_too_long")
+_MAX_MESSAGE = 1000
+
+
+@dataclass(slots=True, eq=False)
+class _Running:
+    """A file that a process decodes, or has just been told to decode no more."""
+
+    over: asyncio.Future[int]
+    "The exit code of its process."
+    places: asyncio.Semaphore
+    "Where it frees its place."
+
+
+class DecoderProcess(ChildWorker[None, HostReply]):
+    """The process that forks the decoders. `run` supervises it; doors get a `share` of it."""
+
+    def __init__(self, metrics: Metrics, *, processor_s: float = PROCESSOR_S) -> None:
+        super().__init__(Load("files", "decoder", {}), metrics, name="decoder", label="files")
+        self._has_loaded = True  # the server is of use without uploads, so it is tried again
+        self._files: socket.socket | None = None
+        self._running: dict[int, _Running] = {}
+        self._next_id = 0
+        self.processor_s = processor_s
+
+    def share(self, max_files: int) -> "DecoderShare":
+        """A decoder of at most so many files at once, whatever others have."""
+        return DecoderShare(self, max_files)
+
+    async def begin(
+        self, file: BinaryIO, rate_hz: int, limits: FileLimits, places: asyncio.Semaphore
+    ) -> tuple[int, asyncio.Future[int], socket.socket]:
+        """Hands a file over. Returns its number, its end, and the socket that its sound comes from.
+
+        Raises EngineCrashed, Overloaded. `places` is freed when its process is gone.
+        """
+        await self._back()
+        self._next_id += 1
+        request_id = self._next_id
+        request = DecodeFile(
+            request_id,
+            rate_hz,
+            limits.max_bytes,
+            limits.max_duration_s,
+            MEMORY_BYTES,
+            self.processor_s,
+            PROCESSOR_PER_AUDIO_S,
+        )
+        ours, theirs = socket.socketpair()
+        try:
+            with theirs:
+                self._hand_over(request, file.fileno(), theirs.fileno())
+        except BaseException:
+            ours.close()
+            raise
+        over: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._running[request_id] = _Running(over, places)
+        return request_id, over, ours
+
+    def cancel(self, request_id: int) -> None:
+        """Its process is killed; one that has ended is left alone."""
+        if request_id in self._running:
+            self._tell(Cancel(request_id))
+
+    def _hand_over(self, request: DecodeFile, file: int, sound: int) -> None:
+        if self._files is None:
+            raise EngineCrashed(self._kind, self._name, "its worker process died")
+        data = encode(request)
+        try:
+            socket.send_fds(self._files, [data], [file, sound])
+        except BlockingIOError:
+            raise Overloaded(
+                "too many files wait to be decoded", retry_after_s=RETRY_AFTER_S
+            ) from None
+        except OSError as exc:
+            raise EngineCrashed(self._kind, self._name, "its worker process died") from exc
+
+    async def _start(self, theirs: socket.socket) -> asyncio.subprocess.Process:
+        self._files, their_files = socket.socketpair()
+        self._files.setblocking(False)
+        descriptors = (theirs.fileno(), their_files.fileno())
+        module = "serving.workers.decoder_host"
+        command = worker_command(sys.executable, descriptors[0], module)
+        with their_files:
+            return await asyncio.create_subprocess_exec(
+                *command,
+                *("--files-fd", str(descriptors[1])),
+                pass_fds=descriptors,
+                stdin=asyncio.subprocess.DEVNULL,
+            )
+
+    def _reader(self) -> FrameReader[HostReply]:
+        return FrameReader(Decoder(HostReply))
+
+    def _receive(self, reply: HostReply) -> None:
+        match reply:
+            case HostReady():
+                self._loaded(None)
+            case FileOver(request_id=request_id, exit_code=exit_code):
+                running = self._running.pop(request_id)
+                running.places.release()
+                if not running.over.done():
+                    running.over.set_result(exit_code)
+            case Pong():
+                pass  # that it came is all it says
+
+    def _lose_work(self, why: str) -> None:
+        if self._files is not None:
+            self._files.close()
+            self._files = None
+        for running in self._running.values():
+            running.places.release()
+            if not running.over.done():
+                running.over.set_exception(EngineCrashed(self._kind, self._name, why))
+                running.over.exception()  # counts as seen: its caller may be leaving just now
+        self._running.clear()
+
+
+class DecoderShare:
+    """Decodes at most a fixed number of files at once; a `media.files.decode.FileDecoder`."""
+
+    def __init__(self, process: DecoderProcess, max_files: int) -> None:
+        self._process = process
+        self._places = asyncio.Semaphore(max_files)
+
+    async def blocks(
+        self, file: BinaryIO, rate_hz: int = ASR_RATE_HZ, limits: FileLimits | None = None
+    ) -> AsyncGenerator[Pcm, None]:
+        """The file's sound as it is taken; closing the generator kills its process.
+
+        Raises RequestError, TooLarge, Overloaded, EngineCrashed.
+        """
+        request_id, over, ours = await self._begin(file, rate_hz, limits or FileLimits())
+        try:
+            async with _stream(ours) as reader:
+                sounds: FrameReader[SoundReply] = FrameReader(
+                    Decoder(SoundReply), _MAX_PAYLOAD_BYTES
+                )
+                while data := await _read(reader):
+                    for sound in _understood(sounds, data):
+                        match sound:
+                            case Sound(pcm=pcm):
+                                yield np.frombuffer(pcm, "<i2").astype(np.int16, copy=False)
+                            case SoundOver():
+                                return
+                            case Failed(code=code, message=message):
+                                raise _refusal(code, message)
+            raise _killed(await over, self._process.processor_s)
+        finally:
+            self._process.cancel(request_id)
+
+    async def _begin(
+        self, file: BinaryIO, rate_hz: int, limits: FileLimits
+    ) -> tuple[int, asyncio.Future[int], socket.socket]:
+        try:
+            async with asyncio.timeout(QUEUE_S):
+                await self._places.acquire()
+        except TimeoutError:
+            raise Overloaded(
+                f"no file could be decoded for {QUEUE_S:.0f} s: others are before it",
+                retry_after_s=RETRY_AFTER_S,
+            ) from None
+        try:
+            return await self._process.begin(file, rate_hz, limits, self._places)
+        except BaseException:
+            self._places.release()
+            raise
+
+
+@asynccontextmanager
+async def _stream(ours: socket.socket) -> AsyncIterator[asyncio.StreamReader]:
+    try:
+        reader, writer = await asyncio.open_connection(sock=ours, limit=PIECE_BYTES)
+    except BaseException:
+        ours.close()
+        raise
+    try:
+        yield reader
+    finally:
+        writer.close()
+
+
+async def _read(reader: asyncio.StreamReader) -> bytes:
+    try:
+        async with asyncio.timeout(PIECE_S):
+            return await reader.read(PIECE_BYTES)
+    except TimeoutError:
+        raise Overloaded(
+            f"the file was not decoded on within {PIECE_S:.0f} s", retry_after_s=RETRY_AFTER_S
+        ) from None
+    except ConnectionError:
+        return b""
+
+
+def _understood(sounds: FrameReader[SoundReply], data: bytes) -> list[SoundReply]:
+    """What a decoder says is not trusted: a file may have taken it over."""
+    try:
+        found = list(sounds.receive_data(data))
+    except RemoteProtocolError as exc:
+        raise _unsupported("the decoder broke on this file") from exc
+    if any(isinstance(one, Sound) and len(one.pcm) % 2 for one in found):
+        raise _unsupported("the decoder broke on this file")
+    return found
+
+
+def _refusal(code: str, message: str) -> RequestError:
+    message = message[:_MAX_MESSAGE]
+    if code in _TOO_LARGE:
+        return TooLarge(message, code=code)
+    return RequestError(message, code="unsupported_audio")
+
+
+def _killed(exit_code: int, processor_s: float) -> RequestError:
+    """A decoder ended without a word."""
+    logger.warning("! files: a decoder ended with exit status %d", exit_code)
+    if exit_code == -signal.SIGXCPU:
+        return _unsupported(
+            f"it takes too long to decode; allowed are {processor_s:g} s of processor time and"
+            f" {PROCESSOR_PER_AUDIO_S} s for each second of sound"
+        )
+    return _unsupported(
+        f"the decoder broke on this file; it may use {MEMORY_BYTES // 2**20} MB of memory"
+    )
+
+
+def _unsupported(what: str) -> RequestError:
+    return RequestError(f"unsupported audio: {what}", code="unsupported_audio")

@@ -1,0 +1,1 @@
+"""Which model runs on which hardware: what fits, what is fast enough."""

@@ -1,0 +1,327 @@
+"""Which engine serves each stage, and why. Pure: `serve`, `doctor` and the page say the same."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from core.errors import ConfigError, EngineMissing
+from engines.registry import Available, Kind
+from serving.catalogue import known as in_catalogue
+from serving.catalogue import short_name
+from serving.placement.benchmarks import Measured, device_name, read_measured
+from serving.placement.ct2_header import Unreadable, read_weights_file
+from serving.placement.hardware import Hardware
+from serving.placement.whisper import CPU, place, room_of
+
+KINDS: tuple[Kind, ...] = ("vad", "wake", "endpoint", "asr", "llm", "tts")
+
+AUTO = "auto"
+
+PREFERRED: Mapping[Kind, Sequence[tuple[str, str]]] = {
+    "vad": (
+        ("gated", "a cheap gate in front of the best detector"),
+        ("silero", "the best detector"),
+        ("webrtc", "the detector that needs nothing else"),
+    ),
+    "wake": (
+        ("micro", "listens for wake words at next to no cost"),
+        ("none", "no library for wake words runs here"),
+    ),
+    "endpoint": (
+        ("smart_turn", "hears whether a sentence is finished, and its weights are there"),
+        ("silence", "there are no weights of one that hears whether a sentence is finished"),
+    ),
+    "asr": (("pocketsphinx", "no Whisper weights in the models folder; it needs none"),),
+    "llm": (("intents", "understands home commands without a language model"),),
+    "tts": (("espeak", "speaks every language at once, without weights"),),
+}
+"What `auto` takes: the first that is installed, and what speaks for it."
+
+WHISPER = "faster_whisper"
+WHISPER_TORCH = "whisper_torch"
+WHISPER_FILES = ("config.json", "model.bin", "tokenizer.json")
+
+FIXTURES = ("whisper-nano",)
+"Knows two hundred words of one synthetic voice: for tests, and whoever asks for it by name."
+
+AS_FLOAT16: Mapping[str, float] = {"int8": 2.0, "float32": 0.5}
+"Size as float16 by size on disk."
+
+LIVE_MS = 800.0
+"""What the words of a short sentence may take for `auto`. It is waited for after every turn, behind
+half a second of silence and before the language model: more is an answer after two seconds."""
+
+ONE_AT_A_TIME = ("pocketsphinx",)
+"Recognisers of one thread, which need no weights."
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """A model that lies in the models folder, or where the configuration says."""
+
+    path: Path
+    size_mb: float
+    kind: str = "float16"
+    "Of the numbers in its file."
+    measured: Measured | None = None
+    "How long it takes, where that was measured."
+
+    @property
+    def float16_mb(self) -> float:
+        """Its size as float16, which is what estimates start from: what it is computed in is
+        chosen when it is loaded."""
+        return self.size_mb * AS_FLOAT16.get(self.kind, 1.0)
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    def is_called(self, name: str) -> bool:
+        """By its folder, or as the catalogue knows it."""
+        if name in (self.name, short_name(self.name)):
+            return True
+        entry = in_catalogue(name)
+        return entry is not None and entry.name == short_name(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the configuration says about one kind."""
+
+    engine: str = AUTO
+    options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    model: str = AUTO
+    "Recognition: the name of an engine or of a model, or a model's folder."
+    memory_mb: float = 0
+    workers: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """An engine to load, and the sentence that explains it."""
+
+    kind: Kind
+    name: str
+    options: Mapping[str, Any] = field(repr=False)
+    why: str
+
+
+def find_whisper(models_dir: Path) -> tuple[Weights, ...]:
+    """Whisper models in CTranslate2's form, one folder each; hidden ones are half downloaded.
+
+    Raises ConfigError when the folder cannot be listed.
+    """
+    if not models_dir.is_dir():
+        return ()
+    try:
+        folders = sorted(models_dir.iterdir())
+    except OSError as error:
+        raise ConfigError(f"paths.models_dir {models_dir}: {error.strerror}") from error
+    measured = read_measured(models_dir)
+    return tuple(
+        replace(weights_at(folder), measured=measured.get(folder.name))
+        for folder in folders
+        if not folder.name.startswith(".") and _has_whisper(folder)
+    )
+
+
+def _has_whisper(folder: Path) -> bool:
+    try:
+        return all((folder / name).is_file() for name in WHISPER_FILES)
+    except OSError:  # a volume's lost+found is root's alone
+        return False
+
+
+def weights_at(folder: Path) -> Weights:
+    """Of 0 MB when there are none: loading them tells what is wrong."""
+    file = folder / "model.bin"
+    try:
+        found = file.stat()
+    except OSError:
+        return Weights(folder, 0.0)
+    return Weights(folder, found.st_size / 1e6, _kind(file, found.st_size, found.st_mtime_ns))
+
+
+@lru_cache(maxsize=1024)
+def _kind(file: Path, _size: int, _mtime_ns: int) -> str:
+    """Read once per file: the folder is looked at again and again."""
+    try:
+        return read_weights_file(file).weight_type
+    except Unreadable:
+        return "float16"  # loading it tells
+
+
+def choose(
+    kind: Kind,
+    wanted: Wanted,
+    known: Sequence[Available],
+    weights: Sequence[Weights],
+    hardware: Hardware,
+) -> Choice:
+    """The engine for one kind. `known`: what `registry.available(kind)` says.
+
+    Raises EngineMissing when it, or everything `auto` could take, is not installed; ConfigError
+    for a model that nobody knows.
+    """
+    installed = {engine.name: engine.installed for engine in known}
+    if kind == "asr" and wanted.model != AUTO:
+        wanted = _with_model(wanted, known, weights)
+    if wanted.engine != AUTO:
+        return _named(kind, wanted, known, weights, hardware)
+    usual = [model for model in weights if model.name not in FIXTURES]
+    if kind == "asr" and usual and installed.get(WHISPER):
+        has_torch = installed.get(WHISPER_TORCH, False) and not wanted.options
+        return _whisper(wanted, usual, hardware, has_torch=has_torch)
+    lacking = {engine.name for engine in known if engine.needs_path}
+    for name, why in PREFERRED[kind]:
+        if installed.get(name) and (name not in lacking or "path" in wanted.options):
+            if kind == "asr" and usual:
+                why = f"{WHISPER} is not installed, so the weights in the folder are of no use"
+            return Choice(kind, name, wanted.options, why)
+    reasons = "; ".join(f"{e.name}: {e.reason or 'has no weights'}" for e in known) or "none known"
+    raise EngineMissing(kind, AUTO, f"no {kind} engine can be used ({reasons})")
+
+
+def _with_model(wanted: Wanted, known: Sequence[Available], weights: Sequence[Weights]) -> Wanted:
+    """`asr.model` as an engine and its options. Raises ConfigError."""
+    if wanted.model in [engine.name for engine in known]:
+        if wanted.engine not in (AUTO, wanted.model):
+            raise ConfigError(
+                f"asr.engine is {wanted.engine!r} and asr.model {wanted.model!r}: say one of them"
+            )
+        return Wanted(wanted.model, wanted.options)
+    if "model" in wanted.options:
+        raise ConfigError("asr.model and asr.options.model are both set: say one of them")
+    if wanted.engine == WHISPER_TORCH and "/" in wanted.model:
+        folder = str(Path(wanted.model).expanduser())
+        return Wanted(WHISPER_TORCH, {**wanted.options, "model": folder})
+    if wanted.engine not in (AUTO, WHISPER):
+        raise ConfigError(
+            f"asr.model is for {WHISPER}, and asr.engine is {wanted.engine!r}; "
+            f"{WHISPER_TORCH} takes a folder with a checkpoint"
+        )
+    path = next((str(w.path) for w in weights if w.is_called(wanted.model)), None)
+    if path is None and "/" in wanted.model:
+        path = str(Path(wanted.model).expanduser())
+    if path is None:
+        names = [engine.name for engine in known] + [model.name for model in weights]
+        raise ConfigError(f"asr.model: {unknown_model(wanted.model, names)}")
+    return Wanted(WHISPER, {**wanted.options, "model": path})
+
+
+def unknown_model(name: str, names: Sequence[str]) -> str:
+    """What to tell about a name that nobody has: what is near, what there is, how to get it."""
+    called = {short_name(one): one for one in names} | {one: one for one in names}
+    near = dict.fromkeys(called[one] for one in get_close_matches(name, called, n=3, cutoff=0.5))
+    hint = f"; near it: {', '.join(near)}" if near else ""
+    entry = in_catalogue(name)
+    pull = f"; `earshot models pull {entry.name}` fetches it" if entry else ""
+    return f"no model {name!r}{hint}; there are: {', '.join(names)}{pull}"
+
+
+def _named(
+    kind: Kind,
+    wanted: Wanted,
+    known: Sequence[Available],
+    weights: Sequence[Weights],
+    hardware: Hardware,
+) -> Choice:
+    """The configured engine. One nobody knows may be a third party's; loading it will tell."""
+    for engine in known:
+        if engine.name == wanted.engine and not engine.installed:
+            raise EngineMissing(kind, wanted.engine, engine.reason)
+    if wanted.engine == WHISPER and "model" not in wanted.options:
+        usual = [model for model in weights if model.name not in FIXTURES]
+        if not usual:
+            raise EngineMissing(kind, WHISPER, "no weights in the models folder; set asr.model")
+        return _whisper(wanted, usual, hardware)
+    return Choice(kind, wanted.engine, wanted.options, "it is configured")
+
+
+def _whisper(
+    wanted: Wanted, weights: Sequence[Weights], hardware: Hardware, *, has_torch: bool = False
+) -> Choice:
+    """`has_torch`: the other engine may be taken, if it was measured to be faster."""
+    best, why = best_whisper(weights, wanted, hardware)
+    noted = measured_here(best, hardware)
+    if has_torch and noted is not None and noted.is_torch_faster:
+        why += f"; {WHISPER_TORCH} was measured to be faster with it here"
+        return Choice("asr", WHISPER_TORCH, {"model": noted.checkpoint}, why)
+    return Choice("asr", WHISPER, {"model": str(best.path), **wanted.options}, why)
+
+
+def best_whisper(
+    weights: Sequence[Weights], wanted: Wanted, hardware: Hardware
+) -> tuple[Weights, str]:
+    """The largest that keeps up with live speech; if none does, the smallest. By measured time
+    where there is one, otherwise by memory. And why."""
+    fitting = [(m, how) for m in weights if (how := _suits(m, wanted, hardware)) is not None]
+    if fitting:
+        best, machine = max(fitting, key=lambda one: one[0].float16_mb)
+        why = f"{best.name} is the largest Whisper in the models folder that suits {machine}"
+        if noted := measured_here(best, hardware):
+            why += f": {noted.best_ms:.0f} ms per utterance, measured"
+        elif hardware.gpus and machine != f"{hardware.cores} cores":
+            why += " by its memory; it was not timed there yet"
+    else:
+        best = min(weights, key=lambda model: model.float16_mb)
+        machine = f"{hardware.cores} cores"
+        why = f"{best.name} is the smallest Whisper in the models folder; large for {machine}"
+    return best, why + _too_slow(best, weights, hardware)
+
+
+def measured_here(model: Weights, hardware: Hardware) -> Measured | None:
+    """What was measured on this very device."""
+    noted = model.measured
+    return noted if noted is not None and noted.device == device_name(hardware) else None
+
+
+def _too_slow(best: Weights, weights: Sequence[Weights], hardware: Hardware) -> str:
+    """The larger ones that were measured to take too long, as the end of a sentence."""
+    slow = [
+        f"{model.name} takes {noted.best_ms:.0f} ms"
+        for model in weights
+        if model.float16_mb > best.float16_mb
+        and (noted := measured_here(model, hardware)) is not None
+        and noted.best_ms > LIVE_MS
+    ]
+    return f"; too slow beyond {LIVE_MS:.0f} ms: {', '.join(slow)}" if slow else ""
+
+
+def _suits(model: Weights, wanted: Wanted, hardware: Hardware) -> str | None:
+    """The machine's part that computes this model in time; None: none does."""
+    noted = measured_here(model, hardware)
+    if noted is not None and noted.best_ms > LIVE_MS:
+        return None
+    room = room_of(hardware, wanted.memory_mb)
+    try:
+        placed = place(model.float16_mb, hardware, room, wanted.options, wanted.workers)
+    except EngineMissing:
+        return None
+    if placed.seats[0].device != CPU:
+        gpus = {f"cuda:{gpu.index}": gpu.name for gpu in hardware.gpus}
+        return gpus[placed.seats[0].device]
+    is_small = noted is not None or model.float16_mb <= _limit_mb(hardware)
+    fits = sum(seat.memory_mb for seat in placed.seats) <= room[CPU]
+    return f"{hardware.cores} cores" if is_small and fits else None
+
+
+def _limit_mb(hardware: Hardware) -> float:
+    """Megabytes of weights (float16 on disk) that the processor computes in time."""
+    if hardware.cores >= 8 and hardware.memory_gb >= 8:
+        return 600.0  # small
+    if hardware.cores >= 4 and hardware.memory_gb >= 4:
+        return 200.0  # base
+    return 100.0  # tiny
+
+
+def worker_count(name: str, hardware: Hardware) -> int:
+    """Processes for a recogniser other than Whisper, where nothing is configured.
+
+    PocketSphinx decodes one utterance at a time, and what is no command for seconds; a second
+    process keeps that from the other sessions.
+    """
+    return min(2, hardware.cores) if name in ONE_AT_A_TIME else 1

@@ -1,0 +1,146 @@
+"""What this machine has: cores, memory, GPUs; in a container, what is left of them."""
+
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass, replace
+
+import psutil
+
+from engines.runtime import cuda
+from serving.placement.cgroup import Limits, limits
+
+QUERY_TIMEOUT_S = 5.0
+"A healthy driver answers within one second; a hanging one must not keep the server from starting."
+
+FIELDS = "name,memory.total,memory.free,compute_cap,driver_version"
+OLD_FIELDS = "name,memory.total,memory.free,driver_version"
+"Drivers before 510 do not know the capability, and refuse the whole question."
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    name: str
+    memory_gb: float
+    free_gb: float
+    capability: str
+    "CUDA compute capability, e.g. 8.9; empty when the driver is too old to say."
+    driver: str = ""
+    "Its version, e.g. 550.90.07."
+    index: int = 0
+    "As this process's CUDA counts them."
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    cores: int
+    "That we may use."
+    memory_gb: float
+    gpus: tuple[Gpu, ...] = ()
+    free_gb: float | None = None
+    "Of the memory; None: all."
+    physical_cores: int | None = None
+    "Two threads of one core share its multipliers; None: not known."
+    notes: tuple[str, ...] = ()
+    "What limits it, and what did not answer."
+    gpu_problem: str = ""
+    "Why none of the GPUs can be used, whatever they are."
+
+
+def look(visible_gpus: str | None = None) -> Hardware:
+    """Ask the system. Blocking: a driver may take a second.
+
+    `visible_gpus`: what CUDA_VISIBLE_DEVICES says, for nvidia-smi lists them all.
+    """
+    group = limits()
+    memory = psutil.virtual_memory()
+    listed, note = _listed()
+    gpus = visible(parse_gpus(listed), visible_gpus)
+    lacking = cuda.missing() if gpus else ()
+    return with_limits(
+        Hardware(
+            cores=len(os.sched_getaffinity(0))
+            if hasattr(os, "sched_getaffinity")
+            else os.cpu_count() or 1,
+            memory_gb=memory.total / 2**30,
+            gpus=gpus,
+            free_gb=memory.available / 2**30,
+            physical_cores=psutil.cpu_count(logical=False),
+            notes=(note,) if note else (),
+            gpu_problem=cuda.how_to_get(lacking) if lacking else "",
+        ),
+        group,
+    )
+
+
+def with_limits(hardware: Hardware, group: Limits) -> Hardware:
+    """The machine as a container leaves it."""
+    cores, memory_gb = hardware.cores, hardware.memory_gb
+    free_gb = memory_gb if hardware.free_gb is None else hardware.free_gb
+    notes = list(hardware.notes)
+    if group.cpus is not None and group.cpus < cores:
+        cores = max(1, int(group.cpus))
+        notes.append(f"its container has {group.cpus:g} of {hardware.cores} cores")
+    if group.memory_bytes is not None and group.memory_bytes / 2**30 < memory_gb:
+        memory_gb = group.memory_bytes / 2**30
+        notes.append(f"its container has {memory_gb:.1f} of {hardware.memory_gb:.1f} GB of memory")
+    if group.free_bytes is not None:
+        free_gb = min(free_gb, group.free_bytes / 2**30)
+    return replace(hardware, cores=cores, memory_gb=memory_gb, free_gb=free_gb, notes=tuple(notes))
+
+
+def visible(gpus: tuple[Gpu, ...], wish: str | None) -> tuple[Gpu, ...]:
+    """Those that CUDA shows us, counted anew from 0. Names like GPU-8f3... cannot be told apart
+    here: as many of the first as are named."""
+    if wish is None:
+        return gpus
+    named = [part.strip() for part in wish.split(",") if part.strip()]
+    chosen: list[Gpu] = []
+    for place, part in enumerate(named):
+        index = place if part.startswith(("GPU-", "MIG-")) else int(part) if part.isdigit() else -1
+        if not 0 <= index < len(gpus):
+            break  # CUDA ignores what follows an unknown one, too: a batch system's NoDevFiles
+        chosen.append(gpus[index])
+    return tuple(replace(gpu, index=index) for index, gpu in enumerate(chosen))
+
+
+def _listed() -> tuple[str, str]:
+    """`nvidia-smi`'s lines, and what went wrong."""
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        return "", ""
+    said = ""
+    for fields in (FIELDS, OLD_FIELDS):
+        command = [tool, f"--query-gpu={fields}", "--format=csv,noheader,nounits"]
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=QUERY_TIMEOUT_S, check=False
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            return "", f"nvidia-smi does not answer: {error}"
+        if done.returncode == 0:
+            return done.stdout, ""
+        said = (done.stdout + done.stderr).strip().partition("\n")[0]
+    return "", f"nvidia-smi fails: {said}"
+
+
+def parse_gpus(listed: str) -> tuple[Gpu, ...]:
+    """Lines of FIELDS or OLD_FIELDS; others are skipped. A chip that shares the machine's memory
+    has [N/A] there: it counts, with none that we know of."""
+    gpus: list[Gpu] = []
+    for line in listed.splitlines():
+        parts = [part.strip() for part in line.split(",")]
+        if len(parts) == len(OLD_FIELDS.split(",")):
+            parts.insert(3, "")
+        try:
+            name, total, free, capability, driver = parts
+            memory = _gb(total), _gb(free)
+        except ValueError:
+            continue
+        gpus.append(Gpu(name, *memory, capability, driver, len(gpus)))
+    return tuple(gpus)
+
+
+def _gb(mib: str) -> float:
+    """Raises ValueError."""
+    return 0.0 if mib.startswith("[") else float(mib) / 1024

@@ -1,0 +1,172 @@
+"""The recognition models that can be asked for by name, each with its place. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from core.errors import EngineMissing
+from engines.registry import Available
+from serving.catalogue import short_name
+from serving.placement.choose import (
+    AUTO,
+    FIXTURES,
+    ONE_AT_A_TIME,
+    WHISPER,
+    WHISPER_TORCH,
+    Choice,
+    Wanted,
+    Weights,
+    best_whisper,
+    weights_at,
+    worker_count,
+)
+from serving.placement.hardware import Hardware
+from serving.placement.whisper import CPU, Placement, Room, place, room_of
+from serving.placement.whisper_torch import seat_of
+
+PLAIN_MB = 150.0
+"A worker of PocketSphinx: the acoustic model and the searches it keeps open."
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """One model. Nothing of it is loaded."""
+
+    name: str
+    engine: str
+    workers: tuple[Mapping[str, Any], ...] = field(repr=False)
+    "The options of each."
+    memory_mb: Mapping[str, float]
+    "Device -> estimate for all workers."
+    aliases: tuple[str, ...] = ()
+    size_mb: float = 0.0
+    "Of its weights on disk; 0: it has none of its own."
+    why: str = ""
+    "Where it runs and how."
+    warnings: tuple[str, ...] = ()
+    lanes: int = 1
+    "Requests that each worker decodes at once, every one joining what is under way."
+    fallback: "Offer | None" = field(default=None, repr=False)
+    "On the processor, where nobody demanded a GPU: for one that turns out not to work."
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        return self.workers[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What offers are made from; the same for the start, a later look, and `doctor`."""
+
+    hardware: Hardware
+    known: Sequence[Available]
+    wanted: Wanted
+    choice: Choice
+
+    room: Room = field(init=False)
+    "What recognisers may take of each device."
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "room", room_of(self.hardware, self.wanted.memory_mb))
+
+
+def offers(machine: Machine, weights: Sequence[Weights]) -> tuple[Offer, ...]:
+    """The chosen one first; the others have to do with the room that it leaves.
+
+    Raises EngineMissing when the chosen one has no place.
+    """
+    first = _chosen(machine, weights)
+    left = {
+        device: max(0.0, mb - first.memory_mb.get(device, 0.0))
+        for device, mb in machine.room.items()
+    }
+    found = {first.name: first}
+    installed = [engine.name for engine in machine.known if engine.installed]
+    if WHISPER in installed:
+        is_chosen = machine.choice.name == WHISPER
+        shared = machine.wanted.options if is_chosen else {}
+        best = None if is_chosen else _best(machine, weights)
+        for model in weights:
+            if str(model.path) != first.options.get("model") and model.name not in found:
+                aliases = (WHISPER,) if model == best else ()
+                found[model.name] = _whisper(machine, model, left, shared, 0, aliases)
+    for name in ONE_AT_A_TIME:
+        if name in installed and name not in found:
+            found[name] = _plain(name, {}, 1)
+    return tuple(found.values())
+
+
+def _best(machine: Machine, weights: Sequence[Weights]) -> Weights | None:
+    """Which one the engine's name means where another engine is chosen."""
+    usual = [model for model in weights if model.name not in FIXTURES]
+    return best_whisper(usual, Wanted(), machine.hardware)[0] if usual else None
+
+
+def _chosen(machine: Machine, weights: Sequence[Weights]) -> Offer:
+    choice, wanted = machine.choice, machine.wanted
+    if choice.name == WHISPER_TORCH and "model" in choice.options:
+        path = Path(choice.options["model"])
+        seat = seat_of(path, machine.hardware, machine.room, choice.options)
+        return Offer(
+            name=path.name,
+            engine=WHISPER_TORCH,
+            workers=(seat.options,),
+            memory_mb={seat.device: seat.memory_mb},
+            aliases=(WHISPER_TORCH,),
+            size_mb=seat.size_mb,
+            why=seat.why,
+            lanes=seat.rows,
+        )
+    if choice.name != WHISPER or "model" not in choice.options:
+        count = wanted.workers or worker_count(choice.name, machine.hardware)
+        return _plain(choice.name, choice.options, count)
+    path = Path(choice.options["model"])
+    model = next((one for one in weights if one.path == path), None) or weights_at(path)
+    return _whisper(machine, model, machine.room, choice.options, wanted.workers, (WHISPER,))
+
+
+def _whisper(
+    machine: Machine,
+    model: Weights,
+    room: Room,
+    options: Mapping[str, Any],
+    workers: int,
+    aliases: tuple[str, ...] = (),
+) -> Offer:
+    try:
+        placed = place(model.float16_mb, machine.hardware, room, options, workers)
+    except EngineMissing:
+        if room is machine.room:
+            raise
+        # Beside the chosen one there is no room; alone there is, once that is unloaded.
+        placed = place(model.float16_mb, machine.hardware, machine.room, options, workers)
+    offer = _placed(model, placed, options, aliases)
+    if offer.options["device"] == CPU or options.get("device", AUTO) != AUTO:
+        return offer
+    free = {key: value for key, value in options.items() if key != "compute_type"}
+    on_cpu = place(model.float16_mb, machine.hardware, room, {**free, "device": CPU}, workers)
+    return replace(offer, fallback=_placed(model, on_cpu, free, aliases))
+
+
+def _placed(
+    model: Weights, placed: Placement, options: Mapping[str, Any], aliases: tuple[str, ...]
+) -> Offer:
+    said = {key: value for key, value in options.items() if (key, value) != ("device", AUTO)}
+    short = short_name(model.name)
+    return Offer(
+        name=model.name,
+        engine=WHISPER,
+        workers=tuple({**s.options(), **said, "model": str(model.path)} for s in placed.seats),
+        memory_mb=placed.memory_mb(),
+        aliases=(*((short,) if short != model.name else ()), *aliases),
+        size_mb=model.size_mb,
+        why=placed.why,
+        warnings=placed.warnings,
+    )
+
+
+def _plain(name: str, options: Mapping[str, Any], workers: int) -> Offer:
+    return Offer(
+        name, name, (options,) * workers, {CPU: PLAIN_MB * workers}, why="on the processor"
+    )

@@ -1,0 +1,73 @@
+"""Where `whisper_torch` runs and how many rows it gets. Pure but for the checkpoint's sizes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from engines.asr.whisper_torch.checkpoint import Shape, read_shape
+from serving.placement.hardware import Hardware
+from serving.placement.whisper import CPU, CPU_BASE_MB, GPU_BASE_MB, MODEST_SHARE, Room, usable
+
+GPU_ROWS, CPU_ROWS = (128, 64, 32, 16, 8), 8
+"Of a GPU the most that fit with room to spare."
+
+TORCH_MB = 400.0
+"The library itself, beside what every worker takes."
+
+
+@dataclass(frozen=True, slots=True)
+class TorchSeat:
+    """The worker's place."""
+
+    device: str
+    options: Mapping[str, Any] = field(repr=False)
+    rows: int
+    size_mb: float
+    "Of the checkpoint on disk."
+    memory_mb: float
+    why: str
+
+
+def seat_of(folder: Path, hardware: Hardware, room: Room, options: Mapping[str, Any]) -> TorchSeat:
+    """`options` are the configured ones, which win. Raises ConfigError for a folder without a
+    checkpoint."""
+    shape = read_shape(folder)
+    size_mb = sum(file.stat().st_size for file in folder.glob("*.safetensors")) / 1e6
+    gpus, _ = usable(hardware)
+    gpus = tuple(gpu for gpu in gpus if gpu.index == options.get("device_index", gpu.index))
+    on_gpu = bool(gpus) and options.get("device") != CPU
+    device = f"cuda:{gpus[0].index}" if on_gpu else CPU
+    number_bytes = 2 if on_gpu else 4
+    base_mb = (GPU_BASE_MB if on_gpu else CPU_BASE_MB) + TORCH_MB + weights_mb(shape, number_bytes)
+    each_mb = row_mb(shape, number_bytes)
+    rows = options.get("max_batch") or CPU_ROWS
+    if on_gpu and "max_batch" not in options:
+        most_mb = MODEST_SHARE * room[device]
+        fitting = [rows for rows in GPU_ROWS if base_mb + rows * each_mb <= most_mb]
+        rows = fitting[0] if fitting else GPU_ROWS[-1]
+    where: dict[str, Any] = {"device": CPU}
+    if on_gpu:
+        where = {"device": "cuda", "device_index": gpus[0].index}
+    name = gpus[0].name if on_gpu else "the processor"
+    said = {key: value for key, value in options.items() if (key, value) != ("device", "auto")}
+    return TorchSeat(
+        device=device,
+        options={**where, "max_batch": rows, **said},
+        rows=rows,
+        size_mb=size_mb,
+        memory_mb=base_mb + rows * each_mb,
+        why=f"on {name} (torch, {rows} rows)",
+    )
+
+
+def weights_mb(shape: Shape, number_bytes: int) -> float:
+    """Of the whole model: 12 numbers per pair of widths and encoder layer, 16 per decoder layer."""
+    layers = 12 * shape.encoder_layers + 16 * shape.decoder_layers
+    return number_bytes * (layers * shape.width**2 + shape.vocabulary * shape.width) / 1e6
+
+
+def row_mb(shape: Shape, number_bytes: int) -> float:
+    """Keys and values of what one row says and hears."""
+    positions = shape.text_positions + shape.audio_positions
+    return number_bytes * 2 * shape.decoder_layers * shape.width * positions / 1e6

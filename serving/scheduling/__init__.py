@@ -1,0 +1,1 @@
+"""The scheduler of model requests: queue, admission, costs, worker affinity."""

@@ -1,0 +1,117 @@
+"""What calls of one model cost, learned from the calls: how many items go into one, how long a
+queue takes."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from serving.scheduling.priorities import Priority
+
+ITEM_WEIGHT = 0.2
+"Of a new sample: items differ in length, so some ten of them make the mean."
+
+EXTRA_WEIGHT = 0.5
+"Of a new sample: two bad batches are enough to stop making them."
+
+DOUBT = 0.99
+"Per lone call with others waiting: after some seventy of them a larger batch is tried again."
+
+WORTH_IT = 0.5
+"""Extra cost up to which equals share a call. n in one call end at 1 + extra * (n - 1), one after
+the other at (n + 1) / 2 on average: this is where the two are the same, for any n."""
+
+JOIN_DELAY = 0.25
+"Of a lone item's time: how much less urgent items may delay the more urgent in their call."
+
+BATCH_DELAY = 0.5
+"Of a lone item's time: how much longer a call of BATCH items may be than one item."
+
+UNMEASURED_BATCH = 2
+"BATCH items in a call while `extra` is unknown: the smallest number that shows it."
+
+
+class Costs:
+    """A call of n items is taken to cost 1 + extra * (n - 1) lone items.
+
+    On a GPU `extra` is near 0, on a CPU near 1. A lone item's cost is kept by priority: a partial
+    is shorter than a file.
+    """
+
+    def __init__(self) -> None:
+        self._lone_s: dict[Priority, float] = {}
+        self._lone_calls: Counter[Priority] = Counter()
+        self.extra: float | None = None
+        "What a further item adds to a call, as a share of a lone one; None until measured."
+
+    def observe(self, call: Sequence[Priority], seconds: float) -> None:
+        """A call with items of these priorities took so long."""
+        others = len(call) - 1
+        if others == 0:
+            self._learn_lone(call[0], seconds)
+            return
+        expected_s = self._mean_s(call)
+        if expected_s > 0 and all(priority in self._lone_s for priority in call):
+            seen = min(max((seconds / expected_s - 1) / others, 0.0), 1.0)
+            self.extra = seen if self.extra is None else _mix(self.extra, seen, EXTRA_WEIGHT)
+
+    def doubt(self) -> None:
+        """An item went alone because company was dear: believe that a little less."""
+        if self.extra is not None:
+            self.extra *= DOUBT
+
+    def size(self, priority: Priority, max_batch: int) -> int:
+        """How many items of this priority one call takes.
+
+        The first goes alone, to be measured. Equals among live work share a call where that does
+        not delay their mean. A call of BATCH items stays about as short as one item, for a final
+        may come while it runs.
+        """
+        if priority not in self._lone_s:
+            return 1
+        if priority is not Priority.BATCH:
+            dear = self.extra is not None and self.extra > WORTH_IT
+            return 1 if dear else max_batch
+        if self.extra is None:
+            return min(UNMEASURED_BATCH, max_batch)
+        return min(1 + self._fit(BATCH_DELAY, max_batch), max_batch)
+
+    def joiners(self, max_batch: int) -> int:
+        """How many less urgent live items may join a call."""
+        return max_batch if self.extra is None else self._fit(JOIN_DELAY, max_batch)
+
+    def call_s(self, call: Sequence[Priority]) -> float:
+        """Expected; 0 while nothing is known."""
+        return self._mean_s(call) * self._times(len(call))
+
+    def queue_s(self, waiting: Mapping[Priority, int], max_batch: int) -> float:
+        """Expected time of one worker for all that waits; 0 while nothing is known."""
+        total_s = 0.0
+        for priority, count in waiting.items():
+            size = self.size(priority, max_batch)
+            full, rest = divmod(count, size)
+            times = full * self._times(size) + (self._times(rest) if rest else 0.0)
+            total_s += times * self.one_s(priority)
+        return total_s
+
+    def one_s(self, priority: Priority) -> float:
+        """Of a lone item; 0 while nothing is known."""
+        return self._lone_s.get(priority, max(self._lone_s.values(), default=0.0))
+
+    def _learn_lone(self, priority: Priority, seconds: float) -> None:
+        """The first is cold and says little: the second replaces it."""
+        self._lone_calls[priority] += 1
+        weight = ITEM_WEIGHT if self._lone_calls[priority] > 2 else 1.0
+        self._lone_s[priority] = _mix(self._lone_s.get(priority, 0.0), seconds, weight)
+
+    def _fit(self, delay: float, most: int) -> int:
+        return most if not self.extra else min(int(delay / self.extra), most)
+
+    def _times(self, count: int) -> float:
+        """Lone items that a call of so many costs; as many as there are while nothing is known."""
+        return 1 + (1.0 if self.extra is None else self.extra) * (count - 1)
+
+    def _mean_s(self, call: Sequence[Priority]) -> float:
+        return sum(map(self.one_s, call)) / len(call)
+
+
+def _mix(before: float, new: float, weight: float) -> float:
+    return before + weight * (new - before)

@@ -1,0 +1,335 @@
+"""One queue per ASR model, for every session and request: priorities, micro-batches, cancellation.
+
+A lone request is never delayed for company: a worker that becomes free takes what waits, most
+urgent first. How much of it goes into one call, and who is refused, follows from what calls cost.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from core.errors import EarshotError, EngineCrashed, EngineError, EngineMissing, EngineTimeout
+from core.ports import Clock, Metrics
+from engines.base import AsrInfo, AsrItem, AsrResult
+from serving.scheduling.admission import Admission
+from serving.scheduling.affinity import Homes
+from serving.scheduling.cost_model import Costs
+from serving.scheduling.load import Load
+from serving.scheduling.priorities import BEGIN_SHARE, DEADLINE_S, Priority
+from serving.scheduling.queue import Line, Waiting
+from serving.workers.base import AsrWorker
+
+__all__ = ["AsrScheduler", "AsrWorker", "Priority"]
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """What a worker computes now."""
+
+    batch: Sequence[Waiting]
+    began: float
+    until: asyncio.Timeout
+    "Ends it early."
+
+    @property
+    def priorities(self) -> list[Priority]:
+        return [waiting.priority for waiting in self.batch]
+
+
+class AsrScheduler:
+    """Shares the workers of one model. `run` owns its tasks; `decode` may be called by anybody."""
+
+    def __init__(
+        self,
+        workers: Sequence[AsrWorker],
+        clock: Clock,
+        metrics: Metrics,
+        *,
+        can_leave: bool = False,
+    ) -> None:
+        """`can_leave`: a worker stops computing at once what nobody waits for any more."""
+        self._workers, self._can_leave = workers, can_leave
+        self._clock, self._metrics = clock, metrics
+        self._line = Line()
+        self._costs = Costs()
+        self._load = Load(len(workers))
+        self._homes = Homes()
+        self._admission = Admission(self._line, self.expected_wait_s, metrics)
+        self._wake = [asyncio.Event() for _ in workers]
+        self._idle: set[int] = set()
+        "Workers that wait to be woken."
+        self._calls: dict[int, _Call] = {}
+        "By worker."
+        self._order = 0
+        self._info: AsrInfo | None = None
+        self._has_stopped = False
+
+    @property
+    def info(self) -> AsrInfo:
+        """Of the loaded model; `ready` first."""
+        if self._info is None:
+            raise RuntimeError("the model is not loaded yet: await ready() first")
+        return self._info
+
+    @property
+    def waiting(self) -> int:
+        """Requests that no worker has taken yet."""
+        return len(self._line)
+
+    @property
+    def open_utterances(self) -> int:
+        """Utterances of which a worker keeps something."""
+        return len(self._homes)
+
+    async def run(self) -> None:
+        """Serve until cancelled. Raises EngineMissing when the model cannot be loaded at all."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                self._start(0, tasks)
+                for index in range(1, len(self._workers)):
+                    tasks.create_task(self._help(index), name=f"asr-help-{index}")
+        finally:
+            self._has_stopped = True
+            for waiting in self._line:
+                waiting.fail(self._unloaded())
+
+    async def ready(self) -> AsrInfo:
+        """Wait until the model is loaded; further workers join when they have it, too."""
+        self._info = await self._workers[0].ready()
+        return self._info
+
+    def admit(self, priority: Priority) -> None:
+        """Ask before work of many requests, such as a recording. Raises Overloaded."""
+        self._admission.check(priority, BEGIN_SHARE)
+
+    async def decode(
+        self, item: AsrItem, priority: Priority, *, deadline_s: float | None = None
+    ) -> AsrResult:
+        """One item, when its turn comes. Cancelling the call gives its place up.
+
+        A worker must begin within `deadline_s` (DEADLINE_S by priority). Raises EngineError
+        (EngineCrashed, EngineTimeout); Overloaded when the expected wait is too long; Superseded
+        when a newer request of the utterance takes the place of a partial or speculative one.
+        """
+        limit_s = DEADLINE_S[priority] if deadline_s is None else deadline_s
+        if self._has_stopped:
+            raise self._unloaded()
+        order = self._admission.replace_older(item.utterance, priority)
+        if order is None:
+            self._check_room(priority)
+            self._admission.check(priority)
+            self._admission.make_room(priority)
+            self._order = order = self._order + 1
+        answer: asyncio.Future[AsrResult] = asyncio.get_running_loop().create_future()
+        deadline = asyncio.timeout(limit_s)
+        waiting = Waiting(priority, order, item, answer, self._clock.now(), deadline)
+        try:
+            async with deadline:
+                self._line.add(waiting)
+                self._wake_for(item.utterance)
+                return await answer
+        except TimeoutError:
+            waited_s = self._clock.now() - waiting.since
+            raise self._admission.expired(waiting.priority, waited_s, self._name) from None
+        finally:
+            self._line.discard(waiting)
+            if self._can_leave and answer.cancelled():
+                self._leave(waiting)
+
+    def hurry(self, utterance: str) -> None:
+        """Its speculation came true: if it still waits, it is a final now."""
+        until = asyncio.get_running_loop().time() + DEADLINE_S[Priority.FINAL]
+        self._line.promote(utterance, until)
+
+    def forget(self, utterance: str) -> None:
+        """The utterance came to nothing: free what a worker keeps for it."""
+        index = self._homes.close(utterance)
+        if index is not None:
+            self._workers[index].forget(utterance)
+
+    def expected_wait_s(self, priority: Priority) -> float:
+        """Until a newcomer would be taken; 0 while nothing has been measured."""
+        count = sum(worker.is_ready for worker in self._workers) or len(self._workers)
+        ahead = self._line.ahead_of(priority)
+        max_batch = self._info.max_batch if self._info else 1
+        return self._until_free_s() + self._costs.queue_s(ahead, max_batch) / count
+
+    def _leave(self, waiting: Waiting) -> None:
+        """Nobody waits for its answer: if it is the last of its call, that ends."""
+        for call in self._calls.values():
+            if waiting in call.batch and all(one.answer.done() for one in call.batch):
+                call.until.reschedule(asyncio.get_running_loop().time())
+
+    def _check_room(self, priority: Priority) -> None:
+        """Raises Overloaded for a partial that would take the others' time. Of an incremental
+        engine partials are the work itself: the final is then short."""
+        if priority is not Priority.PARTIAL or self.info.is_incremental:
+            return
+        running = sum(call.priorities.count(priority) for call in self._calls.values())
+        count = 1 + running + self._line.ahead_of(priority)[priority]
+        soon_s = count * self._costs.one_s(priority)
+        if not self._load.has_room_for_partial(self._clock.now(), soon_s):
+            raise self._admission.out_of_share(priority)
+
+    def _until_free_s(self) -> float:
+        """What the worker that is free first still has to do."""
+        if self._free_workers():
+            return 0.0
+        now = self._clock.now()
+        left = [
+            self._costs.call_s(call.priorities) - (now - call.began)
+            for call in self._calls.values()
+        ]
+        return max(0.0, min(left, default=0.0))
+
+    @property
+    def _name(self) -> str:
+        return self._info.name if self._info else "asr"
+
+    def _unloaded(self) -> EngineCrashed:
+        return EngineCrashed("asr", self._name, "the model is being unloaded")
+
+    def _start(self, index: int, tasks: asyncio.TaskGroup) -> None:
+        tasks.create_task(self._workers[index].run(), name=f"asr-worker-{index}")
+        tasks.create_task(self._serve(index), name=f"asr-serve-{index}")
+
+    async def _help(self, index: int) -> None:
+        """A further worker. It loads after the first: on few cores side by side would make
+        everybody wait longer. Where it does not load, as on a GPU that is full, the others serve.
+        """
+        await self._workers[0].ready()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                self._start(index, tasks)
+        except* (EarshotError, OSError) as group:
+            logger.error("! %s: worker %d is done without: %s", self._name, index, group.exceptions)
+            self._metrics.count("earshot_errors", code=EngineMissing.code)
+
+    async def _serve(self, index: int) -> None:
+        worker = self._workers[index]
+        info = await worker.ready()
+        while True:
+            if not worker.is_ready:
+                self._wake_all()  # what it was woken for is anybody's now
+            try:
+                info = await worker.ready()
+            except EngineCrashed as error:
+                self._cannot_serve(error)
+                continue
+            batch = self._take(index, info.max_batch)
+            if batch:
+                await self._compute(index, batch)
+            else:
+                self._idle.add(index)
+                self._wake[index].clear()
+                await self._wake[index].wait()
+                self._idle.discard(index)
+
+    def _cannot_serve(self, error: EngineCrashed) -> None:
+        """A worker does not come back just now: without another nobody need wait for that."""
+        if not any(worker.is_ready for worker in self._workers):
+            for waiting in self._line:
+                waiting.fail(error)
+
+    def _take(self, index: int, max_batch: int) -> list[Waiting]:
+        free = len([i for i in self._free_workers() if i != index])
+        now = asyncio.get_running_loop().time()
+        batch = self._line.take(index, self._home, now, max_batch, self._costs, free)
+        for waiting in batch:
+            waiting.deadline.reschedule(None)
+            self._settle_in(index, waiting.item)
+        return batch
+
+    def _settle_in(self, index: int, item: AsrItem) -> None:
+        """The worker will keep what it computes for the utterance; a home before it need not."""
+        if self._homes.of(item.utterance) not in (None, index):
+            self.forget(item.utterance)
+        if not item.is_final:
+            for utterance, home in self._homes.open(item.utterance, index):
+                self._workers[home].forget(utterance)
+
+    def _free_workers(self) -> list[int]:
+        """Those that are there and compute nothing."""
+        return [i for i, w in enumerate(self._workers) if w.is_ready and i not in self._calls]
+
+    async def _compute(self, index: int, batch: Sequence[Waiting]) -> None:
+        until = asyncio.timeout(None)
+        call = self._calls[index] = _Call(batch, self._clock.now(), until)
+        for waiting in batch:
+            waited_s, kind = call.began - waiting.since, waiting.priority.name.lower()
+            self._metrics.observe("earshot_asr_queue_seconds", waited_s, priority=kind)
+        self._metrics.observe("earshot_asr_batch_size", len(batch))
+        try:
+            async with until:
+                results = await self._workers[index].decode([waiting.item for waiting in batch])
+        except TimeoutError:
+            self._settle(index, batch)
+        except EngineError as exc:
+            self._lose(index, batch, exc)
+        else:
+            took_s = self._clock.now() - call.began
+            self._metrics.observe("earshot_asr_compute_seconds", took_s, batch=str(len(batch)))
+            self._costs.observe(call.priorities, took_s)
+            self._load.add(call.priorities, took_s, self._clock.now())
+            for waiting, result in zip(batch, results, strict=True):
+                if not waiting.answer.done():
+                    waiting.answer.set_result(result)
+            self._settle(index, batch)
+        finally:
+            del self._calls[index]
+            for waiting in batch:  # those still open: the scheduler is being cancelled
+                waiting.fail(self._unloaded())
+
+    def _lose(self, index: int, batch: Sequence[Waiting], error: EngineError) -> None:
+        logger.warning("! %s: %d request(s) lost (%s)", error, len(batch), error.code)
+        self._metrics.count("earshot_errors", code=error.code)
+        for waiting in batch:
+            waiting.fail(error)
+        if isinstance(error, (EngineCrashed, EngineTimeout)):
+            self._homes.leave(index)
+        else:
+            self._settle(index, batch)
+
+    def _settle(self, index: int, batch: Sequence[Waiting]) -> None:
+        """Engines drop what is final themselves. What nobody wants any more is forgotten, unless
+        the utterance goes on: its final may follow on a cancelled partial."""
+        for waiting in batch:
+            utterance = waiting.item.utterance
+            if waiting.item.is_final:
+                self._homes.close(utterance)
+            elif waiting.answer.cancelled() and not self._line.holds(utterance):
+                self.forget(utterance)
+
+    def _home(self, utterance: str) -> int | None:
+        """The worker that it must wait for. Items are complete, so any will do when that one is
+        down; or busy, unless what it keeps saves decoding all of it again."""
+        index = self._homes.of(utterance)
+        if index is None or not self._workers[index].is_ready:
+            return None
+        is_bound = index not in self._calls or (
+            self._info is not None and self._info.is_incremental
+        )
+        return index if is_bound else None
+
+    def _wake_for(self, utterance: str) -> None:
+        """Wake who can take it: its home, or of the idle ones that with the fewest utterances."""
+        home = self._home(utterance)
+        if home is not None:
+            self._wake[home].set()
+            return
+        ready = [index for index in self._idle if self._workers[index].is_ready]
+        if not ready:
+            self._wake_all()
+            return
+        open_: Counter[int] = self._homes.count()
+        index = min(ready, key=lambda i: (open_[i], i))
+        self._idle.discard(index)
+        self._wake[index].set()
+
+    def _wake_all(self) -> None:
+        for event in self._wake:
+            event.set()

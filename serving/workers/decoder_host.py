@@ -1,0 +1,339 @@
+"""The process that has audio files of strangers decoded, each in a process of its own.
+
+`python -m serving.workers.decoder_host --fd N --files-fd M` decodes nothing itself, so nothing in a
+file can stop it. It forks: a fork has the libraries already, so a new decoder costs milliseconds,
+and one is always ready before it is needed. Limits of memory and processor time hold for one file
+only; the kernel kills a decoder that passes them, and the others never notice.
+
+Requests come with two descriptors: the file, and the socket that takes its sound.
+"""
+
+import argparse
+import gc
+import logging
+import os
+import resource
+import selectors
+import signal
+import socket
+import sys
+import wave
+from collections import deque
+from collections.abc import Iterator
+from contextlib import suppress
+from io import BytesIO
+from time import monotonic
+from typing import NoReturn
+
+from msgspec import Struct
+from msgspec.msgpack import Decoder
+
+from core.errors import EarshotError
+from engines.runtime.worker.main import become_worker, die_with_parent
+from engines.runtime.worker.protocol import Cancel, Failed, FrameReader, Load, Ping, Pong, frame
+from media.files.decode import FileLimits, decode, load_codecs
+
+logger = logging.getLogger(__name__)
+
+NICE = 15
+"Of a file that takes long: where a live session wants the processor too, it gets 28 times as much."
+
+NICE_AFTER_S = 0.25
+"Most files are decoded by then, so they are as quick beside other work as they were without us."
+
+REFILL_S = 0.1
+"""Until the next decoder is forked while one works; else it is forked when that one has ended. A
+fork takes a few milliseconds of a processor that the file may want."""
+
+MAX_LOST_SPARES = 5
+"In a row. Then something is wrong with this process, and the server starts another, not at once."
+
+PIECE_BYTES = 128 * 1024
+"Of sound in one message: 4 s at 16 kHz."
+
+_RECEIVE_BYTES = 64 * 1024
+
+
+class DecodeFile(Struct, frozen=True, tag_field="type", tag="decode_file"):
+    """Decodes the file whose descriptor comes with this message; the sound goes to the socket that
+    comes with it, too. Answered by `FileOver` when the decoder is gone, however it ended."""
+
+    request_id: int
+    rate_hz: int
+    max_bytes: int
+    max_duration_s: float
+    memory_bytes: int
+    "Beside what the process has before it opens the file."
+    processor_s: float
+    "Until there is sound, and as much again for the rest as the next field gives."
+    processor_per_audio_s: float
+    "For each second of sound that came out."
+
+
+class HostReady(Struct, frozen=True, tag_field="type", tag="host_ready"):
+    """The libraries are loaded, and a decoder waits for its file."""
+
+
+class FileOver(Struct, frozen=True, tag_field="type", tag="file_over"):
+    """The decoder of this file has ended."""
+
+    request_id: int
+    exit_code: int
+    "0; or the signal that killed it, negative."
+
+
+class Sound(Struct, frozen=True, tag_field="type", tag="sound"):
+    """The next piece of a file, as little-endian int16 bytes."""
+
+    pcm: bytes
+
+
+class SoundOver(Struct, frozen=True, tag_field="type", tag="sound_over"):
+    """The file was decoded to its end."""
+
+
+HostRequest = Load | Cancel | Ping
+HostReply = HostReady | FileOver | Pong
+SoundReply = Sound | SoundOver | Failed
+
+
+class DecoderHost:
+    """Serves requests until the server closes the socket."""
+
+    def __init__(self, control: socket.socket, files: socket.socket) -> None:
+        self._control, self._files = control, files
+        self._reader: FrameReader[HostRequest] = FrameReader(Decoder(HostRequest))
+        self._request = Decoder(DecodeFile)
+        self._spare: tuple[int, socket.socket] | None = None
+        self._lost_spares = 0
+        self._running: dict[int, int] = {}
+        "Process id of a decoder -> its request."
+        self._new: deque[tuple[float, int]] = deque()
+        "When a decoder has to step back, and its process id; in order."
+
+    def run(self) -> None:
+        woken, wakes = socket.socketpair()
+        for one in (self._files, woken, wakes):
+            one.setblocking(False)
+        signal.set_wakeup_fd(wakes.fileno(), warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        load_codecs()
+        gc.collect()
+        gc.freeze()  # what is there now is never collected, so forks share its memory
+        self._fork_spare()
+        self._send(HostReady())
+        with selectors.DefaultSelector() as ready:
+            for one in (self._control, self._files, woken):
+                ready.register(one, selectors.EVENT_READ)
+            while True:
+                found = [key.fileobj for key, _ in ready.select(self._wait_s())]
+                if not found and self._spare is None:
+                    self._fork_spare()
+                self._step_back()
+                requests = list(self._receive()) if self._control in found else []
+                self._take_files()  # before a `Cancel` that came after one
+                if woken in found:
+                    woken.recv(_RECEIVE_BYTES)
+                    self._reap()
+                if None in requests:
+                    return
+                for request in requests:
+                    self._serve(request)
+
+    def _wait_s(self) -> float | None:
+        """Until there is something to do without any message."""
+        waits = [max(0.0, at - monotonic()) for at, _ in list(self._new)[:1]]
+        if self._spare is None:
+            waits.append(REFILL_S)
+        return min(waits, default=None)
+
+    def _step_back(self) -> None:
+        """Has the decoders that took long give way to others."""
+        while self._new and self._new[0][0] <= monotonic():
+            _, process_id = self._new.popleft()
+            if process_id in self._running:
+                os.setpriority(os.PRIO_PROCESS, process_id, NICE)
+                if sys.platform == "linux":  # it does not interrupt others any more
+                    os.sched_setscheduler(process_id, os.SCHED_BATCH, os.sched_param(0))
+
+    def _serve(self, request: HostRequest | None) -> None:
+        match request:
+            case Cancel(request_id):
+                for process_id, its_request in self._running.items():
+                    if its_request == request_id:
+                        os.kill(process_id, signal.SIGKILL)  # ours until `_reap` waits for it
+            case Ping(number):
+                self._send(Pong(number))
+            case _:
+                pass  # a Load, which has been served by starting
+
+    def _receive(self) -> Iterator[HostRequest | None]:
+        """None: the server is gone."""
+        try:
+            data = self._control.recv(_RECEIVE_BYTES)
+        except ConnectionError:
+            data = b""
+        yield from self._reader.receive_data(data) if data else [None]
+
+    def _take_files(self) -> None:
+        while True:
+            try:
+                data, descriptors, _, _ = socket.recv_fds(self._files, _RECEIVE_BYTES, 2)
+            except BlockingIOError:
+                return
+            if not data:
+                return  # the server is gone, as the other socket will say
+            request_id = self._request.decode(data).request_id
+            self._hand_over(request_id, data, descriptors)
+            for descriptor in descriptors:
+                os.close(descriptor)
+
+    def _hand_over(self, request_id: int, data: bytes, descriptors: list[int]) -> None:
+        while True:
+            process_id, spare = self._spare or self._fork_spare()
+            self._spare = None
+            with spare:
+                try:
+                    socket.send_fds(spare, [data], descriptors)
+                except ConnectionError:
+                    continue  # it died while it waited: the next one
+            self._running[process_id] = request_id
+            self._new.append((monotonic() + NICE_AFTER_S, process_id))
+            self._lost_spares = 0
+            return
+
+    def _fork_spare(self) -> tuple[int, socket.socket]:
+        """The decoder of the next file. It is forked now, for that takes longer than most files."""
+        ours, theirs = socket.socketpair()
+        process_id = os.fork()
+        if process_id == 0:
+            _become_decoder(theirs)
+        theirs.close()
+        self._spare = (process_id, ours)
+        return self._spare
+
+    def _reap(self) -> None:
+        with suppress(ChildProcessError):  # no child is left
+            while True:
+                process_id, status = os.waitpid(-1, os.WNOHANG)
+                if process_id == 0:
+                    return
+                if self._spare is not None and process_id == self._spare[0]:
+                    self._lose_spare()
+                if process_id in self._running:
+                    exit_code = os.waitstatus_to_exitcode(status)
+                    self._send(FileOver(self._running.pop(process_id), exit_code))
+                    if self._spare is None:
+                        self._fork_spare()
+
+    def _lose_spare(self) -> None:
+        assert self._spare is not None
+        self._spare[1].close()
+        self._spare = None
+        self._lost_spares += 1
+        if self._lost_spares > MAX_LOST_SPARES:
+            raise SystemExit("decoders die before they have a file")
+
+    def _send(self, reply: HostReply) -> None:
+        with suppress(ConnectionError):  # the server is gone: the next receive ends the loop
+            self._control.sendall(frame(reply))
+
+
+def _become_decoder(jobs: socket.socket) -> NoReturn:
+    """The life of a forked process: one file. It never returns into the host's code."""
+    exit_code = 1
+    try:
+        _leave_host(jobs.fileno())
+        _decode_silence()
+        data, descriptors, _, _ = socket.recv_fds(jobs, _RECEIVE_BYTES, 2)
+        if data:
+            request = Decoder(DecodeFile).decode(data)
+            _confine(request)
+            sound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, fileno=descriptors[1])
+            _decode(request, descriptors[0], sound)
+        exit_code = 0
+    finally:
+        os._exit(exit_code)
+
+
+def _leave_host(keep: int) -> None:
+    """Gives up everything of the host but the socket `keep`."""
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    die_with_parent()
+    os.closerange(3, keep)
+    os.closerange(keep + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+
+
+def _decode_silence() -> None:
+    """Decodes a tenth of a second of silence. A fork shares its memory with the host until it
+    writes to it, and each first write costs; so they are done before anybody waits."""
+    file = BytesIO()
+    with wave.open(file, "wb") as out:
+        out.setnchannels(1)
+        out.setsampwidth(2)
+        out.setframerate(44_100)
+        out.writeframes(bytes(8820))
+    frame(Sound(b"".join(pcm.tobytes() for pcm in decode(file.getvalue()))))
+
+
+def _confine(request: DecodeFile) -> None:
+    """From here on the process has a bounded memory and processor time, and opens nothing: no
+    file, no socket. A decoder that a file has taken over can only send sound."""
+    if sys.platform == "linux":
+        with open("/proc/self/statm", "rb") as statm:  # noqa: PTH123 - a path object costs more
+            size_bytes = int(statm.read().split()[0]) * resource.getpagesize()
+        _limit(resource.RLIMIT_AS, size_bytes + request.memory_bytes)
+    _limit(resource.RLIMIT_CORE, 0)
+    _limit(resource.RLIMIT_NOFILE, 0)
+    _allow_processor_s(request.processor_s)
+
+
+def _limit(kind: int, limit: int) -> None:
+    resource.setrlimit(kind, (limit, limit))
+
+
+def _allow_processor_s(seconds: float) -> None:
+    """The kernel ends the process after so many whole seconds of processor time."""
+    hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
+    resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 1, hard))
+
+
+def _decode(request: DecodeFile, file: int, sound: socket.socket) -> None:
+    with open(file, "rb") as source, suppress(ConnectionError):
+        try:
+            limits = FileLimits(request.max_bytes, request.max_duration_s)
+            done_s = 0.0
+            for pcm in decode(source, request.rate_hz, limits):
+                done_s += len(pcm) / request.rate_hz
+                _allow_processor_s(request.processor_s + request.processor_per_audio_s * done_s)
+                data = memoryview(pcm.astype("<i2", copy=False).tobytes())
+                for start in range(0, len(data), PIECE_BYTES):
+                    sound.sendall(frame(Sound(bytes(data[start : start + PIECE_BYTES]))))
+            reply: SoundReply = SoundOver()
+        except ConnectionError:
+            raise
+        except EarshotError as exc:
+            reply = Failed(exc.code, str(exc))
+        except Exception as exc:
+            logger.error("an audio file was not decoded: %s", type(exc).__name__)
+            reply = Failed("unsupported_audio", f"unsupported audio: {type(exc).__name__}")
+        sound.sendall(frame(reply))
+
+
+def main() -> None:
+    """Run a host on the inherited sockets `--fd` and `--files-fd`."""
+    parser = argparse.ArgumentParser(prog="serving.workers.decoder_host")
+    parser.add_argument("--fd", type=int, required=True, help="inherited, connected stream socket")
+    parser.add_argument("--files-fd", type=int, required=True, help="the same, for descriptors")
+    arguments = parser.parse_args()
+    become_worker()
+    with (
+        socket.socket(fileno=arguments.fd) as control,
+        socket.socket(fileno=arguments.files_fd) as files,
+    ):
+        DecoderHost(control, files).run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""`GET /earshot/ice`: the STUN and TURN servers, as a browser's `RTCPeerConnection` takes them."""
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+from aiohttp import web as aioweb
+from msgspec import UNSET, Struct, UnsetType
+
+from core.http.routes import JSON, Route
+from core.ids import new_id
+from media.webrtc.ice.settings import IceServer, IceSettings
+
+
+class IceServerObject(Struct, frozen=True, omit_defaults=True):
+    """An RTCIceServer."""
+
+    urls: tuple[str, ...]
+    username: str | UnsetType = UNSET
+    credential: str | UnsetType = UNSET
+
+
+class IceConfiguration(Struct, frozen=True):
+    """An RTCConfiguration; browsers leave out what they do not know."""
+
+    iceServers: tuple[IceServerObject, ...]  # noqa: N815
+    ttl_s: int
+    "For how long the credentials are good: a call begun with them ends then, if it is relayed."
+
+
+class IceDoor:
+    def __init__(self, settings: IceSettings) -> None:
+        self._settings = settings
+
+    async def show(self, _: aioweb.Request) -> aioweb.Response:
+        """New credentials each time."""
+        servers = self._settings.minted(new_id("ice"))
+        configuration = IceConfiguration(
+            tuple(map(_object, servers)), self._settings.credential_ttl_s
+        )
+        return aioweb.Response(
+            body=msgspec.json.encode(configuration),
+            content_type=JSON,
+            headers={"Cache-Control": "no-store"},
+        )
+
+
+def ice_routes(door: IceDoor, admits: Callable[[str], bool] | None = None) -> tuple[Route, ...]:
+    """`admits`: the ephemeral keys that open calls, which may need these servers."""
+    return (
+        Route(
+            "GET",
+            "/earshot/ice",
+            door.show,
+            "STUN and TURN servers for a call, with credentials of its own: an RTCConfiguration.",
+            "realtime",
+            responses={200: IceConfiguration},
+            admits=admits,
+        ),
+    )
+
+
+def links(servers: Iterable[IceServer]) -> list[str]:
+    """The servers as values of `Link` headers (RFC 9725, 4.6)."""
+    return [_link(url, server) for server in servers for url in server.urls]
+
+
+def _link(url: str, server: IceServer) -> str:
+    parts = [f"<{url}>", 'rel="ice-server"']
+    if server.username is not None and not url.startswith("stun:"):
+        parts += [
+            f"username={_quoted(server.username)}",
+            f"credential={_quoted(server.credential or '')}",
+            'credential-type="password"',
+        ]
+    return "; ".join(parts)
+
+
+def _quoted(text: str) -> str:
+    """A quoted-string of RFC 9110, 5.6.4."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _object(server: IceServer) -> IceServerObject:
+    return IceServerObject(
+        server.urls,
+        UNSET if server.username is None else server.username,
+        UNSET if server.credential is None else server.credential,
+    )

@@ -1,0 +1,147 @@
+"""Ephemeral keys (`ek_...`): what a browser gets instead of the server's key.
+
+One opens sessions as they were fixed when it was minted, until it expires. Only hashes are kept:
+whoever reads the server's memory, a log or a repr finds no key.
+"""
+
+import secrets
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from hashlib import sha256
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from core.errors import Overloaded, Unauthorized
+from core.ports import Clock
+from pipeline.session.sessions import Guest
+from signaling.realtime.protocol.wire import WireStruct
+from signaling.realtime.session.schema import RealtimeSession, SessionObject
+
+PREFIX = "ek_"
+
+DEFAULT_TTL_S = 600
+MAX_LIVE = 10_000
+"A table that a slip of a script fills in seconds, and no house needs."
+MAX_BYTES = 16 * 1024 * 1024
+"Session objects of all live keys, as JSON. One has 256 KiB at most and 1 kB usually."
+MAX_SESSIONS = 2
+"A browser needs one; while it reconnects, two."
+RETRY_AFTER_S = 10
+"So long the shortest-lived one lives."
+
+Lifetime = Annotated[int, Meta(ge=10, le=7200)]
+
+
+class ExpiresAfter(WireStruct, frozen=True):
+    anchor: Literal["created_at"] = "created_at"
+    seconds: Lifetime = DEFAULT_TTL_S
+
+
+class SecretExtension(WireStruct, frozen=True):
+    """Fields that only this server offers."""
+
+    ends_sessions: bool = False
+    "Sessions that the key opened end when it expires."
+
+
+class SecretRequest(WireStruct, frozen=True):
+    """The body of `POST /v1/realtime/client_secrets`."""
+
+    expires_after: ExpiresAfter | None = None
+    session: SessionObject | None = None
+    earshot: SecretExtension | None = None
+
+
+class SecretAnswer(Struct, frozen=True):
+    value: str
+    expires_at: int
+    "Unix time."
+    session: dict[str, Any]
+
+    def __repr__(self) -> str:
+        return f"SecretAnswer(expires_at={self.expires_at})"
+
+
+@dataclass(frozen=True, slots=True)
+class Minted:
+    """One live key: what it opens."""
+
+    session: SessionObject
+    guest: Guest
+    ends_at: float
+    "On the server's monotonic clock."
+    ends_sessions: bool
+    size_bytes: int
+    "The size of the session object as JSON."
+
+
+class Secrets:
+    """Every live key of the server."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        max_live: int = MAX_LIVE,
+        max_bytes: int = MAX_BYTES,
+        max_sessions: int = MAX_SESSIONS,
+    ) -> None:
+        """`max_sessions`: sessions that one key may have at once."""
+        self._clock = clock
+        self._max_live, self._max_bytes, self._max_sessions = max_live, max_bytes, max_sessions
+        self._live: dict[bytes, Minted] = {}
+
+    def mint(self, asked: SecretRequest) -> tuple[str, int]:
+        """A new key and the Unix time of its end. Raises Overloaded too_many_client_secrets."""
+        self._forget_expired()
+        session = asked.session or RealtimeSession()
+        size_bytes = len(msgspec.json.encode(session))
+        used_bytes = sum(minted.size_bytes for minted in self._live.values())
+        if len(self._live) >= self._max_live or used_bytes + size_bytes > self._max_bytes:
+            raise Overloaded(
+                f"{len(self._live)} client secrets with {used_bytes} bytes of sessions are in use; "
+                f"the limits are {self._max_live} and {self._max_bytes} bytes",
+                retry_after_s=RETRY_AFTER_S,
+                code="too_many_client_secrets",
+            )
+        ttl_s = asked.expires_after.seconds if asked.expires_after else DEFAULT_TTL_S
+        token = PREFIX + secrets.token_hex(24)
+        key = _hash(token)
+        self._live[key] = Minted(
+            session,
+            Guest(key, self._max_sessions),
+            self._clock.now() + ttl_s,
+            ends_sessions=asked.earshot is not None and asked.earshot.ends_sessions,
+            size_bytes=size_bytes,
+        )
+        ends = self._clock.wall() + timedelta(seconds=ttl_s)
+        return token, int(ends.timestamp())
+
+    def knows(self, token: str) -> bool:
+        """Whether it opens anything now."""
+        minted = self._live.get(_hash(token))
+        return minted is not None and self._clock.now() < minted.ends_at
+
+    def minted_for(self, token: str | None) -> Minted | None:
+        """The key that this token is; None: it is no client secret. Raises Unauthorized for
+        one that expired."""
+        if token is not None and self.knows(token):
+            minted = self._live[_hash(token)]
+            if not minted.ends_sessions:
+                return minted
+            left_s = minted.ends_at - self._clock.now()
+            return replace(minted, guest=replace(minted.guest, ends_in_s=left_s))
+        if token is not None and token.startswith(PREFIX):
+            raise Unauthorized("the client secret is unknown or has expired: mint a new one")
+        return None
+
+    def _forget_expired(self) -> None:
+        now = self._clock.now()
+        for key in [key for key, minted in self._live.items() if now >= minted.ends_at]:
+            del self._live[key]
+
+
+def _hash(token: str) -> bytes:
+    return sha256(token.encode("utf-8", "replace")).digest()

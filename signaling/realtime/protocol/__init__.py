@@ -1,0 +1,1 @@
+"""The Realtime wire protocol: client events, server events, audio formats."""

@@ -1,0 +1,124 @@
+"""Audio as events carry it, both ways: base64 of s16le at 24 or 16 kHz, or of G.711 at 8 kHz."""
+
+from base64 import b64encode
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from msgspec import UNSET
+
+from core.audio import Pcm
+from core.events import FormatName
+from media.codecs import g711
+from media.pcm import from_bytes, to_bytes
+from media.resample import Resampler
+from signaling.realtime.protocol.wire import Sent, WireStruct
+
+WIRE_RATE_HZ = 24_000
+"PCM of the Realtime API is 24 kHz in both directions; clients hard-code it."
+
+WIDE_RATE_HZ = 16_000
+"Ours beside it: what microphones of small devices and speech toolkits have."
+
+MAX_DELTA_SAMPLES = 12_000
+"""Audio per `response.output_audio.delta`: 0.5 s at 24 kHz, 32 kB as base64. Clients can start on
+it at once, and it stays below the 64 KiB that some of them take as the limit of a message."""
+
+PCM: FormatName = "audio/pcm"
+WIDE_PCM: FormatName = "audio/pcm;rate=16000"
+
+_LAWS: Mapping[FormatName, g711.Law] = {"audio/pcmu": "mu", "audio/pcma": "a"}
+
+
+class PcmFormat(WireStruct, frozen=True, tag="audio/pcm", tag_field="type"):
+    rate: Sent[Literal[16000, 24000]] = UNSET
+
+
+class PcmuFormat(WireStruct, frozen=True, tag="audio/pcmu", tag_field="type"):
+    """G.711 mu-law, 8 kHz."""
+
+
+class PcmaFormat(WireStruct, frozen=True, tag="audio/pcma", tag_field="type"):
+    """G.711 A-law, 8 kHz."""
+
+
+AudioFormat: TypeAlias = PcmFormat | PcmuFormat | PcmaFormat
+
+
+def name_of(sent: AudioFormat | None) -> FormatName:
+    """Null: the usual one."""
+    match sent:
+        case PcmFormat(rate=16000):
+            return WIDE_PCM
+        case PcmuFormat():
+            return "audio/pcmu"
+        case PcmaFormat():
+            return "audio/pcma"
+        case _:
+            return PCM
+
+
+def says_rate(sent: AudioFormat | None) -> bool:
+    """Whether a client said its rate, in words or by a format that has only one."""
+    return sent is not None and not (isinstance(sent, PcmFormat) and not sent.rate)
+
+
+def format_json(name: FormatName) -> dict[str, Any]:
+    return {"type": PCM, "rate": rate_of(name)} if _is_pcm(name) else {"type": name}
+
+
+def rate_of(name: FormatName) -> int:
+    if name == WIDE_PCM:
+        return WIDE_RATE_HZ
+    return WIRE_RATE_HZ if name == PCM else g711.RATE_HZ
+
+
+def sample_bytes(name: FormatName) -> int:
+    return 2 if _is_pcm(name) else 1
+
+
+def decoded(data: bytes, name: FormatName) -> Pcm:
+    """Raises RequestError invalid_audio."""
+    return from_bytes(data) if _is_pcm(name) else g711.decode(data, _LAWS[name])
+
+
+def encoded(pcm: Pcm, name: FormatName) -> bytes:
+    return to_bytes(pcm) if _is_pcm(name) else g711.encode(pcm, _LAWS[name])
+
+
+def _is_pcm(name: FormatName) -> bool:
+    return name in (PCM, WIDE_PCM)
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    id: str
+    format: FormatName
+    resampler: Resampler
+
+
+class Spoken:
+    """The sound of one item after another, from 24 kHz to what the client takes."""
+
+    def __init__(self) -> None:
+        self._item: _Item | None = None
+
+    def push(self, item_id: str, pcm: Pcm, name: FormatName) -> Iterator[str]:
+        """Base64 in pieces of at most MAX_DELTA_SAMPLES. An item keeps the format it began with."""
+        item = self._item
+        if item is None or item.id != item_id:
+            item = _Item(item_id, name, Resampler(WIRE_RATE_HZ, rate_of(name)))
+            self._item = item
+        return _pieces(item.resampler.push(pcm), item.format)
+
+    def finish(self, item_id: str) -> Iterator[str]:
+        """What the resampler still holds of it."""
+        item, self._item = self._item, None
+        if item is None or item.id != item_id:
+            return iter(())
+        return _pieces(item.resampler.flush(), item.format)
+
+
+def _pieces(pcm: Pcm, name: FormatName) -> Iterator[str]:
+    for start in range(0, len(pcm), MAX_DELTA_SAMPLES):
+        yield b64encode(encoded(pcm[start : start + MAX_DELTA_SAMPLES], name)).decode()

@@ -1,0 +1,237 @@
+"""The beta shape of the API, translated at the edge: event names, and the flat session object.
+
+Client events become GA events before they are checked, so that both are held to the same rules;
+what is no object where one should be is left for those rules to refuse. No state, no I/O.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from signaling.realtime.protocol.server_events import Json
+
+HEADER, MARK = "OpenAI-Beta", "realtime=v1"
+SUBPROTOCOL = "openai-beta.realtime-v1"
+
+_CLIENT_TYPES: Mapping[str, str] = {"transcription_session.update": "session.update"}
+
+_SERVER_TYPES: Mapping[str, str] = {
+    "conversation.item.added": "conversation.item.created",
+    "response.output_text.delta": "response.text.delta",
+    "response.output_text.done": "response.text.done",
+    "response.output_audio.delta": "response.audio.delta",
+    "response.output_audio.done": "response.audio.done",
+    "response.output_audio_transcript.delta": "response.audio_transcript.delta",
+    "response.output_audio_transcript.done": "response.audio_transcript.done",
+}
+
+_UNKNOWN_THERE = ("conversation.item.done", "input_audio_buffer.timeout_triggered")
+
+_UNKNOWN_FIELDS = (
+    "type",
+    "audio",
+    "output_modalities",
+    "max_output_tokens",
+    "truncation",
+    "earshot",
+)
+"Of a session: what the flat object has elsewhere, or not at all."
+
+_FORMATS: Mapping[str, str] = {
+    "pcm16": "audio/pcm",
+    "g711_ulaw": "audio/pcmu",
+    "g711_alaw": "audio/pcma",
+}
+_BETA_FORMATS: Mapping[str, str] = {ga: beta for beta, ga in _FORMATS.items()}
+
+_PARTS: Mapping[str, str] = {"text": "output_text", "audio": "output_audio"}
+"Of an assistant's message."
+_BETA_PARTS: Mapping[str, str] = {ga: beta for beta, ga in _PARTS.items()}
+
+_SESSION: Mapping[str, tuple[str, ...]] = {
+    "modalities": ("output_modalities",),
+    "voice": ("audio", "output", "voice"),
+    "speed": ("audio", "output", "speed"),
+    "input_audio_format": ("audio", "input", "format"),
+    "output_audio_format": ("audio", "output", "format"),
+    "input_audio_transcription": ("audio", "input", "transcription"),
+    "input_audio_noise_reduction": ("audio", "input", "noise_reduction"),
+    "turn_detection": ("audio", "input", "turn_detection"),
+    "max_response_output_tokens": ("max_output_tokens",),
+    "temperature": ("earshot", "temperature"),
+}
+"Field of the flat object -> where it is now; all others have kept their names."
+
+
+def is_beta(headers: Mapping[str, str]) -> bool:
+    """Whether a request says that its client speaks the beta shape."""
+    offered = headers.get("Sec-WebSocket-Protocol", "").split(",")
+    marks = headers.get(HEADER, "").split(",")
+    return MARK in (m.strip() for m in marks) or SUBPROTOCOL in (o.strip() for o in offered)
+
+
+def is_beta_update(raw: Json) -> bool:
+    """Whether a client's first event says so: an update of a session without the type that the GA
+    shape needs, with a field that only the flat object has."""
+    kind, session = raw.get("type"), raw.get("session")
+    if kind != "session.update" or not isinstance(session, dict):
+        return isinstance(kind, str) and kind in _CLIENT_TYPES
+    return "type" not in session and not session.keys().isdisjoint(_SESSION)
+
+
+def to_ga(raw: Json) -> Json:
+    """One client event."""
+    kind = raw.get("type")
+    if not isinstance(kind, str):
+        return raw
+    out = {**raw, "type": _CLIENT_TYPES.get(kind, kind)}
+    session, response, item = raw.get("session"), raw.get("response"), raw.get("item")
+    if isinstance(session, dict):
+        is_transcription = kind == "transcription_session.update"
+        out["session"] = session_to_ga(session, is_transcription=is_transcription)
+    if isinstance(response, dict):
+        out["response"] = _response_to_ga(response)
+    if isinstance(item, dict):
+        out["item"] = _item(item, _PARTS)
+    return out
+
+
+def session_to_ga(flat: Json, *, is_transcription: bool = False) -> Json:
+    """One that has a `type` is in the GA shape already."""
+    if "type" in flat:
+        return flat
+    session: Json = {"type": "transcription" if is_transcription else "realtime"}
+    for name, value in flat.items():
+        if is_transcription and name == "modalities":
+            continue  # shown to clients, which send it back
+        _put(session, _SESSION.get(name, (name,)), _value_to_ga(name, value))
+    return session
+
+
+def secret_request_to_ga(flat: Any, *, is_transcription: bool) -> Any:
+    """The body of `POST /v1/realtime/sessions`: a session, and maybe how long its key lives."""
+    if not isinstance(flat, dict):
+        return flat
+    session = {name: value for name, value in flat.items() if name != "client_secret"}
+    asked: Json = {"session": session_to_ga(session, is_transcription=is_transcription)}
+    lifetime = flat.get("client_secret")
+    return {**asked, **lifetime} if isinstance(lifetime, dict) else asked
+
+
+def session_to_beta(session: Json) -> Json:
+    flat = {name: value for name, value in session.items() if name not in _UNKNOWN_FIELDS}
+    for name, path in _SESSION.items():
+        value = _at(session, path)
+        if value is not _MISSING:
+            flat[name] = _value_to_beta(name, value)
+    return flat
+
+
+def to_beta(event: Json) -> Json | None:
+    """One server event; None: the beta has none for it."""
+    kind = event["type"]
+    if kind in _UNKNOWN_THERE:
+        return None
+    out = {**event, "type": _SERVER_TYPES.get(kind, kind)}
+    if "session" in event:
+        out["session"] = session_to_beta(event["session"])
+        if event["session"]["type"] == "transcription" and kind == "session.updated":
+            out["type"] = "transcription_session.updated"
+    if "item" in event:
+        out["item"] = _item(_without_images(event["item"]), _BETA_PARTS)
+    if "response" in event:
+        out["response"] = _response_to_beta(event["response"])
+    if kind == "error":
+        param = _param_to_beta(event["error"].get("param"))
+        out["error"] = {**event["error"], "param": param}
+    return out
+
+
+def _response_to_ga(flat: Json) -> Json:
+    response: Json = {}
+    for name, value in flat.items():
+        _put(response, _SESSION.get(name, (name,)), _value_to_ga(name, value))
+    if isinstance(sent := flat.get("input"), list):
+        response["input"] = [_item(i, _PARTS) if isinstance(i, dict) else i for i in sent]
+    return response
+
+
+def _response_to_beta(response: Json) -> Json:
+    output = response["audio"]["output"]
+    flat = {k: v for k, v in response.items() if k not in ("audio", "output_modalities")}
+    return {
+        **flat,
+        "modalities": _value_to_beta("modalities", response["output_modalities"]),
+        "voice": output["voice"],
+        "output_audio_format": _value_to_beta("output_audio_format", output["format"]),
+        "output": [_item(item, _BETA_PARTS) for item in response["output"]],
+    }
+
+
+def _item(item: Json, parts: Mapping[str, str]) -> Json:
+    """A user's parts are called the same in both."""
+    content = item.get("content")
+    if item.get("role") != "assistant" or not isinstance(content, list):
+        return item
+    return {**item, "content": [_part(part, parts) for part in content]}
+
+
+def _without_images(item: Json) -> Json:
+    """The beta knows none; a client of the GA shape may have added one to the conversation."""
+    content = [part for part in item.get("content", ()) if part["type"] != "input_image"]
+    return {**item, "content": content} if "content" in item else item
+
+
+def _part(part: Any, parts: Mapping[str, str]) -> Any:
+    kind = part.get("type") if isinstance(part, dict) else None
+    return {**part, "type": parts[kind]} if isinstance(kind, str) and kind in parts else part
+
+
+def _value_to_ga(name: str, value: Any) -> Any:
+    if name == "modalities" and isinstance(value, list) and "audio" in value:
+        return ["audio"]  # with its transcript, as ever
+    if name.endswith("_audio_format") and isinstance(value, str):
+        return {"type": _FORMATS.get(value, value)}
+    return value
+
+
+def _value_to_beta(name: str, value: Any) -> Any:
+    if name == "modalities" and value == ["audio"]:
+        return ["audio", "text"]
+    if name.endswith("_audio_format") and isinstance(value, dict):
+        return _BETA_FORMATS[value["type"]]
+    return value
+
+
+def _param_to_beta(param: str | None) -> str | None:
+    """`session.audio.output.voice` -> `session.voice`."""
+    if param is None:
+        return None
+    root, _, path = param.partition(".")
+    for name, ga in _SESSION.items():
+        at = ".".join(ga)
+        if path == at or path.startswith(f"{at}."):
+            return f"{root}.{name}{path.removeprefix(at)}"
+    return param
+
+
+_MISSING = object()
+
+
+def _at(tree: Json, path: tuple[str, ...]) -> Any:
+    node: Any = tree
+    for step in path:
+        if not isinstance(node, dict) or step not in node:
+            return _MISSING
+        node = node[step]
+    return node
+
+
+def _put(tree: Json, path: tuple[str, ...], value: Any) -> None:
+    """What is no object on the way is left as the client sent it."""
+    *above, last = path
+    node: Any = tree
+    for step in above:
+        node = node.setdefault(step, {})
+        if not isinstance(node, dict):
+            return
+    node[last] = value

@@ -1,0 +1,184 @@
+"""Responses as server events: several may be under way, each in its own form. No I/O."""
+
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from core.events import (
+    CallArguments,
+    FormatName,
+    Modality,
+    OutputAudio,
+    OutputItemAdded,
+    OutputItemDone,
+    OutputText,
+    ResponseCreated,
+    ResponseDone,
+)
+from core.items import FunctionCallItem, MessageItem
+from core.mcp_events import McpArguments, McpCalled
+from signaling.realtime.protocol.audio_format import Spoken
+from signaling.realtime.protocol.server_events import (
+    Json,
+    event,
+    item_json,
+    listed,
+    part_json,
+    response_json,
+)
+from signaling.realtime.session.settings import Terms
+
+ResponseEvent = (
+    ResponseCreated
+    | OutputItemAdded
+    | OutputText
+    | OutputAudio
+    | CallArguments
+    | McpArguments
+    | McpCalled
+    | OutputItemDone
+    | ResponseDone
+)
+
+ARGUMENTS = "response.function_call_arguments"
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """A response that is being given."""
+
+    modality: Modality = "audio"
+    in_conversation: bool = True
+    spoken_as: FormatName | None = None
+    "None: as the session's, when its sound begins."
+    spoken: Spoken = field(default_factory=Spoken)
+
+
+class ResponseEvents:
+    """Of one connection. `sends_sound`: as events; else it is on the media track."""
+
+    def __init__(self, conversation_id: str, *, sends_sound: bool) -> None:
+        self._conversation_id, self._sends_sound = conversation_id, sends_sound
+        self._given: dict[str, _Given] = {}
+
+    def told(self, happened: ResponseEvent, terms: Terms) -> list[Json]:
+        """`terms`: of the session, now."""
+        match happened:
+            case ResponseCreated(response_id=response_id, modality=modality, terms=asked):
+                given = _Given(modality, asked.in_conversation, asked.audio_format)
+                self._given[response_id] = given
+                return [self._response("created", happened, terms)]
+            case ResponseDone(response_id=response_id):
+                self._given.pop(response_id, None)
+                return [self._response("done", happened, terms)]
+            case OutputItemAdded():
+                return self._added(happened)
+            case OutputItemDone():
+                return self._done(happened)
+            case OutputText(modality=modality, delta=delta):
+                kind = "text" if modality == "text" else "audio_transcript"
+                return [event(f"response.output_{kind}.delta", **_part_ids(happened), delta=delta)]
+            case OutputAudio():
+                return self._sound(happened, terms)
+            case CallArguments(call_id=call_id, delta=delta):
+                return [event(f"{ARGUMENTS}.delta", **_ids(happened), call_id=call_id, delta=delta)]
+            case McpArguments(delta=delta):
+                return [event("response.mcp_call_arguments.delta", **_ids(happened), delta=delta)]
+            case McpCalled():
+                return _called(happened)
+            case _:
+                assert_never(happened)
+
+    def _response(self, stage: str, happened: ResponseCreated | ResponseDone, terms: Terms) -> Json:
+        response = response_json(happened, self._conversation_id, terms)
+        return event(f"response.{stage}", response=response)
+
+    def _added(self, happened: OutputItemAdded) -> list[Json]:
+        whole, in_list = self._whole("added", happened)
+        if not isinstance(happened.item, MessageItem):
+            return [whole, *in_list]
+        ids = {**_item_ids(happened), "content_index": 0}
+        part = part_json(self._of(happened.response_id).modality, "")
+        return [whole, *in_list, event("response.content_part.added", **ids, part=part)]
+
+    def _done(self, happened: OutputItemDone) -> list[Json]:
+        whole, in_list = self._whole("done", happened)
+        match happened.item:
+            case MessageItem(text=text):
+                return [*self._content_done(happened, text), whole, *in_list]
+            case FunctionCallItem(status="completed") as call:
+                of_call: Json = {**_item_ids(happened), "call_id": call.call_id}
+                said = event(f"{ARGUMENTS}.done", **of_call, name=call.name)
+                return [{**said, "arguments": call.arguments}, whole, *in_list]
+            case _:  # clients run a call as soon as its arguments are done: one cut off never is
+                return [whole, *in_list]
+
+    def _whole(
+        self, stage: str, happened: OutputItemAdded | OutputItemDone
+    ) -> tuple[Json, list[Json]]:
+        """The item in the response, and in the conversation, if it is there."""
+        out = item_json(happened.item)
+        ids: Json = {"response_id": happened.response_id, "output_index": happened.output_index}
+        whole = event(f"response.output_item.{stage}", **ids, item=out)
+        if not self._of(happened.response_id).in_conversation:
+            return whole, []
+        return whole, [listed(stage, out, happened.previous_item_id)]
+
+    def _content_done(self, done: OutputItemDone, text: str) -> list[Json]:
+        given = self._of(done.response_id)
+        ids = {**_item_ids(done), "content_index": 0}
+        closed = event("response.content_part.done", **ids, part=part_json(given.modality, text))
+        if given.modality == "text":
+            return [event("response.output_text.done", **ids, text=text), closed]
+        pieces = given.spoken.finish(done.item.id)
+        rest = [event("response.output_audio.delta", **ids, delta=piece) for piece in pieces]
+        sound = [event("response.output_audio.done", **ids)] if done.has_audio else []
+        return [
+            *rest,
+            *sound,
+            event("response.output_audio_transcript.done", **ids, transcript=text),
+            closed,
+        ]
+
+    def _sound(self, happened: OutputAudio, terms: Terms) -> list[Json]:
+        if not self._sends_sound:
+            return []
+        given = self._of(happened.response_id)
+        pieces = given.spoken.push(
+            happened.item_id, happened.pcm, given.spoken_as or terms.spoken_as
+        )
+        ids = _part_ids(happened)
+        return [event("response.output_audio.delta", **ids, delta=piece) for piece in pieces]
+
+    def _of(self, response_id: str) -> _Given:
+        return self._given.get(response_id) or _Given()
+
+
+def _called(happened: McpCalled) -> list[Json]:
+    at: Json = {"item_id": happened.item_id, "output_index": happened.output_index}
+    stage = event(f"response.mcp_call.{happened.stage}", **at)
+    if happened.stage != "in_progress":
+        return [stage]
+    whole: Json = {"arguments": happened.arguments}
+    return [event("response.mcp_call_arguments.done", **_ids(happened), **whole), stage]
+
+
+def _ids(
+    happened: OutputText | OutputAudio | CallArguments | McpArguments | McpCalled,
+) -> Json:
+    return {
+        "response_id": happened.response_id,
+        "item_id": happened.item_id,
+        "output_index": happened.output_index,
+    }
+
+
+def _part_ids(happened: OutputText | OutputAudio) -> Json:
+    return {**_ids(happened), "content_index": 0}
+
+
+def _item_ids(happened: OutputItemAdded | OutputItemDone) -> Json:
+    return {
+        "response_id": happened.response_id,
+        "item_id": happened.item.id,
+        "output_index": happened.output_index,
+    }

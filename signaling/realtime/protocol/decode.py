@@ -1,0 +1,120 @@
+"""One text frame of a client to a client event. Bounded, no state."""
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, get_args
+
+import msgspec
+
+from core.errors import RequestError
+from signaling.realtime.protocol.client_events import MAX_EVENT_ID_LENGTH, ClientEvent, InputAppend
+from signaling.realtime.protocol.validation import MAX_NAME_LENGTH, checked
+
+MAX_APPEND_BYTES = 15 * 1024 * 1024
+"Of audio in one event, as the API allows."
+
+MAX_EVENT_BYTES = MAX_APPEND_BYTES // 3 * 4 + 64 * 1024
+"So much as base64, and the rest of its event."
+
+MAX_CONTROL_EVENT_BYTES = 256 * 1024
+"Any other event; the longest instructions of a real client have some 50 kB."
+
+MEDIA = ("audio", "image_url")
+"Fields of an item's content that may be long."
+
+_KINDS: Mapping[str, type[ClientEvent]] = {
+    str(kind.__struct_config__.tag): kind for kind in get_args(ClientEvent)
+}
+
+_straight: Callable[[str], ClientEvent] = msgspec.json.Decoder(ClientEvent).decode
+
+
+class BadEvent(RequestError):
+    """A client event that cannot be taken. `event_id` is the client's own, if it could be read."""
+
+    def __init__(
+        self, message: str, *, code: str, param: str | None = None, event_id: str | None = None
+    ) -> None:
+        super().__init__(message, code=code, param=param)
+        self.event_id = event_id
+
+
+def decode(
+    text: str, reshape: Callable[[dict[str, Any]], dict[str, Any]] | None = None
+) -> ClientEvent:
+    """`reshape`: from an older shape into ours, before anything is checked. Raises BadEvent."""
+    if reshape is None and len(text) <= MAX_CONTROL_EVENT_BYTES:
+        with suppress(msgspec.MsgspecError, UnicodeError, RecursionError):
+            return _straight(text)
+    # What is wrong is taken apart to say why, what is long to say of what it has too much.
+    raw = _decoded(text)
+    if reshape is not None:
+        raw = reshape(raw)
+    event_id = _event_id(raw)
+    name = raw.get("type")
+    kind = _KINDS.get(name) if isinstance(name, str) else None
+    if kind is None:
+        code, said = _unknown(name)
+        message = f"{said} Allowed: {', '.join(sorted(_KINDS))}."
+        raise BadEvent(message, code=code, param="type", event_id=event_id)
+    if kind is not InputAppend:
+        _check_size(len(text) - _media_size(raw), MAX_CONTROL_EVENT_BYTES, event_id)
+    try:
+        return checked(raw, kind)
+    except RequestError as exc:
+        raise BadEvent(str(exc), code=exc.code, param=exc.param, event_id=event_id) from None
+
+
+def _decoded(text: str) -> dict[str, Any]:
+    _check_size(len(text), MAX_EVENT_BYTES)
+    most = MAX_CONTROL_EVENT_BYTES
+    # What may be long is base64, which has none of these: 20 MiB of `{},` took 600 MB and 0.6 s.
+    if len(text) > most and sum(map(text.count, ",[{")) > most:
+        raise too_large(most)
+    try:
+        raw = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        raise BadEvent("The event is not valid JSON.", code="invalid_json") from None
+    if not isinstance(raw, dict):
+        raise BadEvent("The event is not a JSON object.", code="invalid_json")
+    return raw
+
+
+def _event_id(raw: dict[str, Any]) -> str | None:
+    """What an error may repeat."""
+    sent = raw.get("event_id")
+    return sent if isinstance(sent, str) and len(sent) <= MAX_EVENT_ID_LENGTH else None
+
+
+def _media_size(raw: dict[str, Any]) -> int:
+    """Of the audio and images in items: those have limits of their own."""
+    response = raw.get("response")
+    sent = _listed(response, "input") if isinstance(response, dict) else []
+    items = [raw.get("item"), *sent]
+    parts = [part for item in items if isinstance(item, dict) for part in _listed(item, "content")]
+    media = [part.get(name) for part in parts if isinstance(part, dict) for name in MEDIA]
+    return sum(len(one) for one in media if isinstance(one, str))
+
+
+def _listed(raw: dict[str, Any], name: str) -> list[Any]:
+    value = raw.get(name)
+    return value if isinstance(value, list) else []
+
+
+def _check_size(size: int, limit_bytes: int, event_id: str | None = None) -> None:
+    """Counts characters: JSON of clients is ASCII or close to it."""
+    if size > limit_bytes:
+        raise too_large(limit_bytes, f"{size} bytes", event_id)
+
+
+def too_large(limit_bytes: int, size: str = "more", event_id: str | None = None) -> BadEvent:
+    message = f"The event has {size}; the limit is {limit_bytes} bytes."
+    return BadEvent(message, code="event_too_large", event_id=event_id)
+
+
+def _unknown(name: object) -> tuple[str, str]:
+    if name is None:
+        return "missing_required_parameter", "Missing required parameter: 'type'."
+    if not isinstance(name, str):
+        return "invalid_type", "Invalid type for 'type': expected str."
+    return "unknown_event_type", f"Unknown event type: '{name[:MAX_NAME_LENGTH]}'."

@@ -1,0 +1,228 @@
+"""Server events as JSON objects, with exactly the fields of the GA shapes. No state, no ids."""
+
+from typing import Any, assert_never
+
+from msgspec.json import encode
+
+from core.events import (
+    Modality,
+    ResponseCreated,
+    ResponseDone,
+    Transcribed,
+    TurnTraced,
+    Usage,
+    WakeChanged,
+)
+from core.items import (
+    AudioPart,
+    FunctionCallItem,
+    FunctionOutputItem,
+    ImagePart,
+    Item,
+    McpApprovalRequestItem,
+    McpApprovalResponseItem,
+    McpCallItem,
+    McpListItem,
+    MessageItem,
+    Part,
+    TextPart,
+)
+from core.rate_limits import RateLimits
+from signaling.realtime.session.extensions import UNLIMITED
+from signaling.realtime.session.mcp import mcp_item_json
+from signaling.realtime.session.settings import Terms, output_json
+
+Json = dict[str, Any]
+
+TRANSCRIPTION = "conversation.item.input_audio_transcription"
+
+NOT_COUNTED = Usage()
+
+
+def event(kind: str, /, **fields: Any) -> Json:
+    return {"type": kind, **fields}
+
+
+def to_text(out: Json) -> str:
+    return encode(out).decode()
+
+
+def error_event(
+    code: str, message: str, *, kind: str, param: str | None = None, event_id: str | None = None
+) -> Json:
+    """`kind`: invalid_request_error or server_error. `event_id`: the client's event at fault."""
+    error = {"type": kind, "code": code, "message": message, "param": param, "event_id": event_id}
+    return event("error", error=error)
+
+
+def item_json(item: Item) -> Json:
+    common: Json = {"id": item.id, "object": "realtime.item"}
+    match item:
+        case MessageItem(role=role, parts=parts, status=status):
+            content = [_content(part, role) for part in parts]
+            return {**common, "type": "message", "status": status, "role": role, "content": content}
+        case FunctionCallItem(call_id=call_id, name=name, arguments=arguments, status=status):
+            return {
+                **common,
+                "type": "function_call",
+                "status": status,
+                "call_id": call_id,
+                "name": name,
+                "arguments": arguments,
+            }
+        case FunctionOutputItem(call_id=call_id, output=output):
+            return {
+                **common,
+                "type": "function_call_output",
+                "status": "completed",
+                "call_id": call_id,
+                "output": output,
+            }
+        case McpListItem() | McpApprovalRequestItem() | McpApprovalResponseItem() | McpCallItem():
+            return {**common, **mcp_item_json(item)}
+        case _:
+            assert_never(item)
+
+
+def part_json(modality: Modality, text: str) -> Json:
+    """The content part of an answer."""
+    if modality == "audio":
+        return {"type": "audio", "transcript": text}
+    return {"type": "text", "text": text}
+
+
+def response_json(
+    happened: ResponseCreated | ResponseDone, conversation_id: str, session: Terms
+) -> Json:
+    terms = happened.terms
+    response: Json = {
+        "id": happened.response_id,
+        "object": "realtime.response",
+        "status": "in_progress",
+        "status_details": None,
+        "output": [],
+        "conversation_id": conversation_id if terms.in_conversation else None,
+        "output_modalities": [happened.modality],
+        "max_output_tokens": terms.max_output_tokens or UNLIMITED,
+        "audio": {"output": output_json(session, terms.voice, format_=terms.audio_format)},
+        "usage": None,
+        "metadata": None if terms.metadata is None else dict(terms.metadata),
+    }
+    if isinstance(happened, ResponseDone):
+        response["status"] = happened.status
+        response["status_details"] = _status_details(happened)
+        response["output"] = [item_json(item) for item in happened.output]
+        response["usage"] = _usage(happened)
+    return response
+
+
+def transcribed(happened: Transcribed) -> list[Json]:
+    ids: Json = {"item_id": happened.item_id, "content_index": happened.content_index}
+    completed = event(
+        f"{TRANSCRIPTION}.completed",
+        **ids,
+        transcript=happened.transcript,
+        usage={"type": "duration", "seconds": happened.audio_s},
+    )
+    if happened.logprobs is not None:
+        completed["logprobs"] = [_logprob(data, value) for data, value in happened.logprobs]
+    if not happened.transcript:
+        return [completed]
+    return [event(f"{TRANSCRIPTION}.delta", **ids, delta=happened.transcript), completed]
+
+
+def listed(stage: str, item: Json, previous_item_id: str | None) -> Json:
+    """An item in the conversation: `added` or `done`."""
+    return event(f"conversation.item.{stage}", previous_item_id=previous_item_id, item=item)
+
+
+def turn_json(traced: TurnTraced) -> Json:
+    return {
+        "id": traced.turn_id,
+        "item_id": traced.item_id,
+        "response_id": traced.response_id,
+        "status": traced.status,
+        "response_latency_ms": traced.response_latency_ms,
+        "stages": [
+            {
+                "stage": span.stage,
+                "start_ms": span.start_ms,
+                "end_ms": span.end_ms,
+                "is_speculative": span.is_speculative,
+            }
+            for span in traced.stages
+        ],
+        "marks": dict(traced.marks),
+        "cut": None if traced.cut is None else {"words": traced.cut.words, "by": traced.cut.by},
+    }
+
+
+def limits_json(told: RateLimits) -> list[Json]:
+    return [
+        {
+            "name": one.name,
+            "limit": one.limit,
+            "remaining": one.remaining,
+            "reset_seconds": round(one.reset_s, 3),
+        }
+        for one in told.limits
+    ]
+
+
+def wake_json(changed: WakeChanged) -> Json:
+    return {"word": changed.word, "phrase": changed.phrase, "is_awake": changed.is_awake}
+
+
+def _logprob(data: bytes, value: float) -> Json:
+    return {"token": data.decode(errors="replace"), "bytes": list(data), "logprob": value}
+
+
+def _status_details(done: ResponseDone) -> Json | None:
+    if done.status == "completed":
+        return None
+    details: Json = {"type": done.status}
+    if done.reason:
+        details["reason"] = done.reason
+    if done.error_code:
+        details["error"] = {
+            "type": "server_error",
+            "code": done.error_code,
+            "message": done.error_message,
+        }
+    return details
+
+
+def _usage(done: ResponseDone) -> Json | None:
+    """Token counts; None where nothing was counted: no model reads nothing. Our engines take text,
+    so none are audio; images count as text, since servers do not tell them apart."""
+    usage = done.usage
+    if usage == NOT_COUNTED:
+        return None
+    return {
+        "total_tokens": usage.input_tokens + usage.output_tokens,
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "input_token_details": {
+            "text_tokens": usage.input_tokens,
+            "audio_tokens": 0,
+            "image_tokens": 0,
+            "cached_tokens": usage.cached_tokens,
+            "cached_tokens_details": {"text_tokens": usage.cached_tokens},
+        },
+        "output_token_details": {"text_tokens": usage.output_tokens, "audio_tokens": 0},
+    }
+
+
+def _content(part: Part, role: str) -> Json:
+    ours = role == "assistant"
+    match part:
+        case AudioPart(transcript=transcript) if ours:
+            return {"type": "output_audio", "transcript": transcript or ""}
+        case AudioPart(transcript=transcript):
+            return {"type": "input_audio", "transcript": transcript}
+        case ImagePart(url=url, detail=detail):  # no URL: it is not kept any more
+            return {"type": "input_image", "image_url": url or None, "detail": detail}
+        case TextPart(text=text):
+            return {"type": "output_text" if ours else "input_text", "text": text}
+        case _:
+            assert_never(part)

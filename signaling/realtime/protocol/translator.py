@@ -1,0 +1,201 @@
+"""Session events to Realtime server events and client texts to client events. No I/O."""
+
+from dataclasses import replace
+from typing import Literal, assert_never
+
+from core.connection_stats import ConnectionQuality
+from core.events import (
+    CallArguments,
+    Failed,
+    HypothesisChanged,
+    InputCleared,
+    InputCommitted,
+    ItemAdded,
+    ItemDeleted,
+    ItemDone,
+    ItemRetrieved,
+    ItemTruncated,
+    OutputAudio,
+    OutputItemAdded,
+    OutputItemDone,
+    OutputText,
+    PlayoutCleared,
+    PlayoutStarted,
+    PlayoutStopped,
+    ResponseCreated,
+    ResponseDone,
+    SessionEvent,
+    SpeechDiscarded,
+    SpeechStarted,
+    SpeechStopped,
+    TimeoutTriggered,
+    Transcribed,
+    TranscriptionFailed,
+    TurnTraced,
+    WakeChanged,
+)
+from core.mcp_events import McpArguments, McpCalled, McpListing
+from core.rate_limits import RateLimits
+from signaling.realtime.protocol.beta import is_beta_update, to_beta, to_ga
+from signaling.realtime.protocol.client_events import ClientEvent
+from signaling.realtime.protocol.conversation_events import ResponseEvents
+from signaling.realtime.protocol.decode import decode
+from signaling.realtime.protocol.input_events import InputEvents, of_conversation, transcription
+from signaling.realtime.protocol.quality import QUALITY_EVENT, connection_json
+from signaling.realtime.protocol.server_events import (
+    Json,
+    error_event,
+    event,
+    limits_json,
+    to_text,
+    turn_json,
+    wake_json,
+)
+from signaling.realtime.session.settings import Terms, session_json
+
+Transport = Literal["webrtc", "websocket"]
+ErrorKind = Literal["invalid_request_error", "server_error", "rate_limit_error"]
+
+
+class Translator:
+    """One connection's translation. It only remembers what an event needs from an earlier one."""
+
+    def __init__(
+        self, terms: Terms, session_id: str, conversation_id: str, *, transport: Transport
+    ) -> None:
+        self.terms = replace(terms, conversation_id=conversation_id)
+        self._session_id, self._conversation_id = session_id, conversation_id
+        self._transport = transport
+        self._sent = 0
+        self._has_received = False
+        self.appended: str | None = None
+        "What the client called the event whose sound was fed last."
+        self._input = InputEvents()
+        self._responses = ResponseEvents(conversation_id, sends_sound=transport == "websocket")
+
+    def receive(self, text: str) -> ClientEvent:
+        """One text frame as an event. Raises BadEvent."""
+        is_ga = self._has_received and not self.terms.is_beta
+        return decode(text, None if is_ga else self._reshaped)
+
+    def _reshaped(self, raw: Json) -> Json:
+        if not self._has_received:
+            self._has_received = True
+            if is_beta_update(raw):  # it has read `session.created` in the other shape
+                self.terms = replace(self.terms, is_beta=True)
+        return to_ga(raw) if self.terms.is_beta else raw
+
+    def created(self) -> list[Json]:
+        """What a client is told first."""
+        session = session_json(self.terms, self._session_id)
+        begun = [event("session.created", session=session)]
+        if self.terms.settings.answers:  # a transcription has no conversation to tell of
+            conversation = {"id": self._conversation_id, "object": "realtime.conversation"}
+            begun.append(event("conversation.created", conversation=conversation))
+        return [self._numbered(out) for out in begun]
+
+    def updated(self) -> Json:
+        return self._numbered(self.shown(self.terms))
+
+    def shown(self, terms: Terms) -> Json:
+        """How an update to these terms would be told, without its number."""
+        return event("session.updated", session=session_json(terms, self._session_id))
+
+    def error(
+        self,
+        code: str,
+        message: str,
+        *,
+        kind: ErrorKind = "invalid_request_error",
+        param: str | None = None,
+        event_id: str | None = None,
+    ) -> Json:
+        return self._numbered(error_event(code, message, kind=kind, param=param, event_id=event_id))
+
+    def warning(self, code: str, message: str) -> Json:
+        """What a client should know though nothing failed; ours."""
+        param = "session.audio.input.format"
+        return self._numbered(event("earshot.warning", code=code, message=message, param=param))
+
+    def home(self, home: object) -> Json:
+        """`home`: anything that JSON can be made of."""
+        return self._numbered(event("earshot.home", home=home))
+
+    def connection(self, quality: ConnectionQuality) -> Json:
+        return self._numbered(event(QUALITY_EVENT, connection=connection_json(quality)))
+
+    def to_json(self, happened: SessionEvent) -> list[Json]:
+        """The server events for one session event, in the order to send them."""
+        if isinstance(happened, OutputAudio | PlayoutStarted) and not self.terms.has_spoken:
+            self.terms = replace(self.terms, has_spoken=True)
+        return [self._numbered(out) for out in self._translated(happened)]
+
+    def to_text(self, out: Json) -> str | None:
+        """An event as this client reads it; None: it knows no such event."""
+        shown = to_beta(out) if self.terms.is_beta else out
+        return None if shown is None else to_text(shown)
+
+    def _numbered(self, out: Json) -> Json:
+        self._sent += 1
+        return {"type": out["type"], "event_id": f"evt_{self._sent}", **out}
+
+    def _translated(self, happened: SessionEvent) -> list[Json]:
+        match happened:
+            case (
+                SpeechStarted()
+                | SpeechStopped()
+                | SpeechDiscarded()
+                | TimeoutTriggered()
+                | InputCommitted()
+                | InputCleared()
+            ):
+                return self._input.told(happened)
+            case HypothesisChanged() | Transcribed() | TranscriptionFailed():
+                return transcription(happened, self.terms)
+            case ItemAdded() | ItemDone() | ItemTruncated() | ItemDeleted() | ItemRetrieved():
+                return [of_conversation(happened)]
+            case (
+                ResponseCreated()
+                | OutputItemAdded()
+                | OutputText()
+                | OutputAudio()
+                | CallArguments()
+                | McpArguments()
+                | McpCalled()
+                | OutputItemDone()
+                | ResponseDone()
+            ):
+                return self._responses.told(happened, self.terms)
+            case RateLimits():
+                return [event("rate_limits.updated", rate_limits=limits_json(happened))]
+            case McpListing(item_id=item_id, stage=stage):
+                return [event(f"mcp_list_tools.{stage}", item_id=item_id)]
+            case PlayoutStarted() | PlayoutStopped() | PlayoutCleared():
+                return self._playout(happened)
+            case TurnTraced():
+                shown = "earshot.turn" in self.terms.include
+                return [event("earshot.turn", turn=turn_json(happened))] if shown else []
+            case WakeChanged():
+                shown = "earshot.wake" in self.terms.include
+                return [event("earshot.wake", wake=wake_json(happened))] if shown else []
+            case Failed(code, message, is_clients):
+                if not is_clients:
+                    return [error_event(code, message, kind="server_error")]
+                kind, event_id = "invalid_request_error", self.appended
+                return [error_event(code, message, kind=kind, event_id=event_id)]
+            case _:
+                assert_never(happened)
+
+    def _playout(self, happened: PlayoutStarted | PlayoutStopped | PlayoutCleared) -> list[Json]:
+        if self._transport == "websocket":  # its client owns the play-out clock
+            return []
+        match happened:
+            case PlayoutStarted():
+                stage = "started"
+            case PlayoutStopped():
+                stage = "stopped"
+            case PlayoutCleared():
+                stage = "cleared"
+            case _:
+                assert_never(happened)
+        return [event(f"output_audio_buffer.{stage}", response_id=happened.response_id)]

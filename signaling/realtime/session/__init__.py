@@ -1,0 +1,1 @@
+"""The Realtime session object and its conversion to settings."""

@@ -1,0 +1,102 @@
+"""How the user's speech is to be heard: what clients send of it, and what they are shown."""
+
+from dataclasses import replace
+from typing import Any
+
+from msgspec import UnsetType
+
+from core.errors import RequestError
+from media.processing.noise_mode import NoiseMode
+from pipeline.shared.settings import SessionSettings
+from signaling.realtime.protocol.wire import Sent, kept, sent_object
+from signaling.realtime.session.schema import Decoding, NoiseReduction, Transcription
+
+_FRESH = SessionSettings()
+
+NOISE_PARAM = "session.audio.input.noise_reduction"
+FULL_STRENGTH = 1
+"What the hosted service begins with."
+
+
+def with_noise_reduction(settings: SessionSettings, sent: Sent[NoiseReduction]) -> SessionSettings:
+    """Null: none. Raises RequestError."""
+    if isinstance(sent, UnsetType):
+        return settings
+    return replace(settings, noise_reduction="off" if sent is None else _kind(settings, sent))
+
+
+def _kind(settings: SessionSettings, sent: NoiseReduction) -> NoiseMode:
+    """What is not sent stays as it is, where there is something."""
+    if sent_object(sent.strength) not in (None, FULL_STRENGTH):
+        raise RequestError(
+            f"'{NOISE_PARAM}.strength' is not supported: how much quieter noise gets, the type "
+            f"says. Allowed: {FULL_STRENGTH}, as when it is left out.",
+            code="unsupported_parameter",
+            param=f"{NOISE_PARAM}.strength",
+        )
+    kind: NoiseMode = sent_object(sent.type) or settings.noise_reduction
+    if kind == "off":
+        raise RequestError(
+            f"Missing required parameter: '{NOISE_PARAM}.type'. There is none in effect to go on "
+            "with.",
+            code="missing_required_parameter",
+            param=f"{NOISE_PARAM}.type",
+        )
+    return kind
+
+
+def noise_reduction_json(settings: SessionSettings) -> dict[str, Any] | None:
+    mode = settings.noise_reduction
+    return None if mode == "off" else {"type": mode}
+
+
+def with_transcription(settings: SessionSettings, sent: Transcription, asr: str) -> SessionSettings:
+    """`asr`: our name for the model that was sent, or the one in effect."""
+    return replace(
+        settings,
+        transcribes=True,
+        asr=asr,
+        language=kept(sent.language, settings.language, _FRESH.language),
+        languages=tuple(kept(sent.languages, settings.languages, _FRESH.languages)),
+        prompt=kept(sent.prompt, settings.prompt, _FRESH.prompt),
+        keywords=tuple(kept(sent.keywords, settings.keywords, _FRESH.keywords)),
+    )
+
+
+def with_decoding(settings: SessionSettings, sent: Decoding | UnsetType | None) -> SessionSettings:
+    """Null takes everything back."""
+    if isinstance(sent, UnsetType):
+        return settings
+    base = _FRESH if sent is None else settings
+    sent = sent or Decoding()
+    return replace(
+        settings,
+        task=kept(sent.task, base.task, _FRESH.task),
+        prefix=kept(sent.prefix, base.prefix, _FRESH.prefix),
+        beam_size=kept(sent.beam_size, base.beam_size, _FRESH.beam_size),
+        temperature=kept(sent.temperature, base.temperature, _FRESH.temperature),
+        padding=kept(sent.padding, base.padding, _FRESH.padding),
+        no_speech_threshold=kept(
+            sent.no_speech_threshold, base.no_speech_threshold, _FRESH.no_speech_threshold
+        ),
+    )
+
+
+def transcription_json(settings: SessionSettings) -> dict[str, Any]:
+    shown: dict[str, Any] = {"model": settings.asr, "language": settings.language}
+    if settings.languages:
+        shown["languages"] = list(settings.languages)
+    if settings.prompt:
+        shown["prompt"] = settings.prompt
+    if settings.keywords:
+        shown["keywords"] = list(settings.keywords)
+    return shown
+
+
+def decoding_json(settings: SessionSettings) -> dict[str, Any]:
+    """What differs from the server's own choice."""
+    return {
+        name: getattr(settings, name)
+        for name in Decoding.__struct_fields__
+        if getattr(settings, name) != getattr(_FRESH, name)
+    }

@@ -1,0 +1,106 @@
+"""How answers are given, beyond what the hosted service has fields for: both ways."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Literal
+
+from msgspec import UnsetType
+
+from pipeline.conversation.context_window import AS_FITS, Truncation
+from pipeline.shared.settings import ReasoningEffort, SessionSettings
+from signaling.realtime.protocol.wire import Sent, kept, sent_object
+from signaling.realtime.session.schema import (
+    Extension,
+    RealtimeSession,
+    Reasoning,
+    RetentionRatio,
+)
+
+_FRESH = SessionSettings()
+
+NAMES: Mapping[str, str] = {
+    "barge_in": "barge_in",
+    "echo": "echo",
+    "wake_word": "wake_word",
+    "temperature": "answer_temperature",
+    "tools": "tools",
+}
+"What the field `earshot` calls a setting, and what the session does."
+
+UNLIMITED = "inf"
+
+
+def with_extension(settings: SessionSettings, sent: Extension) -> SessionSettings:
+    tools = kept(sent.tools, settings.tools, _FRESH.tools)
+    return replace(
+        settings,
+        barge_in=kept(sent.barge_in, settings.barge_in, _FRESH.barge_in),
+        echo=kept(sent.echo, settings.echo, _FRESH.echo),
+        wake_word=kept(sent.wake_word, settings.wake_word, _FRESH.wake_word),
+        answer_temperature=kept(
+            sent.temperature, settings.answer_temperature, _FRESH.answer_temperature
+        ),
+        tools=None if tools is None else tuple(tools),
+    )
+
+
+def output_limit(settings: SessionSettings, sent: RealtimeSession) -> int | None:
+    """Tokens of one answer; None: no limit."""
+    limit = sent.max_output_tokens
+    if isinstance(limit, UnsetType):
+        return settings.max_output_tokens
+    return limit if isinstance(limit, int) else None
+
+
+def effort_of(sent: Sent[Reasoning], now: ReasoningEffort | None = None) -> ReasoningEffort | None:
+    """How much the model is to think; None: as it likes."""
+    if isinstance(sent, UnsetType):
+        return now
+    return None if sent is None else kept(sent.effort, now, None)
+
+
+def with_truncation(
+    now: Truncation, sent: Sent[Literal["auto", "disabled"] | RetentionRatio]
+) -> Truncation:
+    match sent:
+        case UnsetType():
+            return now
+        case "disabled":
+            return Truncation(is_allowed=False)
+        case RetentionRatio(retention_ratio=ratio):
+            limits = sent_object(sent.token_limits)
+            most = sent_object(limits.post_instructions) if limits else None
+            return Truncation(retention=ratio, max_tokens=most)
+        case _:
+            return AS_FITS
+
+
+def truncation_json(how: Truncation) -> str | dict[str, Any]:
+    if not how.is_allowed:
+        return "disabled"
+    if how == AS_FITS:
+        return "auto"
+    shown: dict[str, Any] = {"type": "retention_ratio", "retention_ratio": how.retention}
+    if how.max_tokens is not None:
+        shown["token_limits"] = {"post_instructions": how.max_tokens}
+    return shown
+
+
+def model_json(settings: SessionSettings) -> dict[str, Any]:
+    """What the model was asked for beyond its own ways."""
+    shown: dict[str, Any] = {}
+    if settings.parallel_tool_calls is not None:
+        shown["parallel_tool_calls"] = settings.parallel_tool_calls
+    if settings.reasoning_effort is not None:
+        shown["reasoning"] = {"effort": settings.reasoning_effort}
+    return shown
+
+
+def extension_json(settings: SessionSettings) -> dict[str, Any]:
+    """What differs from a fresh session."""
+    shown: dict[str, Any] = {}
+    for name, setting in NAMES.items():
+        value = getattr(settings, setting)
+        if value != getattr(_FRESH, setting):
+            shown[name] = list(value) if isinstance(value, tuple) else value
+    return shown

@@ -1,0 +1,233 @@
+"""MCP servers as clients declare them, and their items, both ways. Secrets go in, never out."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeAlias
+from urllib.parse import urlsplit, urlunsplit
+
+from msgspec import UNSET, Meta, UnsetType
+from msgspec.json import decode
+
+from core.errors import RequestError
+from core.http.fetch_policy import Unfetchable, target_of
+from core.items import (
+    ListedTool,
+    McpApprovalRequestItem,
+    McpApprovalResponseItem,
+    McpCallItem,
+    McpListItem,
+)
+from pipeline.shared.mcp_servers import (
+    ALL_TOOLS,
+    ALWAYS,
+    NEVER,
+    Approval,
+    RemoteServer,
+    ToolFilter,
+)
+from signaling.realtime.protocol.wire import Sent, WireStruct, sent_object
+
+MAX_HEADERS = 32
+MAX_HEADER_CHARS = 8192
+"As web servers take them, the longest tokens included."
+
+Label = Annotated[str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,63}$")]
+ToolName = Annotated[str, Meta(min_length=1, max_length=128)]
+HeaderName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$")]
+HeaderValue = Annotated[str, Meta(pattern=r"^[ -~]*$", max_length=MAX_HEADER_CHARS)]
+
+NOT_THEIRS = frozenset(
+    ("connection", "content-length", "content-type", "host", "transfer-encoding", "upgrade")
+)
+"Headers that belong to the request, not to who may make it."
+
+
+class FilterObject(WireStruct, frozen=True):
+    tool_names: Sent[list[ToolName]] = UNSET
+    read_only: Sent[bool] = UNSET
+
+
+class ApprovalObject(WireStruct, frozen=True):
+    always: Sent[FilterObject] = UNSET
+    never: Sent[FilterObject] = UNSET
+
+
+class McpTool(WireStruct, frozen=True, tag="mcp", tag_field="type"):
+    server_label: Label
+    server_url: Sent[Annotated[str, Meta(min_length=1, max_length=1024)]] = UNSET
+    connector_id: Sent[str] = UNSET
+    tunnel_id: Sent[str] = UNSET
+    authorization: Sent[Annotated[HeaderValue, Meta(min_length=1)]] = UNSET
+    headers: Sent[Annotated[dict[HeaderName, HeaderValue], Meta(max_length=MAX_HEADERS)]] = UNSET
+    allowed_tools: Sent[list[ToolName] | FilterObject] = UNSET
+    require_approval: Sent[Literal["always", "never"] | ApprovalObject] = UNSET
+    server_description: Sent[Annotated[str, Meta(max_length=1000)]] = UNSET
+    defer_loading: Sent[bool] = UNSET
+    "All tools are offered at once, as ever."
+    allowed_callers: Sent[list[Literal["direct", "programmatic"]]] = UNSET
+
+    def __repr__(self) -> str:
+        return f"McpTool({self.server_label!r})"
+
+
+class McpChoice(WireStruct, frozen=True, tag="mcp", tag_field="type"):
+    server_label: Label
+    name: ToolName | None = None
+
+
+def remote_server(sent: McpTool, param: str, at: str) -> RemoteServer:
+    """`param`: where it stands. Raises RequestError for what there is not here, and for a URL that
+    nobody could fetch."""
+    for name in ("connector_id", "tunnel_id"):
+        if not isinstance(getattr(sent, name), UnsetType | None):
+            raise RequestError(
+                f"'{param}.{name}' is not supported: this server has no connectors and no tunnels. "
+                "Allowed: server_url.",
+                code="unsupported_parameter",
+                param=f"{param}.{name}",
+            )
+    url = sent_object(sent.server_url) or ""
+    if not url and param.startswith("session"):
+        raise RequestError(
+            f"Missing required parameter: '{param}.server_url'.",
+            code="missing_required_parameter",
+            param=f"{param}.server_url",
+        )
+    if url:
+        try:
+            target_of(url)  # checked here already: what a session has is shown, its URL taken apart
+        except Unfetchable as why:
+            raise RequestError(
+                f"The MCP server {sent.server_label!r} is refused: {why}.",
+                code="mcp_server_refused",
+                param=f"{param}.server_url",
+            ) from None
+    return RemoteServer(
+        sent.server_label,
+        url,
+        _headers(sent, param),
+        sent_object(sent.server_description) or "",
+        _allowed(sent.allowed_tools),
+        _approval(sent_object(sent.require_approval)),
+        at,
+        _left_out(sent),
+    )
+
+
+def _left_out(sent: McpTool) -> frozenset[str]:
+    said = {
+        "headers": (sent.headers, sent.authorization),
+        "description": (sent.server_description,),
+        "allowed": (sent.allowed_tools,),
+        "approval": (sent.require_approval,),
+    }
+    names = said.items()
+    return frozenset(name for name, fields in names if all(one is UNSET for one in fields))
+
+
+def server_json(server: RemoteServer) -> dict[str, Any]:
+    """Without `authorization` and `headers`, and the part of the URL where keys are put, too."""
+    scheme, netloc, path, *_ = urlsplit(server.url)
+    return {
+        "type": "mcp",
+        "server_label": server.label,
+        "server_url": urlunsplit((scheme, netloc, path, "", "")),
+        "server_description": server.description or None,
+        "allowed_tools": None if server.allowed == ALL_TOOLS else _filter_json(server.allowed),
+        "require_approval": _approval_json(server.approval),
+    }
+
+
+McpItem: TypeAlias = McpListItem | McpApprovalRequestItem | McpApprovalResponseItem | McpCallItem
+
+
+def mcp_item_json(item: McpItem) -> dict[str, Any]:
+    match item:
+        case McpListItem(server_label=label, tools=tools):
+            shown = [_tool_json(tool) for tool in tools]
+            return {"type": "mcp_list_tools", "server_label": label, "tools": shown}
+        case McpApprovalRequestItem(server_label=label, name=name, arguments=arguments):
+            ids = {"server_label": label, "name": name, "arguments": arguments}
+            return {"type": "mcp_approval_request", **ids}
+        case McpApprovalResponseItem(approval_request_id=request, approve=approve, reason=reason):
+            decision = {"approval_request_id": request, "approve": approve, "reason": reason}
+            return {"type": "mcp_approval_response", **decision}
+        case McpCallItem():
+            return {
+                "type": "mcp_call",
+                "server_label": item.server_label,
+                "name": item.name,
+                "arguments": item.arguments,
+                "approval_request_id": item.approval_request_id,
+                **_result_json(item.result),
+            }
+
+
+def _result_json(result: str | None) -> dict[str, Any]:
+    """Texts as the tool wrote them, anything else as JSON."""
+    if result is None:
+        return {"output": None, "error": None}
+    data = decode(result)
+    if not isinstance(data, dict):
+        return {"output": result, "error": None}
+    if "error" in data:
+        message = str(data.get("message") or data["error"])
+        return {"output": None, "error": {"type": "tool_execution_error", "message": message}}
+    inner = next(iter(data.values())) if data.keys() in ({"text"}, {"result"}) else None
+    return {"output": inner if isinstance(inner, str) else result, "error": None}
+
+
+def _tool_json(tool: ListedTool) -> dict[str, Any]:
+    return {
+        "name": tool.name,
+        "description": tool.description,
+        "input_schema": dict(tool.input_schema),
+        "annotations": {"readOnlyHint": tool.is_read_only},
+    }
+
+
+def _headers(sent: McpTool, param: str) -> Mapping[str, str]:
+    """With the token, which is no header of the client's. Raises RequestError."""
+    headers = dict(sent_object(sent.headers) or {})
+    token = sent_object(sent.authorization)
+    for name in headers:
+        is_twice = token is not None and name.lower() == "authorization"
+        if name.lower() in NOT_THEIRS or is_twice:
+            raise RequestError(
+                f"'{param}.headers' must not hold {name!r}.",
+                code="invalid_value",
+                param=f"{param}.headers",
+            )
+    return headers if token is None else {**headers, "Authorization": f"Bearer {token}"}
+
+
+def _allowed(sent: Sent[list[str] | FilterObject]) -> ToolFilter:
+    if isinstance(sent, list):
+        return ToolFilter(tuple(sent))
+    return _filter(sent_object(sent)) or ALL_TOOLS
+
+
+def _filter(sent: FilterObject | None) -> ToolFilter | None:
+    if sent is None:
+        return None
+    names = sent_object(sent.tool_names)
+    return ToolFilter(None if names is None else tuple(names), sent_object(sent.read_only))
+
+
+def _filter_json(filter_: ToolFilter) -> dict[str, Any]:
+    names = None if filter_.names is None else list(filter_.names)
+    shown = {"tool_names": names, "read_only": filter_.read_only}
+    return {name: value for name, value in shown.items() if value is not None}
+
+
+def _approval(sent: Literal["always", "never"] | ApprovalObject | None) -> Approval:
+    """As the hosted service: who says nothing is asked each time."""
+    if isinstance(sent, ApprovalObject):
+        return Approval(_filter(sent_object(sent.always)), _filter(sent_object(sent.never)))
+    return NEVER if sent == "never" else ALWAYS
+
+
+def _approval_json(approval: Approval) -> str | dict[str, Any]:
+    if approval in (ALWAYS, NEVER):
+        return "always" if approval == ALWAYS else "never"
+    filters = {"always": approval.always, "never": approval.never}
+    return {name: _filter_json(one) for name, one in filters.items() if one is not None}

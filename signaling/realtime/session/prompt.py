@@ -1,0 +1,61 @@
+"""A stored prompt as a client names it, in a session or a response; both ways."""
+
+from typing import Annotated, Any, TypeAlias
+
+from msgspec import UNSET, Meta, Struct
+
+from core.errors import RequestError
+from pipeline.conversation.prompts import Prompts, PromptUse
+from signaling.realtime.protocol.validation import params_below
+from signaling.realtime.protocol.wire import Sent, WireStruct, sent_object
+
+MAX_VARIABLES = 100
+
+Name = Annotated[str, Meta(min_length=1, max_length=64)]
+
+
+class TextValue(WireStruct, frozen=True, tag="input_text", tag_field="type"):
+    text: str
+
+
+class ImageValue(Struct, frozen=True, tag="input_image", tag_field="type"):
+    """Known, so that the refusal can say so: instructions are text."""
+
+
+class FileValue(Struct, frozen=True, tag="input_file", tag_field="type"):
+    """As `ImageValue`."""
+
+
+Value: TypeAlias = str | TextValue | ImageValue | FileValue
+
+
+class PromptReference(WireStruct, frozen=True):
+    id: Name
+    version: Sent[Name] = UNSET
+    variables: Sent[Annotated[dict[Name, Value], Meta(max_length=MAX_VARIABLES)]] = UNSET
+
+
+def prompt_use(sent: PromptReference, prefix: str) -> PromptUse:
+    """Raises RequestError for values that are no text."""
+    variables: dict[str, str] = {}
+    for name, value in (sent_object(sent.variables) or {}).items():
+        if isinstance(value, ImageValue | FileValue):
+            kind = str(value.__struct_config__.tag)
+            raise RequestError(
+                f"'{prefix}.prompt.variables.{name}' is of type {kind}: a prompt's values are "
+                "text here. Allowed: a string, input_text.",
+                code="unsupported_parameter",
+                param=f"{prefix}.prompt.variables.{name}",
+            )
+        variables[name] = value.text if isinstance(value, TextValue) else value
+    return PromptUse(sent.id, sent_object(sent.version), variables)
+
+
+def instructions_of(use: PromptUse, prompts: Prompts, prefix: str) -> str:
+    """Raises RequestError: see `Prompts.instructions`."""
+    with params_below(prefix):
+        return prompts.instructions(use)
+
+
+def prompt_json(use: PromptUse) -> dict[str, Any]:
+    return {"id": use.id, "version": use.version, "variables": dict(use.variables) or None}

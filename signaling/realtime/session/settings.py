@@ -1,0 +1,287 @@
+"""The session object and our settings, both ways."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from msgspec import UnsetType
+
+from core.errors import Conflict
+from core.events import FormatName
+from pipeline.conversation.prompts import PromptUse
+from pipeline.services import own_model
+from pipeline.session.sessions import Guest
+from pipeline.shared.settings import DEFAULT, SessionSettings
+from signaling.realtime.protocol.audio_format import PCM, format_json, name_of, says_rate
+from signaling.realtime.protocol.wire import Sent, kept, sent_object
+from signaling.realtime.session.audio_input import (
+    decoding_json,
+    noise_reduction_json,
+    transcription_json,
+    with_decoding,
+    with_noise_reduction,
+    with_transcription,
+)
+from signaling.realtime.session.extensions import (
+    UNLIMITED,
+    effort_of,
+    extension_json,
+    model_json,
+    output_limit,
+    truncation_json,
+    with_extension,
+    with_truncation,
+)
+from signaling.realtime.session.prompt import instructions_of, prompt_json, prompt_use
+from signaling.realtime.session.schema import (
+    LOGPROBS,
+    Audio,
+    AudioInput,
+    AudioOutput,
+    InputOnly,
+    RealtimeSession,
+    SessionObject,
+    Transcription,
+    VoiceId,
+)
+from signaling.realtime.session.tools import choice_json, own_choice, own_tools, tools_json
+from signaling.realtime.session.turn_detection import turn_detection_json, with_turn_detection
+
+HOSTED_VOICES = frozenset(
+    ("alloy", "ash", "ballad", "cedar", "coral", "echo", "marin", "sage", "shimmer", "verse")
+)
+"Stock clients send one of these by default; they mean our default voice."
+
+_FRESH = SessionSettings()
+_WHOLE = ("output_modalities", "audio", "tools", "tool_choice", "max_output_tokens")
+"""Who sends all of these sends a whole session, as it was shown to him or as his library fills it:
+there an empty text is only the place of one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a connection and its client agreed on, and what they can no longer change."""
+
+    settings: SessionSettings = _FRESH
+    include: frozenset[str] = frozenset()
+    "Events and fields that only those get who ask."
+    prompt: PromptUse | None = None
+    "The stored one that its client named."
+    conversation_id: str | None = None
+    "The conversation to go on with; None: a new one."
+    heard_as: FormatName = PCM
+    spoken_as: FormatName = PCM
+    says_input_rate: bool = False
+    "The client said the rate of its audio; otherwise it may be another than we think."
+    is_beta: bool = False
+    "The client speaks the beta shape."
+    has_spoken: bool = False
+    "The client has had sound of an answer: the voice stays."
+    guest: Guest | None = None
+    "The client came with a client secret; None: with the owner's key."
+    knows_conversations: bool = False
+    "The client sent the field `earshot`, so it is shown it."
+
+
+def own_voice(voice: str | VoiceId) -> str:
+    name = voice.id if isinstance(voice, VoiceId) else voice
+    return DEFAULT if name in HOSTED_VOICES else name
+
+
+def conversation_of(sent: SessionObject) -> str | None:
+    """The conversation that a session object asks for."""
+    extension = sent_object(sent.earshot)
+    return sent_object(extension.conversation_id) if extension else None
+
+
+def merged(terms: Terms, sent: SessionObject) -> Terms:
+    """The terms with what was sent. Raises RequestError for what we cannot do."""
+    settings = replace(terms.settings, answers=isinstance(sent, RealtimeSession))
+    if isinstance(sent, RealtimeSession):
+        prompt = _prompt(terms, sent)
+        stored = instructions_of(prompt, settings.prompts, "session") if prompt else ""
+        settings = _with_answering(settings, sent, _instructions(terms, sent, stored))
+        terms = replace(terms, prompt=prompt)
+    audio = sent.audio
+    if isinstance(audio, Audio | InputOnly) and isinstance(audio.input, AudioInput):
+        settings = _with_input(settings, audio.input)
+    return _with_extension(_with_formats(replace(terms, settings=settings), audio), sent)
+
+
+def check_unchanged(old: Terms, new: Terms) -> None:
+    """What is fixed once connected. Raises Conflict."""
+    if new.settings.llm != old.settings.llm:
+        raise Conflict(
+            "The model cannot be changed after connecting: choose it in the request.",
+            code="cannot_update_model",
+            param="session.model",
+        )
+    if new.conversation_id != old.conversation_id:
+        raise Conflict(
+            "The conversation cannot be changed after connecting: choose it in the request.",
+            code="cannot_update_conversation",
+            param="session.earshot.conversation_id",
+        )
+    if old.has_spoken and new.settings.voice != old.settings.voice:
+        raise Conflict(
+            f"The voice cannot be changed any more, the session has spoken as "
+            f"{old.settings.voice!r}: connect again, or name another one in the response.",
+            code="cannot_update_voice",
+            param="session.audio.output.voice",
+        )
+
+
+def session_json(terms: Terms, session_id: str) -> dict[str, Any]:
+    """The full object, as it is in effect."""
+    settings = terms.settings
+    common: dict[str, Any] = {"id": session_id, "include": sorted(terms.include) or None}
+    if terms.knows_conversations:
+        common["earshot"] = {"conversation_id": terms.conversation_id}
+        common["earshot"] |= extension_json(settings)
+        if decoding := decoding_json(settings):
+            common["earshot"]["transcription"] = decoding
+    if terms.prompt is not None and settings.answers:
+        common["prompt"] = prompt_json(terms.prompt)
+    heard = _input_json(terms)
+    if not settings.answers:
+        return {
+            "type": "transcription",
+            "object": "realtime.transcription_session",
+            "audio": {"input": heard},
+            **common,
+        }
+    return {
+        "type": "realtime",
+        "object": "realtime.session",
+        "model": settings.llm,
+        "instructions": settings.instructions,
+        "output_modalities": [settings.modality],
+        "audio": {"input": heard, "output": output_json(terms, speed=settings.speed)},
+        "tools": tools_json(settings.client_tools, settings.mcp_servers),
+        "tool_choice": choice_json(settings.tool_choice),
+        "max_output_tokens": settings.max_output_tokens or UNLIMITED,
+        "truncation": truncation_json(settings.truncation),
+        "tracing": None,
+        **model_json(settings),
+        **common,
+    }
+
+
+def output_json(
+    terms: Terms,
+    voice: str | None = None,
+    speed: float | None = None,
+    format_: FormatName | None = None,
+) -> dict[str, Any]:
+    """`voice`, `format_`: None for the session's."""
+    out: dict[str, Any] = {
+        "format": format_json(format_ or terms.spoken_as),
+        "voice": voice or terms.settings.voice,
+    }
+    return out if speed is None else {**out, "speed": speed}
+
+
+def _prompt(terms: Terms, sent: RealtimeSession) -> PromptUse | None:
+    if isinstance(sent.prompt, UnsetType):
+        return terms.prompt
+    return None if sent.prompt is None else prompt_use(sent.prompt, "session")
+
+
+def _instructions(terms: Terms, sent: RealtimeSession, stored: str) -> str:
+    """Those that are written count; `stored`, those of the prompt, where none are."""
+    settings, now = terms.settings, terms.settings.instructions
+    if sent_object(sent.prompt):
+        now = stored
+    elif sent.prompt is None and terms.prompt is not None:
+        was = instructions_of(terms.prompt, settings.prompts, "session")
+        now = _FRESH.instructions if now == was else now
+    return kept(sent.instructions, now, stored or _FRESH.instructions)
+
+
+def _is_uninstructed(settings: SessionSettings, sent: RealtimeSession) -> bool:
+    """An empty text is a wish, too; null and another prompt take it back."""
+    is_whole = all(not isinstance(getattr(sent, name), UnsetType) for name in _WHOLE)
+    if isinstance(sent.instructions, UnsetType) or (sent.instructions == "" and is_whole):
+        return settings.is_uninstructed and isinstance(sent.prompt, UnsetType)
+    return sent.instructions == ""
+
+
+def _with_answering(
+    settings: SessionSettings, sent: RealtimeSession, instructions: str
+) -> SessionSettings:
+    modalities = kept(sent.output_modalities, [settings.modality], [_FRESH.modality])
+    tools = own_tools(sent.tools, "session")
+    changed = replace(
+        settings,
+        llm=own_model(kept(sent.model, settings.llm, _FRESH.llm)),
+        instructions=instructions,
+        is_uninstructed=_is_uninstructed(settings, sent),
+        modality=modalities[0],
+        max_output_tokens=output_limit(settings, sent),
+        parallel_tool_calls=kept(
+            sent.parallel_tool_calls, settings.parallel_tool_calls, _FRESH.parallel_tool_calls
+        ),
+        reasoning_effort=effort_of(sent.reasoning, settings.reasoning_effort),
+        client_tools=settings.client_tools if tools is None else tools.functions,
+        mcp_servers=settings.mcp_servers if tools is None else tools.servers,
+        tool_choice=own_choice(sent.tool_choice) or settings.tool_choice,
+        truncation=with_truncation(settings.truncation, sent.truncation),
+    )
+    output = sent_object(audio.output) if (audio := sent_object(sent.audio)) else None
+    return _with_output(changed, output) if output else changed
+
+
+def _with_formats(terms: Terms, audio: Sent[Audio | InputOnly]) -> Terms:
+    heard = sent_object(audio.input) if isinstance(audio, Audio | InputOnly) else None
+    spoken = sent_object(audio.output) if isinstance(audio, Audio) else None
+    if heard and not isinstance(heard.format, UnsetType):
+        is_said = says_rate(heard.format)
+        terms = replace(terms, heard_as=name_of(heard.format), says_input_rate=is_said)
+    if spoken and not isinstance(spoken.format, UnsetType):
+        terms = replace(terms, spoken_as=name_of(spoken.format))
+    return terms
+
+
+def _with_output(settings: SessionSettings, sent: AudioOutput) -> SessionSettings:
+    voice = VoiceId(_FRESH.voice) if sent.voice is None else sent.voice
+    return replace(
+        settings,
+        voice=settings.voice if isinstance(voice, UnsetType) else own_voice(voice),
+        speed=kept(sent.speed, settings.speed, _FRESH.speed),
+    )
+
+
+def _with_input(settings: SessionSettings, sent: AudioInput) -> SessionSettings:
+    if sent.transcription is None:
+        settings = replace(settings, transcribes=False)
+    elif isinstance(sent.transcription, Transcription):
+        asr = own_model(kept(sent.transcription.model, settings.asr, _FRESH.asr))
+        settings = with_transcription(settings, sent.transcription, asr)
+    settings = with_noise_reduction(settings, sent.noise_reduction)
+    if isinstance(sent.turn_detection, UnsetType):
+        return settings
+    detection = sent.turn_detection
+    now = None if detection is None else with_turn_detection(settings.turn_detection, detection)
+    return replace(settings, turn_detection=now)
+
+
+def _with_extension(terms: Terms, sent: SessionObject) -> Terms:
+    include: Sequence[str] = kept(sent.include, sorted(terms.include), [])
+    settings = replace(terms.settings, logprobs=LOGPROBS in include)
+    if extension := sent_object(sent.earshot):
+        settings = with_extension(with_decoding(settings, extension.transcription), extension)
+    terms = replace(terms, settings=settings, include=frozenset(include))
+    if isinstance(sent.earshot, UnsetType):
+        return terms
+    conversation_id = conversation_of(sent) or terms.conversation_id
+    return replace(terms, conversation_id=conversation_id, knows_conversations=True)
+
+
+def _input_json(terms: Terms) -> dict[str, Any]:
+    settings = terms.settings
+    return {
+        "format": format_json(terms.heard_as),
+        "noise_reduction": noise_reduction_json(settings),
+        "transcription": transcription_json(settings) if settings.transcribes else None,
+        "turn_detection": turn_detection_json(settings.turn_detection),
+    }

@@ -1,0 +1,124 @@
+"""Tools that the client has for the model: functions that it runs, MCP servers; both ways."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, TypeAlias
+
+from msgspec import Meta, UnsetType
+
+from core.errors import RequestError
+from core.ports import ToolSpec
+from pipeline.shared.mcp_servers import RemoteServer
+from pipeline.shared.settings import NamedServer, NamedTool, SessionSettings, ToolChoice
+from pipeline.tools.arguments_part import MAX_DEPTH, is_too_deep
+from signaling.realtime.protocol.wire import Sent, WireStruct
+from signaling.realtime.session.mcp import McpChoice, McpTool, remote_server, server_json
+
+MAX_TOOLS = 128
+"As the hosted service; each costs a model context."
+
+FunctionName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.-]{1,128}$")]
+
+_NOTHING: Mapping[str, Any] = {"type": "object", "properties": {}}
+"Of a function that takes no arguments."
+
+_FRESH = SessionSettings()
+
+
+class FunctionTool(WireStruct, frozen=True, tag="function", tag_field="type"):
+    name: FunctionName
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+    "Sent by clients that share their tools with other APIs; models are asked as ever."
+
+
+class FunctionChoice(WireStruct, frozen=True, tag="function", tag_field="type"):
+    name: FunctionName
+
+
+Tools: TypeAlias = Annotated[list[FunctionTool | McpTool], Meta(max_length=MAX_TOOLS)]
+Choice: TypeAlias = Literal["auto", "none", "required"] | FunctionChoice | McpChoice
+
+
+@dataclass(frozen=True, slots=True)
+class OwnTools:
+    """What a client has for the model: functions that it runs, MCP servers that we call."""
+
+    functions: tuple[ToolSpec, ...] = ()
+    servers: tuple[RemoteServer, ...] = ()
+
+
+def own_tools(sent: Sent[Tools], prefix: str) -> OwnTools | None:
+    """None: nothing was sent; null takes them back. Raises RequestError."""
+    if isinstance(sent, UnsetType):
+        return None
+    specs: dict[str, ToolSpec] = {}
+    servers: dict[str, RemoteServer] = {}
+    for index, tool in enumerate(sent or ()):
+        param = f"{prefix}.tools[{index}]"
+        if isinstance(tool, McpTool):
+            if tool.server_label in servers:
+                raise RequestError(
+                    f"Invalid value for '{param}.server_label': two MCP servers are called "
+                    f"{tool.server_label}.",
+                    code="invalid_value",
+                    param=f"{param}.server_label",
+                )
+            # What a session is given is checked by the session, which names the field in it.
+            at = param if prefix == "response" else f"tools[{index}]"
+            servers[tool.server_label] = remote_server(tool, param, at)
+            continue
+        if tool.name in specs:
+            raise RequestError(
+                f"Invalid value for '{param}.name': two tools are called {tool.name}.",
+                code="invalid_value",
+                param=f"{param}.name",
+            )
+        if is_too_deep(tool.parameters):
+            raise RequestError(
+                f"'{param}.parameters' has more than {MAX_DEPTH} levels.",
+                code="invalid_value",
+                param=f"{param}.parameters",
+            )
+        parameters = _NOTHING if tool.parameters is None else tool.parameters
+        specs[tool.name] = ToolSpec(tool.name, tool.description or "", parameters)
+    return OwnTools(tuple(specs.values()), tuple(servers.values()))
+
+
+def own_choice(sent: Sent[Choice]) -> ToolChoice | None:
+    """None: nothing was sent."""
+    match sent:
+        case UnsetType():
+            return None
+        case None:
+            return _FRESH.tool_choice
+        case FunctionChoice(name=name):
+            return NamedTool(name)
+        case McpChoice(server_label=label, name=name):
+            return NamedServer(label, name)
+        case _:
+            return sent
+
+
+def tools_json(tools: Sequence[ToolSpec], servers: Sequence[RemoteServer]) -> list[dict[str, Any]]:
+    functions = [
+        {
+            "type": "function",
+            "name": tool.name,
+            "description": tool.description,
+            "parameters": dict(tool.parameters),
+        }
+        for tool in tools
+    ]
+    return [*functions, *(server_json(server) for server in servers)]
+
+
+def choice_json(choice: ToolChoice) -> str | dict[str, Any]:
+    match choice:
+        case NamedTool(name=name):
+            return {"type": "function", "name": name}
+        case NamedServer(label=label, name=name):
+            return {"type": "mcp", "server_label": label, "name": name}
+        case _:
+            return choice

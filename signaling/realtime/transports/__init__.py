@@ -1,0 +1,1 @@
+"""Transports of Realtime events: WebRTC, WebSocket, sideband connections."""

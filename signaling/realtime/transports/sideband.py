@@ -1,0 +1,93 @@
+"""A second client of a call (`?call_id=`): it is told what the call's is, and may send events, too.
+
+That is how a server of somebody's runs the tools of a call that a browser holds. The call is the
+browser's: the aside may lag or leave, and nothing of it is lost.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+
+from aiohttp import WSCloseCode, WSMsgType
+from aiohttp import web as aioweb
+
+from core.errors import RequestError
+from signaling.realtime.connection import ClientGone, ClientLagging, Connection, End
+from signaling.realtime.protocol.beta import is_beta
+from signaling.realtime.transports.event_socket import LAST_CHANCE_S, TOO_SLOW, EventSocket, let_go
+from signaling.realtime.transports.told import Told
+
+logger = logging.getLogger(__name__)
+
+MAX_ASIDES = 4
+"Of one call; each is told all that the API has events for."
+
+
+async def serve_aside(request: aioweb.Request, connection: Connection) -> aioweb.StreamResponse:
+    """From upgrade to close; ends with the call. Raises RequestError before the upgrade."""
+    ws = EventSocket()
+    if not ws.can_prepare(request).ok:
+        raise RequestError("This path speaks WebSocket.", code="websocket_expected")
+    async with _joined(connection, Told(is_beta=is_beta(request.headers))) as told:
+        await ws.open(request)
+        ws.on_too_large = partial(connection.refuse_too_large, told)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(_read(ws, connection, told))
+            end = await _tell(ws, told, tasks)
+            code, reason = TOO_SLOW if end is End.LAGGING else (WSCloseCode.OK, b"")
+            await ws.close(code=code, message=reason, drain=False)
+        logger.info("= aside ended: %s", end.value)
+    await let_go(request)
+    return ws
+
+
+@asynccontextmanager
+async def _joined(connection: Connection, told: Told) -> AsyncIterator[Told]:
+    if len(connection.asides) >= MAX_ASIDES:
+        raise RequestError(
+            f"{MAX_ASIDES} clients follow this call already.", code="too_many_asides"
+        )
+    connection.join(told)
+    try:
+        yield told
+    finally:
+        connection.asides.discard(told)
+
+
+async def _tell(ws: EventSocket, told: Told, tasks: asyncio.TaskGroup) -> End:
+    """Until the call ends, or the client is gone or lags. After a call there is a last chance to
+    take what is left; who lags had it."""
+    writing = tasks.create_task(_write(ws, told))
+    await told.closed.wait()
+    await asyncio.wait([writing], timeout=0 if told.overflowed else LAST_CHANCE_S)
+    if not writing.done():
+        writing.cancel()
+        await asyncio.wait([writing])
+        told.overflowed |= not told.has_left
+    if told.overflowed:
+        return End.LAGGING
+    return End.CLIENT if told.has_left else End.SERVER
+
+
+async def _write(ws: EventSocket, told: Told) -> None:
+    try:
+        async for text in told:
+            await ws.tell(text)
+    except ClientGone:
+        told.leave()
+    except ClientLagging:
+        told.cut()
+
+
+async def _read(ws: EventSocket, connection: Connection, told: Told) -> None:
+    async for message in ws:
+        match message.type:
+            case WSMsgType.TEXT:
+                await connection.receive(message.data, told)
+            case WSMsgType.BINARY:
+                await connection.refuse_binary(told)
+            case _:
+                break
+    told.leave()

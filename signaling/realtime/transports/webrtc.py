@@ -1,0 +1,252 @@
+"""Calls over WebRTC: each lives in a task of its own, from the offer until its peer is gone."""
+
+import asyncio
+import logging
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import replace
+
+from core.errors import Conflict, EarshotError, NotFound, Overloaded, RequestError
+from core.ids import new_id
+from core.ports import Metrics
+from core.queues import Outbox
+from media.webrtc.peer import CloseReason, Peer, PeerCallbacks, PeerSettings
+from pipeline.playout.playout import PACED_RATE_HZ
+from signaling.call_stats import measured
+from signaling.realtime.connection import Connection, End
+from signaling.realtime.ports import Guard, HomeSource, Session, Sessions
+from signaling.realtime.protocol.validation import params_below
+from signaling.realtime.session.settings import Terms
+
+logger = logging.getLogger(__name__)
+
+MAX_UNREAD_EVENTS = 256
+"A client sends a handful of events per turn; each takes well under a millisecond."
+
+CHANNEL_TIMEOUT_S = 15
+"From connected to an open event channel; without one nobody hears what the session says."
+
+LINGER_S = 0.5
+"Between the last event and closing the peer: aiortc does not flush a data channel."
+
+RETRY_AFTER_S = 5
+
+
+class Calls:
+    """Every call of the server. `run` owns their tasks; cancelling it ends them all."""
+
+    def __init__(
+        self,
+        sessions: Sessions,
+        metrics: Metrics,
+        guard: Guard,
+        *,
+        home: HomeSource | None,
+        peer: PeerSettings,
+        idle_timeout_s: float,
+    ) -> None:
+        self._sessions, self._metrics, self._guard = sessions, metrics, guard
+        self._home = home
+        self._peer_settings = peer
+        self._idle_timeout_s = idle_timeout_s
+        self._live: dict[str, Call] = {}
+        self._tasks: asyncio.TaskGroup | None = None
+
+    @property
+    def count(self) -> int:
+        return len(self._live)
+
+    async def run(self) -> None:
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                self._tasks = tasks
+                await asyncio.Event().wait()
+        finally:
+            self._tasks = None
+
+    async def start(self, offer_sdp: str, terms: Terms) -> tuple[str, str]:
+        """The new call's id and the SDP answer.
+
+        The session is admitted before the answer, so that a full server and wrong settings are
+        errors of this request: Overloaded, RequestError.
+        """
+        if self._tasks is None:
+            raise Overloaded("no calls are taken now", retry_after_s=RETRY_AFTER_S, code="draining")
+        call = Call(self._sessions, self._metrics, self._home, self._peer_settings)
+        work = self._guard(self._run(call, offer_sdp, terms), call.id)
+        self._tasks.create_task(work, name=call.id)
+        return call.id, await call.answered
+
+    async def hang_up(self, call_id: str) -> None:
+        """Ends when everything is freed. Raises NotFound."""
+        call = self._find(call_id)
+        call.hang_up()
+        await call.ended.wait()
+
+    def connection(self, call_id: str) -> Connection:
+        """Of a call that was answered. Raises NotFound."""
+        call = self._find(call_id)
+        if call.connection is None:
+            raise NotFound("This call has not been answered.", code="call_not_found")
+        return call.connection
+
+    def refuse_offer(self, call_id: str) -> None:
+        """Raises NotFound, or Conflict for a call that lives."""
+        self._find(call_id)
+        raise Conflict(
+            "This call is already answered: a new offer is a new call.",
+            code="call_already_answered",
+        )
+
+    def _find(self, call_id: str) -> "Call":
+        call = self._live.get(call_id)
+        if call is None:
+            raise NotFound("There is no such call, or it has ended.", code="call_not_found")
+        return call
+
+    async def _run(self, call: "Call", offer_sdp: str, terms: Terms) -> None:
+        self._live[call.id] = call
+        try:
+            await call.run(offer_sdp, terms, self._idle_timeout_s)
+        finally:
+            del self._live[call.id]
+            call.ended.set()
+
+
+class Call:
+    """One call. Create it in a running loop."""
+
+    def __init__(
+        self,
+        sessions: Sessions,
+        metrics: Metrics,
+        home: HomeSource | None,
+        peer_settings: PeerSettings,
+    ) -> None:
+        self.id = new_id("rtc")
+        self.answered: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        "The SDP answer, or why there is none. Whoever stops waiting for it ends the call."
+        self.ended = asyncio.Event()
+        self._sessions, self._metrics, self._home = sessions, metrics, home
+        self._peer_settings = peer_settings
+        self.connection: Connection | None = None
+        self._peer: Peer | None = None
+        self._opened = asyncio.Event()
+        self._unread: Outbox[str | bytes] = Outbox(MAX_UNREAD_EVENTS)
+
+    def hang_up(self) -> None:
+        if self._peer is not None:
+            self._peer.stop()
+
+    async def run(self, offer_sdp: str, terms: Terms, idle_timeout_s: float) -> None:
+        """Until the peer is gone or the session over; everything is freed then."""
+        refusal: EarshotError | None = None
+        try:
+            opened = self._sessions.open(
+                terms.settings,
+                paced_by="server",
+                conversation_id=terms.conversation_id,
+                guest=terms.guest,
+            )
+            async with AsyncExitStack() as stack:
+                with params_below("session"):
+                    session = await stack.enter_async_context(opened)
+                refusal = await self._answer(session, offer_sdp, terms, idle_timeout_s)
+        except EarshotError as error:
+            if self.answered.done():
+                raise
+            refusal = error
+        finally:
+            if not self.answered.done():
+                unknown = EarshotError("the call could not be set up")
+                self.answered.set_exception(refusal or unknown)
+
+    async def _answer(
+        self, session: Session, offer_sdp: str, terms: Terms, idle_timeout_s: float
+    ) -> EarshotError | None:
+        """Lead the whole call; or return why the offer cannot be answered."""
+        peer = self._peer = Peer(
+            PeerCallbacks(
+                pull=session.pull,
+                coming=lambda: session.coming,
+                on_frame=session.feed,
+                on_message=self._unread.put,
+                on_open=self._opened.set,
+            ),
+            replace(self._peer_settings, playout_rate_hz=PACED_RATE_HZ),
+        )
+        try:
+            answer = await peer.answer(offer_sdp)
+        except EarshotError as error:
+            return error
+        if self.answered.done():  # nobody waits for it any more
+            await peer.close()
+            return None
+        try:
+            connection = Connection(
+                session,
+                terms,
+                self._send,
+                self._metrics,
+                transport="webrtc",
+                idle_timeout_s=idle_timeout_s,
+                home=self._home,
+                max_event_bytes=peer.max_text_bytes,
+            )
+        except RequestError as error:
+            await peer.close()
+            return error
+        self.connection = connection
+        self.answered.set_result(answer)
+        await self._talk(peer, connection)
+        return None
+
+    async def _talk(self, peer: Peer, connection: Connection) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._converse(peer, connection, tasks), name=f"{self.id}-events")
+            meter = tasks.create_task(self._measure(peer, connection), name=f"{self.id}-quality")
+            reason = await peer.run()
+            logger.info("= call %s ended: %s", self.id, reason)
+            if reason not in (CloseReason.CLOSED, CloseReason.REMOTE_CLOSED):
+                self._metrics.count("earshot_errors", code=reason.value)
+            connection.close(End.CLIENT)
+            self._opened.set()
+            self._unread.close()
+            meter.cancel()
+
+    async def _measure(self, peer: Peer, connection: Connection) -> None:
+        async with aclosing(measured(peer.meter(), self._metrics)) as qualities:
+            async for quality in qualities:
+                await connection.tell_quality(quality)
+
+    async def _converse(self, peer: Peer, connection: Connection, tasks: asyncio.TaskGroup) -> None:
+        """From the open channel to the end of the session, which ends the call."""
+        try:
+            async with asyncio.timeout(peer.settings.connect_timeout_s + CHANNEL_TIMEOUT_S):
+                await self._opened.wait()
+        except TimeoutError:
+            logger.info("= call %s brought no event channel", self.id)
+            peer.stop(CloseReason.CONNECT_TIMEOUT)
+            return
+        tasks.create_task(self._read(peer, connection), name=f"{self.id}-read")
+        end = await connection.run()
+        if end is not End.CLIENT:
+            logger.info("= call %s: %s", self.id, end.value)
+            await asyncio.sleep(LINGER_S)
+        peer.stop()
+
+    async def _read(self, peer: Peer, connection: Connection) -> None:
+        async for message in self._unread:
+            if isinstance(message, str):
+                await connection.receive(message)
+            else:
+                await connection.refuse_binary()
+        if self._unread.overflowed:
+            logger.warning("! call %s sent events faster than they can be read", self.id)
+            await connection.tell_flooded(MAX_UNREAD_EVENTS)
+            await asyncio.sleep(LINGER_S)
+            peer.stop(CloseReason.LAGGING)
+
+    async def _send(self, text: str) -> None:
+        """Never blocks; the peer itself ends when its client lags."""
+        if self._peer is not None:
+            self._peer.send(text)

@@ -1,0 +1,124 @@
+"""The Realtime API over a WebSocket: the client sends audio as events and paces what it plays."""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+
+from aiohttp import WSCloseCode, WSMsgType
+from aiohttp import web as aioweb
+
+from core.connection_stats import ConnectionQuality
+from core.errors import RequestError
+from core.ports import Metrics
+from signaling.call_stats import EVERY_S, observe
+from signaling.realtime.client_secrets import Minted
+from signaling.realtime.connection import Connection, End
+from signaling.realtime.ports import HomeSource, Session, Sessions
+from signaling.realtime.protocol.beta import is_beta
+from signaling.realtime.protocol.quality import RoundTrip
+from signaling.realtime.session.offer import Fresh, terms_of
+from signaling.realtime.session.settings import Terms
+from signaling.realtime.transports.event_socket import TOO_SLOW, EventSocket, let_go
+
+logger = logging.getLogger(__name__)
+
+_CLOSE: Mapping[End, tuple[int, bytes]] = {
+    End.CLIENT: (WSCloseCode.OK, b""),
+    End.IDLE: (WSCloseCode.OK, b"idle"),
+    End.EXPIRED: (WSCloseCode.POLICY_VIOLATION, b"the client secret expired"),
+    End.LAGGING: TOO_SLOW,
+    End.SERVER: (WSCloseCode.SERVICE_RESTART, b"going away"),
+}
+
+
+async def serve(
+    request: aioweb.Request,
+    sessions: Sessions,
+    metrics: Metrics,
+    *,
+    home: HomeSource | None,
+    idle_timeout_s: float,
+    fresh: Fresh,
+    minted: Minted | None = None,
+) -> aioweb.StreamResponse:
+    """One client from upgrade to close. Raises RequestError and Overloaded before the upgrade."""
+    terms = terms_of(request.query, fresh, minted=minted)
+    terms = replace(terms, is_beta=is_beta(request.headers))
+    ws = EventSocket(autoping=False)  # we look at the pongs
+    if not ws.can_prepare(request).ok:
+        raise RequestError(
+            "This path speaks WebSocket; POST an SDP offer for WebRTC.", code="websocket_expected"
+        )
+    async with sessions.open(
+        terms.settings,
+        paced_by="client",
+        conversation_id=terms.conversation_id,
+        guest=terms.guest,
+    ) as session:
+        await ws.open(request)
+        end = await _converse(ws, session, terms, metrics, home, idle_timeout_s)
+        logger.info("= session %s ended: %s", session.id, end.value)
+    await let_go(request)
+    return ws
+
+
+async def _converse(
+    ws: EventSocket,
+    session: Session,
+    terms: Terms,
+    metrics: Metrics,
+    home: HomeSource | None,
+    idle_timeout_s: float,
+) -> End:
+    connection = Connection(
+        session,
+        terms,
+        ws.tell,
+        metrics,
+        transport="websocket",
+        idle_timeout_s=idle_timeout_s,
+        home=home,
+    )
+    ws.on_too_large = connection.refuse_too_large
+    async with asyncio.TaskGroup() as tasks:
+        trip = RoundTrip(ws)
+        tasks.create_task(_read(ws, connection, trip, metrics), name=f"read-{session.id}")
+        asking = tasks.create_task(_ask(trip, connection), name=f"quality-{session.id}")
+        end = await connection.run()
+        asking.cancel()
+        code, reason = _CLOSE[end]
+        await ws.close(code=code, message=reason, drain=end is not End.LAGGING)
+    return end
+
+
+async def _ask(trip: RoundTrip, connection: Connection) -> None:
+    """For a round trip, as long as the client wants to know; `_read` gets the answer."""
+    with suppress(ConnectionError):
+        while True:
+            await asyncio.sleep(EVERY_S)
+            if connection.wants_quality:
+                await trip.ask()
+
+
+async def _read(
+    ws: aioweb.WebSocketResponse, connection: Connection, trip: RoundTrip, metrics: Metrics
+) -> None:
+    """Until the WebSocket closes, whoever closes it."""
+    async for message in ws:
+        match message.type:
+            case WSMsgType.TEXT:
+                await connection.receive(message.data)
+            case WSMsgType.BINARY:
+                await connection.refuse_binary()
+            case WSMsgType.PING:
+                await ws.pong(message.data)
+            case WSMsgType.PONG:
+                if (round_trip_ms := trip.answered(message.data)) is not None:
+                    quality = ConnectionQuality("websocket", round_trip_ms, protocol="tcp")
+                    observe(quality, metrics)
+                    await connection.tell_quality(quality)
+            case _:
+                break
+    connection.close(End.CLIENT)

@@ -1,0 +1,79 @@
+"""A publication's feed as server-sent events (WHATWG HTML, 9.2)."""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from contextlib import suppress
+
+from aiohttp import web as aioweb
+
+from core.ports import Metrics
+from core.queues import Outbox
+from signaling.whip.transcript_feed import Sent
+
+logger = logging.getLogger(__name__)
+
+HEADERS = {
+    "Content-Type": "text/event-stream; charset=utf-8",
+    "Cache-Control": "no-store",
+    "X-Accel-Buffering": "no",  # nginx would hold events back
+}
+
+HEARTBEAT_S = 15.0
+"Proxies end a silent answer after 30 to 60 s; and so we notice a reader that has gone."
+
+STALL_S = 10.0
+"For a reader that takes nothing, although some 2 MB in the sockets' buffers are full."
+
+LAGGING = "reader_lagging"
+
+
+def last_event_id(headers: Mapping[str, str]) -> int:
+    """What a reader that comes back has read; 0 where it says nothing we could have sent."""
+    text = headers.get("Last-Event-ID", "")
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 16 else 0
+
+
+def server_sent(sent: Sent) -> bytes:
+    """JSON has no raw line breaks, so one `data` line is enough."""
+    return f"event: {sent.kind}\nid: {sent.number}\ndata: {sent.text}\n\n".encode()
+
+
+async def stream(
+    request: aioweb.Request, unread: Outbox[Sent], metrics: Metrics
+) -> aioweb.StreamResponse:
+    """Until the feed ends; a reader that does not keep up is disconnected."""
+    response = aioweb.StreamResponse(headers=HEADERS)
+    await response.prepare(request)
+    lags = is_gone = False
+    try:
+        await _write_all(response, unread)
+    except* ConnectionError:
+        is_gone = True  # which is how most streams end
+    except* TimeoutError:
+        lags = True
+    if lags or unread.overflowed:
+        logger.warning("! a reader of %s did not keep up", request.path)
+        metrics.count("earshot_errors", code=LAGGING)
+        if request.transport is not None:
+            request.transport.abort()  # half an answer must not look like a whole one
+    elif not is_gone:
+        with suppress(ConnectionError):
+            await response.write_eof()
+    return response
+
+
+async def _write_all(response: aioweb.StreamResponse, unread: Outbox[Sent]) -> None:
+    async with asyncio.TaskGroup() as tasks:
+        heartbeat = tasks.create_task(_beat(response), name="whip-heartbeat")
+        async for sent in unread:
+            async with asyncio.timeout(STALL_S):
+                await response.write(server_sent(sent))
+        heartbeat.cancel()
+
+
+async def _beat(response: aioweb.StreamResponse) -> None:
+    while True:
+        await asyncio.sleep(HEARTBEAT_S)
+        async with asyncio.timeout(STALL_S):
+            await response.write(b": still here\n\n")

@@ -1,0 +1,143 @@
+"""Speech of OpenAI's REST API: a text in, a sound file out while it is still being made."""
+
+from base64 import b64encode
+from contextlib import aclosing
+from math import ceil
+
+import msgspec
+from aiohttp import web as aioweb
+from msgspec import Struct
+
+from core.errors import EarshotError, RequestError
+from core.http.connected import ClientGone, while_connected
+from core.http.routes import JSON
+from core.http.sending import send
+from pipeline.services import EngineSet
+from pipeline.speech.file import Manner, Reader, SoundFile, whole
+from pipeline.speech.language_id import TextLanguage
+from web.openai.speech.fields import SpeechFields, VoiceId, read_speech
+from web.openai.speech.voice_names import voice_list, voice_model_list, wished_voice
+from web.openai.transcriptions.languages import code_of
+from web.openai.transcriptions.sse import EventStream, error_event
+
+RATE_HZ = 24_000
+"What the hosted service's `pcm` has; every other format is given the same."
+
+TOKEN_MS = 50
+"Sound of one token, as the Realtime API counts what it says."
+
+
+class SpeechUsage(Struct, frozen=True):
+    """There are no tokens here: words of the text, and 50 ms each of its sound."""
+
+    input_tokens: int
+    output_tokens: int
+    total_tokens: int
+
+
+class AudioDelta(Struct, frozen=True, tag="speech.audio.delta"):
+    audio: str
+    "Base64 of the file's next bytes."
+
+
+class AudioDone(Struct, frozen=True, tag="speech.audio.done"):
+    usage: SpeechUsage
+
+
+class SpeechDoor:
+    """`reader` bounds how many texts are read at once."""
+
+    def __init__(self, engines: EngineSet, reader: Reader, languages: TextLanguage) -> None:
+        self._engines, self._reader, self._languages = engines, reader, languages
+
+    async def speech(self, request: aioweb.Request) -> aioweb.StreamResponse:
+        """`POST /v1/audio/speech`. Raises RequestError, Overloaded, EngineError."""
+        fields = await read_speech(request)
+        return await while_connected(request, self._speak(request, fields))
+
+    async def voices(self, _: aioweb.Request) -> aioweb.Response:
+        """`GET /v1/audio/voices`."""
+        return _json(voice_list(self._reader.voices(), self._engines.default_language))
+
+    async def models(self, _: aioweb.Request) -> aioweb.Response:
+        """`GET /v1/audio/models`."""
+        return _json(voice_model_list(self._reader.voices()))
+
+    async def _speak(self, request: aioweb.Request, fields: SpeechFields) -> aioweb.StreamResponse:
+        manner = await self._manner(fields)
+        sound = self._reader.file(whole(fields.input), manner, fields.response_format, RATE_HZ)
+        if fields.stream_format == "sse":
+            return await _events(request, fields, sound)
+        return await _audio(request, sound)
+
+    async def _manner(self, fields: SpeechFields) -> Manner:
+        """Raises NotFound model_not_found; RequestError voice_not_found, unsupported_language."""
+        engines = self._reader.voices(fields.model)
+        name = fields.voice.id if isinstance(fields.voice, VoiceId) else fields.voice
+        usual = self._engines.default_language
+        voice, own_language = wished_voice(engines, name, usual)
+        spoken = sorted({code for tts in engines.values() for code in tts.info.voices})
+        if fields.language:
+            language = code_of(fields.language) or fields.language.lower()
+        else:
+            language = own_language or await self._languages.of(fields.input, usual, spoken)
+        if language not in spoken:
+            raise RequestError(
+                f"Invalid value for 'language': {language[:64]!r}. Allowed: {', '.join(spoken)}.",
+                code="unsupported_language",
+                param="language",
+            )
+        return Manner(language, voice, fields.speed, fields.model)
+
+
+async def _audio(request: aioweb.Request, sound: SoundFile) -> aioweb.StreamResponse:
+    """In chunks. What fails before the first has a status; later the connection is cut, so that
+    half a file is not taken for a whole one."""
+    response = aioweb.StreamResponse(headers={"Content-Type": sound.content_type})
+    response.headers["Cache-Control"] = "no-store"
+    try:
+        async with aclosing(sound.chunks()) as chunks:
+            async for chunk in chunks:
+                if not response.prepared:
+                    await response.prepare(request)
+                await send(response, chunk)
+            if not response.prepared:
+                raise _nothing()
+            await response.write_eof()
+    except ConnectionError as exc:
+        raise ClientGone from exc
+    return response
+
+
+async def _events(
+    request: aioweb.Request, fields: SpeechFields, sound: SoundFile
+) -> aioweb.StreamResponse:
+    """The same as events; what fails after the first is one, too."""
+    events = EventStream(request)
+    try:
+        async with aclosing(sound.chunks()) as chunks:
+            async for chunk in chunks:
+                await events.send(AudioDelta(b64encode(chunk).decode()))
+            if not events.has_begun:
+                raise _nothing()
+            await events.send(AudioDone(_usage(fields.input, sound.audio_ms)))
+    except ClientGone:
+        raise
+    except EarshotError as error:
+        if not events.has_begun:
+            raise
+        await events.send(error_event(error))
+    return await events.end(says_done=fields.stream_done)
+
+
+def _usage(text: str, audio_ms: float) -> SpeechUsage:
+    words, pieces = len(text.split()), ceil(audio_ms / TOKEN_MS)
+    return SpeechUsage(words, pieces, words + pieces)
+
+
+def _json(body: Struct) -> aioweb.Response:
+    return aioweb.Response(body=msgspec.json.encode(body), content_type=JSON)
+
+
+def _nothing() -> RequestError:
+    return RequestError("Nothing in 'input' can be spoken.", code="invalid_value", param="input")

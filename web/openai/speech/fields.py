@@ -1,0 +1,126 @@
+"""What `POST /v1/audio/speech` may say, and its body as typed values."""
+
+import re
+from typing import Annotated, Literal
+
+import msgspec
+from aiohttp import web as aioweb
+from msgspec import Meta, Struct
+
+from core.errors import RequestError
+from core.http.routes import JSON
+from web.openai.transcriptions.validation import MAX_SHOWN_CHARS, allowed
+
+MAX_INPUT_CHARS = 4096
+"As the hosted service."
+
+SoundFormat = Literal["mp3", "opus", "aac", "flac", "wav", "pcm"]
+
+Speed = Annotated[float, Meta(ge=0.25, le=4)]
+
+
+class VoiceId(Struct, frozen=True):
+    """A voice, as an object."""
+
+    id: str
+
+
+class SpeechFields(Struct, frozen=True, kw_only=True):
+    """The body; `language` and `stream_done` are ours."""
+
+    model: Annotated[
+        str,
+        Meta(description="An engine of `GET /v1/models`; `tts-1` and `gpt-...` mean `default`."),
+    ]
+    input: Annotated[str, Meta(description="What shall be said: at most 4096 characters.")]
+    voice: Annotated[
+        str | VoiceId,
+        Meta(
+            description="A voice of the engine; `default`, `alloy` and so on: the language's own."
+        ),
+    ]
+    response_format: Annotated[
+        SoundFormat, Meta(description="`pcm`: 24 kHz, 16 bits, mono, no head.")
+    ] = "mp3"
+    speed: Annotated[Speed, Meta(description="1 is normal.")] = 1
+    instructions: Annotated[str, Meta(description="Accepted; no engine here follows them.")] = ""
+    stream_format: Annotated[
+        Literal["audio", "sse"], Meta(description="`sse`: server-sent events.")
+    ] = "audio"
+    stream_done: Annotated[
+        bool, Meta(description="With `sse`: end with the line `data: [DONE]`.")
+    ] = False
+    language: Annotated[
+        str,
+        Meta(
+            description=(
+                "ISO 639-1, or an English name; none: the voice's, or what the text is written in."
+            )
+        ),
+    ] = ""
+
+
+_PLACE = re.compile(r"^(?P<why>.*?)(?: - at `\$\.?(?P<param>[^`]*)`)?$", re.DOTALL)
+_MISSING = re.compile(r"missing required field `(\w+)`")
+
+
+async def read_speech(request: aioweb.Request) -> SpeechFields:
+    """The body, checked but for what depends on engines.
+
+    Raises as `decoded`, and RequestError unsupported_media_type.
+    """
+    if request.content_type != JSON:
+        raise RequestError(f"The body must be {JSON}.", code="unsupported_media_type")
+    return decoded(await request.read())
+
+
+def decoded(body: bytes) -> SpeechFields:
+    """Unknown fields are ignored. Raises RequestError invalid_json, missing_required_parameter,
+    invalid_value, empty_string, string_above_max_length."""
+    try:
+        fields = msgspec.json.decode(body, type=SpeechFields)
+    except msgspec.ValidationError as error:
+        raise _invalid(str(error)) from None
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        why = str(error)[: 2 * MAX_SHOWN_CHARS]
+        raise RequestError(f"The body is no JSON: {why}.", code="invalid_json") from None
+    _check_length(fields.input)
+    return fields
+
+
+def _check_length(text: str) -> None:
+    """In the hosted service's words."""
+    if len(text) > MAX_INPUT_CHARS:
+        raise RequestError(
+            "Invalid 'input': string too long. Expected a string with maximum length"
+            f" {MAX_INPUT_CHARS}, but got a string with length {len(text)} instead.",
+            code="string_above_max_length",
+            param="input",
+        )
+    if not text.strip():
+        raise RequestError(
+            "Invalid 'input': string too short. Expected a text with something to say.",
+            code="empty_string",
+            param="input",
+        )
+
+
+def _invalid(why: str) -> RequestError:
+    """With the field, and what is allowed in it."""
+    placed = _PLACE.match(why)
+    param = (placed["param"] if placed else None) or None
+    if missing := _MISSING.search(why):
+        param = ".".join(filter(None, (param, missing[1])))
+        return RequestError(
+            f"Missing required parameter: '{param}'.",
+            code="missing_required_parameter",
+            param=param,
+        )
+    reason = (placed["why"] if placed else why)[: 2 * MAX_SHOWN_CHARS]
+    if param is None:
+        return RequestError(f"Invalid body: {reason}.", code="invalid_value")
+    return RequestError(
+        f"Invalid value for '{param}': {reason}. Allowed: {allowed(SpeechFields, param)}.",
+        code="invalid_value",
+        param=param,
+    )

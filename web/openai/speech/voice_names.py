@@ -1,0 +1,100 @@
+"""Which voice a client means: one of ours, or a name of the hosted service."""
+
+from collections.abc import Iterator, Mapping
+
+from msgspec import Struct
+
+from core.errors import RequestError
+from engines.base import Tts
+from pipeline.shared.settings import DEFAULT
+
+_FIRST_VOICES = ("alloy", "echo", "fable", "nova", "onyx", "shimmer")
+_LATER_VOICES = ("ash", "ballad", "cedar", "coral", "marin", "sage", "verse")
+
+HOSTED_VOICES = frozenset((*_FIRST_VOICES, *_LATER_VOICES))
+"""Clients send one because they must send something. Each speaks every language, so it says nothing
+about that."""
+
+MAX_SHOWN_VOICES = 20
+
+
+def wished_voice(
+    engines: Mapping[str, Tts], name: str, usual: str
+) -> tuple[str | None, str | None]:
+    """The wish, as `choose_voice` takes it, and the voice's language; None for what is left open.
+
+    A voice, `engine:voice` or an engine; a voice may carry a variant of its engine, `en-us+f3`.
+    `usual`: the language whose voices are named first. Raises RequestError voice_not_found.
+    """
+    engine, colon, voice = name.partition(":")
+    if not (colon and engine in engines):
+        engine, voice = "", name
+    base, plus, variant = voice.partition("+")
+    among = {engine: engines[engine]} if engine else engines
+    for language, known in _voices(among):
+        if known.lower() == base.lower():
+            wish = f"{engine}{colon if engine else ''}{known}{plus}{variant}"
+            return wish, None if known in HOSTED_VOICES else language
+    if name.lower() in (*HOSTED_VOICES, "", DEFAULT):
+        return None, None
+    if name in engines:
+        return name, None
+    raise _unknown(engines, name, usual)
+
+
+class VoiceCard(Struct, frozen=True):
+    """One voice, as pickers read it."""
+
+    id: str
+    "What `voice` takes."
+    name: str
+    language: str
+
+
+class VoiceList(Struct, frozen=True):
+    voices: tuple[VoiceCard, ...]
+
+
+class VoiceModelCard(Struct, frozen=True):
+    """One engine that speaks, as pickers read it."""
+
+    id: str
+    name: str
+
+
+class VoiceModelList(Struct, frozen=True):
+    models: tuple[VoiceModelCard, ...]
+
+
+def voice_list(engines: Mapping[str, Tts], usual: str) -> VoiceList:
+    """Every voice once, the server's language (`usual`) first. One that several languages or
+    engines have is listed where it comes first, which is where its name leads."""
+    found: dict[str, VoiceCard] = {}
+    for language, name in sorted(_voices(engines), key=lambda one: one[0] != usual):
+        found.setdefault(name, VoiceCard(name, name, language))
+    return VoiceList((VoiceCard(DEFAULT, DEFAULT, usual), *found.values()))
+
+
+def voice_model_list(engines: Mapping[str, Tts]) -> VoiceModelList:
+    names = dict.fromkeys([DEFAULT, *engines])
+    return VoiceModelList(tuple(VoiceModelCard(name, name) for name in names))
+
+
+def _voices(engines: Mapping[str, Tts]) -> Iterator[tuple[str, str]]:
+    """Language and name of each."""
+    for tts in engines.values():
+        for language, names in tts.info.voices.items():
+            for name in names:
+                yield language, name
+
+
+def _unknown(engines: Mapping[str, Tts], name: str, usual: str) -> RequestError:
+    first = sorted(_voices(engines), key=lambda one: one[0] != usual)
+    every = tuple(dict.fromkeys(voice for _, voice in first))
+    shown = ", ".join(every[:MAX_SHOWN_VOICES])
+    more = f" and {len(every) - MAX_SHOWN_VOICES} more" if len(every) > MAX_SHOWN_VOICES else ""
+    return RequestError(
+        f"Invalid value for 'voice': {name[:64]!r}. Allowed: {DEFAULT}, {shown}{more}.",
+        code="voice_not_found",
+        param="voice",
+    )

@@ -1,0 +1,1 @@
+"""OpenAI's transcription and translation operations."""

@@ -1,0 +1,130 @@
+"""The audio operations of OpenAI's REST API: a form in, its recording recognised, an answer out."""
+
+from asyncio import TaskGroup
+from collections.abc import Callable
+from contextlib import aclosing
+from dataclasses import replace
+from functools import partial
+
+from aiohttp import web as aioweb
+from msgspec import Struct
+
+from core.audio import ASR_RATE_HZ, samples_to_ms
+from core.errors import RequestError
+from core.http.connected import while_connected
+from media.files.decode import FileDecoder, FileLimits
+from media.files.upload_spool import Spool, Spools
+from pipeline.transcription.recording import Recording, Transcriber
+from web.openai.models import Models, model, model_list
+from web.openai.transcriptions.fields import TranscriptionFields, TranslationFields
+from web.openai.transcriptions.formats import answer
+from web.openai.transcriptions.multipart import FILE, MAX_REST_BYTES, read_form
+from web.openai.transcriptions.request import Job, transcription, translation
+from web.openai.transcriptions.sse import streamed
+from web.openai.transcriptions.validation import is_known
+from web.whisper_asr import WhisperService
+
+MODEL_HEADER = "X-Earshot-Model"
+"Which model gave the answer, by its own name."
+
+PADDING_HEADER = "X-Earshot-Padding"
+"What was done, where the padding asked for is not for this model."
+
+FIELD_OF = {
+    "languages": "languages[]",
+    "timestamps": "timestamp_granularities[]",
+    "token_logprobs": "include[]",
+}
+"Where a decoding option has another name in the form."
+
+
+class AudioDoor:
+    """Uploads wait in `spools`; whoever leaves frees his, and his place in the queue."""
+
+    def __init__(
+        self,
+        transcriber: Transcriber,
+        models: Models,
+        spools: Spools,
+        decoder: FileDecoder,
+        *,
+        max_duration_s: float = 2 * 3600,
+    ) -> None:
+        self._transcriber, self._models, self._spools = transcriber, models, spools
+        self._decoder = decoder
+        self._limits = FileLimits(spools.limits.max_bytes, max_duration_s)
+        self.whisper_service = WhisperService(transcriber, spools, decoder, self._limits)
+
+    @property
+    def max_body_bytes(self) -> int:
+        """The largest file, and room for the other fields."""
+        return self._limits.max_bytes + MAX_REST_BYTES
+
+    async def transcriptions(self, request: aioweb.Request) -> aioweb.StreamResponse:
+        return await while_connected(
+            request, self._run(request, TranscriptionFields, transcription)
+        )
+
+    async def translations(self, request: aioweb.Request) -> aioweb.StreamResponse:
+        return await while_connected(request, self._run(request, TranslationFields, translation))
+
+    async def models(self, _: aioweb.Request) -> aioweb.Response:
+        return model_list(self._models)
+
+    async def model(self, request: aioweb.Request) -> aioweb.Response:
+        return model(self._models, request.match_info["model"])
+
+    async def _run(
+        self,
+        request: aioweb.Request,
+        fields: type[Struct],
+        understood: Callable[[list[tuple[str, str]]], Job],
+    ) -> aioweb.StreamResponse:
+        with self._spools.open() as spool:
+            form = await read_form(request, spool, partial(is_known, wanted=fields))
+            job = understood(form)
+            self._check(job)
+            instead = self._transcriber.padding_instead(job.model, job.options)
+            job = replace(job, padding_instead=instead)
+            headers = self._headers(job)
+            async with self._transcriber.open(job.model, job.options) as recording:
+                feed = self._feed(recording, spool)
+                if job.is_streamed:
+                    return await streamed(request, job, recording, feed, headers)
+                async with TaskGroup() as tasks:
+                    tasks.create_task(feed)
+                    transcript = await recording.transcript()
+        body, content_type = answer(job, transcript)
+        return aioweb.Response(
+            body=body, content_type=content_type, charset="utf-8", headers=headers
+        )
+
+    def _headers(self, job: Job) -> dict[str, str]:
+        """What subtitles and plain text have no place for."""
+        headers = {MODEL_HEADER: self._transcriber.name_of(job.model)}
+        if job.padding_instead:
+            headers[PADDING_HEADER] = job.padding_instead
+        return headers
+
+    def _check(self, job: Job) -> None:
+        """Raises NotFound model_not_found; RequestError for what the model cannot do."""
+        try:
+            self._transcriber.check(job.model, job.options)
+        except RequestError as error:
+            error.param = FIELD_OF.get(error.param or "", error.param)
+            raise
+
+    async def _feed(self, recording: Recording, spool: Spool) -> float:
+        """Decode the upload into the recording; its length in ms."""
+        samples = 0
+        try:
+            decoded = self._decoder.blocks(await spool.file(), ASR_RATE_HZ, self._limits)
+            async with aclosing(decoded):
+                async for pcm in decoded:
+                    samples += len(pcm)
+                    await recording.push(pcm)
+        except RequestError as error:
+            error.param = FILE
+            raise
+        recording.end()
+        return samples_to_ms(samples, ASR_RATE_HZ)

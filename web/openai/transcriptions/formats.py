@@ -1,0 +1,157 @@
+"""A transcript in every shape that the API knows."""
+
+from collections.abc import Sequence
+from math import ceil
+from typing import Literal
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from engines.base import Padding, Segment, TokenLogprob, Word
+from pipeline.transcription.recording import Transcript
+from web.openai.transcriptions.languages import name_of
+from web.openai.transcriptions.request import Job
+from web.openai.transcriptions.subtitles import srt, vtt
+
+JSON = "application/json"
+TEXT = "text/plain"
+VTT = "text/vtt"
+
+ENGLISH = "english"
+"What verbose_json of a translation is in."
+
+
+class Usage(Struct, frozen=True):
+    """What was heard: whole seconds, begun ones count."""
+
+    seconds: int
+    type: Literal["duration"] = "duration"
+
+
+class Logprob(Struct, frozen=True):
+    token: str
+    logprob: float
+    bytes: tuple[int, ...]
+
+
+class LanguageCode(Struct, frozen=True):
+    code: str
+
+
+class VerboseSegment(Struct, frozen=True):
+    """Times in seconds; `seek` in hundredths of a second."""
+
+    id: int
+    seek: int
+    start: float
+    end: float
+    text: str
+    tokens: tuple[int, ...]
+    temperature: float
+    avg_logprob: float
+    compression_ratio: float
+    no_speech_prob: float
+
+
+class VerboseWord(Struct, frozen=True):
+    word: str
+    start: float
+    end: float
+
+
+class TranscriptionAnswer(Struct, frozen=True, kw_only=True):
+    """`json` has text and usage, `logprobs` if asked for, `languages` where one was detected;
+    `verbose_json` what follows."""
+
+    task: Literal["transcribe", "translate"] | UnsetType = UNSET
+    language: str | UnsetType = UNSET
+    duration: float | UnsetType = UNSET
+    text: str
+    segments: tuple[VerboseSegment, ...] | UnsetType = UNSET
+    words: tuple[VerboseWord, ...] | UnsetType = UNSET
+    logprobs: tuple[Logprob, ...] | UnsetType = UNSET
+    languages: tuple[LanguageCode, ...] | UnsetType = UNSET
+    padding: Padding | UnsetType = UNSET
+    "Ours: what was done, where the padding asked for is not for this model."
+    usage: Usage
+
+
+def answer(job: Job, transcript: Transcript) -> tuple[bytes, str]:
+    """The body and its content type."""
+    match job.response_format:
+        case "text":
+            return f"{transcript.text}\n".encode(), TEXT
+        case "srt":
+            return srt(transcript.segments).encode(), TEXT
+        case "vtt":
+            return vtt(transcript.segments).encode(), VTT
+        case "json":
+            return msgspec.json.encode(_plain(job, transcript)), JSON
+        case "verbose_json":
+            return msgspec.json.encode(_verbose(job, transcript)), JSON
+
+
+def usage(audio_ms: float) -> Usage:
+    return Usage(ceil(audio_ms / 1000))
+
+
+def logprobs(tokens: Sequence[TokenLogprob]) -> tuple[Logprob, ...]:
+    """A token may be a part of a character: only `bytes` then says which."""
+    return tuple(
+        Logprob(one.data.decode(errors="replace"), one.logprob, tuple(one.data)) for one in tokens
+    )
+
+
+def detected(job: Job, language: str) -> tuple[LanguageCode, ...] | UnsetType:
+    """Unset where the caller named the language, or nothing was heard."""
+    is_told = job.options.language or job.options.prefix or not language
+    return UNSET if is_told else (LanguageCode(language),)
+
+
+def _plain(job: Job, transcript: Transcript) -> TranscriptionAnswer:
+    return TranscriptionAnswer(
+        text=transcript.text,
+        logprobs=logprobs(transcript.tokens) if job.has_logprobs else UNSET,
+        languages=detected(job, transcript.language),
+        padding=job.padding_instead or UNSET,
+        usage=usage(transcript.audio_ms),
+    )
+
+
+def _verbose(job: Job, transcript: Transcript) -> TranscriptionAnswer:
+    task = job.options.task
+    segments = tuple(segment_json(index, one) for index, one in enumerate(transcript.segments))
+    words = tuple(word_json(one) for one in transcript.words)
+    return TranscriptionAnswer(
+        task=task,
+        language=ENGLISH if task == "translate" else name_of(transcript.language),
+        duration=_seconds(transcript.audio_ms),
+        text=transcript.text,
+        segments=segments if "segment" in job.granularities else UNSET,
+        words=words if "word" in job.granularities else UNSET,
+        padding=job.padding_instead or UNSET,
+        usage=usage(transcript.audio_ms),
+    )
+
+
+def segment_json(index: int, segment: Segment) -> VerboseSegment:
+    return VerboseSegment(
+        id=index,
+        seek=int(segment.start_ms / 10),
+        start=_seconds(segment.start_ms),
+        end=_seconds(segment.end_ms),
+        text=segment.text,
+        tokens=segment.tokens,
+        temperature=segment.temperature,
+        avg_logprob=segment.avg_logprob,
+        compression_ratio=segment.compression_ratio,
+        no_speech_prob=segment.no_speech_prob,
+    )
+
+
+def word_json(word: Word) -> VerboseWord:
+    return VerboseWord(word.text.strip(), _seconds(word.start_ms), _seconds(word.end_ms))
+
+
+def _seconds(ms: float) -> float:
+    return round(ms / 1000, 3)

@@ -1,0 +1,124 @@
+"""A multipart form as it comes in: the audio to its spool, the few other fields to memory."""
+
+from collections.abc import Callable
+
+from aiohttp import BodyPartReader, MultipartReader
+from aiohttp import web as aioweb
+from aiohttp.http_exceptions import HttpProcessingError
+
+from core.errors import RequestError, TooLarge
+from core.http.connected import ClientGone
+from core.http.routes import BROKEN_FORM
+from media.files.upload_spool import Spool
+
+FORM = "multipart/form-data"
+FILE = "file"
+
+MAX_FIELD_BYTES = 64 * 1024
+"A long prompt has two."
+
+MAX_REST_BYTES = 2 * 1024 * 1024
+"Everything but the audio: also what we ignore, like a speaker's reference of ten seconds."
+
+MAX_PARTS = 1000
+"As many as the web library takes fields; a request with a hundred keywords has a hundred."
+
+_CHUNK_BYTES = 64 * 1024
+
+
+async def read_form(
+    request: aioweb.Request, spool: Spool, is_known: Callable[[str], bool], *, file: str = FILE
+) -> list[tuple[str, str]]:
+    """Name and text of each known field, read to the end of the form; the bytes of the part `file`
+    are in `spool`.
+
+    Raises RequestError unsupported_media_type, invalid_form, missing_required_parameter,
+    upload_stalled; TooLarge; Overloaded; ClientGone.
+    """
+    if request.content_type != FORM:
+        raise RequestError(f"The body must be {FORM}.", code="unsupported_media_type")
+    try:
+        return await _Form(await request.multipart(), spool, is_known, file).read()
+    except (*BROKEN_FORM, HttpProcessingError, aioweb.RequestPayloadError) as exc:
+        raise _invalid(f"The form cannot be read: {str(exc)[:200]}.") from exc
+    except OSError as exc:
+        raise ClientGone from exc
+
+
+class _Form:
+    def __init__(
+        self, parts: MultipartReader, spool: Spool, is_known: Callable[[str], bool], file: str
+    ) -> None:
+        self._parts, self._spool, self._is_known = parts, spool, is_known
+        self._file = file
+        self._rest_bytes = self._part_count = 0
+
+    async def read(self) -> list[tuple[str, str]]:
+        fields: list[tuple[str, str]] = []
+        has_file = False
+        while (part := await self._next()) is not None:
+            name = _name_of(part)
+            if name == self._file and not has_file:
+                has_file = True
+                await self._take_file(part)
+            elif name == self._file:
+                raise _invalid(f"The form has more than one '{self._file}'.", self._file)
+            else:
+                text = await self._text(part, name)
+                if self._is_known(name):
+                    fields.append((name, text))
+        if not has_file:
+            raise RequestError(
+                f"Missing required parameter: '{self._file}', the audio.",
+                code="missing_required_parameter",
+                param=self._file,
+            )
+        return fields
+
+    async def _next(self) -> BodyPartReader | None:
+        part = await self._parts.next()
+        if isinstance(part, MultipartReader):
+            raise _invalid("A part of the form is a form of its own.")
+        if part is not None:
+            self._part_count += 1
+            if self._part_count > MAX_PARTS:
+                raise TooLarge(f"the form has more than {MAX_PARTS} parts, the limit")
+            self._count(sum(len(k) + len(v) for k, v in part.headers.items()))
+        return part
+
+    async def _take_file(self, part: BodyPartReader) -> None:
+        while not part.at_eof():
+            await self._spool.write(await part.read_chunk(_CHUNK_BYTES))
+
+    async def _text(self, part: BodyPartReader, name: str) -> str:
+        """Its text; what is ignored is read, and not kept."""
+        data = bytearray()
+        while not part.at_eof():
+            chunk = await part.read_chunk(_CHUNK_BYTES)
+            self._count(len(chunk))
+            if self._is_known(name):
+                data += chunk
+            if len(data) > MAX_FIELD_BYTES:
+                raise TooLarge(
+                    f"'{name}' has more than {MAX_FIELD_BYTES} bytes, the limit", param=name
+                )
+        return data.decode()
+
+    def _count(self, size_bytes: int) -> None:
+        self._rest_bytes += size_bytes
+        if self._rest_bytes > MAX_REST_BYTES:
+            raise TooLarge(
+                f"the fields beside '{self._file}' have more than {MAX_REST_BYTES} bytes"
+            )
+
+
+def _name_of(part: BodyPartReader) -> str:
+    """Bytes that are no text must not get into an answer, which is."""
+    name = part.name or ""
+    if any("\ud800" <= one <= "\udfff" for one in name):
+        raise _invalid("The name of a part is no UTF-8.")
+    return name
+
+
+def _invalid(message: str, param: str | None = None) -> RequestError:
+    return RequestError(message, code="invalid_form", param=param)

@@ -1,0 +1,148 @@
+"""From a form to what is asked of the recogniser and how it is answered."""
+
+from dataclasses import dataclass
+
+from core.errors import RequestError
+from engines.base import AsrOptions, Padding, Task, Timestamps
+from web.openai.transcriptions.fields import (
+    CommonFields,
+    Granularity,
+    ResponseFormat,
+    TranscriptionFields,
+    TranslationFields,
+)
+from web.openai.transcriptions.languages import NAMES, code_of
+from web.openai.transcriptions.validation import checked
+
+_WORD = "timestamp_granularities[]=word"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One request, understood."""
+
+    model: str
+    options: AsrOptions
+    response_format: ResponseFormat
+    granularities: tuple[Granularity, ...] = ("segment",)
+    is_streamed: bool = False
+    padding_instead: Padding | None = None
+    "What is done where the padding asked for is not for this model."
+
+    @property
+    def has_logprobs(self) -> bool:
+        return self.options.token_logprobs
+
+
+def transcription(form: list[tuple[str, str]]) -> Job:
+    """Raises RequestError, naming the field."""
+    _refuse_diarization(form)
+    fields = checked(form, TranscriptionFields)
+    _check_formats(fields)
+    granularities = fields.timestamp_granularities or ("segment",)
+    options = _options(
+        fields,
+        language=language_of(fields.language, "language") if fields.language else None,
+        languages=tuple(language_of(one, "languages[]") for one in fields.languages),
+        hotwords=", ".join(filter(None, (fields.hotwords, *fields.keywords))),
+        task=fields.task,
+        timestamps=_timestamps(fields.response_format, granularities),
+        token_logprobs=bool(fields.include),
+    )
+    return Job(fields.model, options, fields.response_format, granularities, fields.stream)
+
+
+def translation(form: list[tuple[str, str]]) -> Job:
+    """The source language is detected. Raises RequestError, naming the field."""
+    _refuse_diarization(form)
+    fields = checked(form, TranslationFields)
+    options = _options(
+        fields,
+        hotwords=fields.hotwords,
+        task="translate",
+        timestamps=_timestamps(fields.response_format, ("segment",)),
+    )
+    return Job(fields.model, options, fields.response_format)
+
+
+def _options(
+    fields: CommonFields,
+    *,
+    hotwords: str,
+    task: Task,
+    timestamps: Timestamps,
+    language: str | None = None,
+    languages: tuple[str, ...] = (),
+    token_logprobs: bool = False,
+) -> AsrOptions:
+    if fields.prefix and (language or languages or fields.prompt or hotwords):
+        raise RequestError(
+            "'prefix' is there in place of language, languages, prompt, hotwords and keywords:"
+            " send it without them.",
+            code="invalid_value",
+            param="prefix",
+        )
+    return AsrOptions(
+        language=language,
+        languages=languages,
+        task=task,
+        prompt=fields.prompt,
+        hotwords=hotwords,
+        prefix=fields.prefix,
+        beam_size=fields.beam_size,
+        temperatures=(fields.temperature,) if fields.temperature else (),
+        timestamps=timestamps,
+        padding=fields.padding,
+        no_speech_threshold=fields.no_speech_threshold,
+        token_logprobs=token_logprobs,
+    )
+
+
+def _timestamps(
+    response_format: ResponseFormat, granularities: tuple[Granularity, ...]
+) -> Timestamps:
+    match response_format:
+        case "json" | "text":
+            return "none"
+        case "verbose_json" if "word" in granularities:
+            return "word"
+        case _:
+            return "segment"
+
+
+def language_of(sent: str, param: str) -> str:
+    code = code_of(sent)
+    if code is None:
+        raise RequestError(
+            f"Invalid value for '{param}': {sent[:64]!r}. Allowed: {', '.join(NAMES)}.",
+            code="unsupported_language",
+            param=param,
+        )
+    return code
+
+
+def _refuse_diarization(form: list[tuple[str, str]]) -> None:
+    if ("response_format", "diarized_json") in form:
+        raise RequestError(
+            "No engine here tells speakers apart: 'response_format' may be json, text, srt,"
+            " verbose_json, vtt.",
+            code="unsupported_parameter",
+            param="response_format",
+        )
+
+
+def _check_formats(fields: TranscriptionFields) -> None:
+    """What goes only with some formats. Clients send `segment` with any of them: it is what
+    verbose_json has anyway, and what the others have no place for."""
+    wanted = fields.response_format
+    for is_sent, param, allowed in (
+        ("word" in fields.timestamp_granularities, _WORD, ("verbose_json",)),
+        (fields.include, "include[]", ("json",)),
+        (fields.stream, "stream", ("json", "text")),
+    ):
+        if is_sent and wanted not in allowed:
+            raise RequestError(
+                f"'{param}' goes with response_format {' or '.join(allowed)}, not {wanted}.",
+                code="invalid_value",
+                param=param.partition("=")[0],
+            )

@@ -1,0 +1,146 @@
+"""A transcription as server-sent events: a delta for each stretch of the recording."""
+
+from asyncio import TaskGroup
+from collections.abc import Coroutine, Mapping
+
+import msgspec
+from aiohttp import web as aioweb
+from msgspec import UNSET, Struct, UnsetType
+
+from core.errors import EarshotError, RequestError
+from core.http.connected import ClientGone
+from core.http.sending import send
+from engines.base import Padding, TokenLogprob
+from pipeline.transcription.recording import Recording
+from pipeline.transcription.writing import join_texts
+from web.openai.transcriptions.formats import (
+    LanguageCode,
+    Logprob,
+    Usage,
+    detected,
+    logprobs,
+    usage,
+)
+from web.openai.transcriptions.request import Job
+from web.openapi import ErrorBody, ErrorDetail
+
+HEADERS = {
+    "Content-Type": "text/event-stream; charset=utf-8",
+    "Cache-Control": "no-cache",
+    "X-Accel-Buffering": "no",  # nginx would hold events back
+}
+
+
+class TextDelta(Struct, frozen=True, tag="transcript.text.delta"):
+    delta: str
+    logprobs: tuple[Logprob, ...] | UnsetType = UNSET
+
+
+class TextDone(Struct, frozen=True, tag="transcript.text.done"):
+    text: str
+    usage: Usage
+    logprobs: tuple[Logprob, ...] | UnsetType = UNSET
+    languages: tuple[LanguageCode, ...] | UnsetType = UNSET
+    padding: Padding | UnsetType = UNSET
+    "Ours: what was done, where the padding asked for is not for this model."
+
+
+class EventStream:
+    """The response. It begins with the first event: what fails before still has a status."""
+
+    def __init__(self, request: aioweb.Request, headers: Mapping[str, str] | None = None) -> None:
+        self._request = request
+        self._response = aioweb.StreamResponse(headers={**HEADERS, **(headers or {})})
+
+    @property
+    def has_begun(self) -> bool:
+        return self._response.prepared
+
+    async def send(self, event: Struct) -> None:
+        await self._write(msgspec.json.encode(event))
+
+    async def end(self, *, says_done: bool = True) -> aioweb.StreamResponse:
+        """`says_done`: with the closing line `[DONE]`."""
+        if says_done:
+            await self._write(b"[DONE]")
+        await self._response.write_eof()
+        return self._response
+
+    async def _write(self, data: bytes) -> None:
+        try:
+            if not self._response.prepared:
+                await self._response.prepare(self._request)
+        except ConnectionError as exc:
+            raise ClientGone from exc
+        await send(self._response, b"data: " + data + b"\n\n")
+
+
+async def streamed(
+    request: aioweb.Request,
+    job: Job,
+    recording: Recording,
+    feed: Coroutine[None, None, float],
+    headers: Mapping[str, str],
+) -> aioweb.StreamResponse:
+    """Answer with each part as it is known. `feed` pushes the audio and gives its length in ms."""
+    events = EventStream(request, headers)
+    try:
+        async with TaskGroup() as tasks:
+            feeding = tasks.create_task(feed)
+            said = await _parts(events, job, recording)
+            await events.send(said.done(job, await feeding))
+    except* EarshotError as group:
+        if not events.has_begun:
+            raise
+        await events.send(error_event(group))
+    return await events.end()
+
+
+class _Said:
+    """What has been sent so far."""
+
+    def __init__(self) -> None:
+        self.text, self.language = "", ""
+        self.tokens: list[TokenLogprob] = []
+
+    def add(self, text: str, language: str) -> str:
+        """The delta: with the space before it, if there is one."""
+        self.language = self.language or language
+        before, self.text = self.text, join_texts([self.text, text])
+        return self.text[len(before) :]
+
+    def done(self, job: Job, audio_ms: float) -> TextDone:
+        return TextDone(
+            self.text,
+            usage(audio_ms),
+            logprobs(self.tokens) if job.has_logprobs else UNSET,
+            detected(job, self.language),
+            job.padding_instead or UNSET,
+        )
+
+
+async def _parts(events: EventStream, job: Job, recording: Recording) -> _Said:
+    said = _Said()
+    async for part in recording.parts():
+        if part.text:
+            delta = said.add(part.text, part.language)
+            said.tokens += part.tokens
+            await events.send(
+                TextDelta(delta, logprobs(part.tokens) if job.has_logprobs else UNSET)
+            )
+    return said
+
+
+def error_event(error: BaseException) -> ErrorBody:
+    """The first of ours in it."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    is_theirs = isinstance(error, RequestError)
+    return ErrorBody(
+        ErrorDetail(
+            message=str(error),
+            type="invalid_request_error" if is_theirs else "server_error",
+            code=getattr(error, "code", EarshotError.code),
+            param=getattr(error, "param", None),
+        )
+    )

@@ -1,0 +1,215 @@
+"""whisper-asr-webservice's two operations, for Bazarr and its other clients."""
+
+from asyncio import TaskGroup
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from typing import Annotated, BinaryIO, Literal
+
+import msgspec
+from aiohttp import web as aioweb
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from core.audio import ASR_RATE_HZ, Pcm
+from core.errors import RequestError
+from core.http.connected import while_connected
+from core.http.routes import JSON
+from core.threads import in_thread
+from engines.base import AsrOptions, Task
+from media.files.decode import FileDecoder, FileLimits
+from media.files.upload_spool import Spool, Spools
+from media.pcm import from_bytes
+from pipeline.shared.settings import DEFAULT
+from pipeline.transcription.recording import Recording, Transcriber, Transcript
+from web.openai.transcriptions.fields import File
+from web.openai.transcriptions.formats import (
+    TEXT,
+    VTT,
+    VerboseSegment,
+    VerboseWord,
+    segment_json,
+    word_json,
+)
+from web.openai.transcriptions.languages import name_of
+from web.openai.transcriptions.multipart import read_form
+from web.openai.transcriptions.request import language_of
+from web.openai.transcriptions.subtitles import srt, tsv, vtt
+from web.openai.transcriptions.validation import checked
+
+FILE = "audio_file"
+
+DETECTION_S = 30
+"What the language is told from, as Whisper itself does."
+
+_BLOCK_BYTES = 2 * ASR_RATE_HZ
+"One second of raw audio."
+
+Output = Literal["txt", "vtt", "srt", "tsv", "json"]
+
+
+class WhisperServiceForm(Struct, frozen=True, kw_only=True):
+    """The body: the audio alone, for everything else is in the query."""
+
+    audio_file: File
+
+
+class Wishes(Struct, frozen=True, kw_only=True):
+    """The query. What else clients send has no effect here."""
+
+    output: Output = "txt"
+    task: Task = "transcribe"
+    language: str = ""
+    initial_prompt: str = ""
+    word_timestamps: bool = False
+    encode: bool = True
+    diarize: Annotated[bool, Meta(description="Refused: no engine here tells speakers apart.")] = (
+        False
+    )
+
+
+class ServiceSegment(VerboseSegment, frozen=True, kw_only=True):
+    words: tuple[VerboseWord, ...] | UnsetType = UNSET
+
+
+class ServiceAnswer(Struct, frozen=True):
+    """With `output=json`."""
+
+    text: str
+    segments: tuple[ServiceSegment, ...]
+    language: str
+    "ISO 639-1."
+
+
+class DetectedLanguage(Struct, frozen=True):
+    detected_language: str
+    "Its English name."
+    language_code: str
+    confidence: float
+
+
+class WhisperService:
+    """Takes uploads as the REST door does, for the server's own model."""
+
+    def __init__(
+        self, transcriber: Transcriber, spools: Spools, decoder: FileDecoder, limits: FileLimits
+    ) -> None:
+        self._transcriber, self._spools = transcriber, spools
+        self._decoder, self._limits = decoder, limits
+
+    async def transcribe(self, request: aioweb.Request) -> aioweb.Response:
+        """`POST /asr`."""
+        wishes = _wishes(request.query)
+        transcript = await while_connected(request, self._heard(request, wishes, _options(wishes)))
+        body, content_type = _answer(wishes, transcript)
+        return aioweb.Response(text=body, content_type=content_type, charset="utf-8")
+
+    async def detect_language(self, request: aioweb.Request) -> aioweb.Response:
+        """`POST /detect-language`."""
+        wishes = _wishes(request.query)
+        work = self._heard(request, wishes, AsrOptions(), at_most_s=DETECTION_S)
+        heard = await while_connected(request, work)
+        code = heard.language
+        found = DetectedLanguage(name_of(code), code, round(heard.language_probability, 4))
+        return aioweb.Response(body=msgspec.json.encode(found), content_type=JSON)
+
+    async def _heard(
+        self,
+        request: aioweb.Request,
+        wishes: Wishes,
+        options: AsrOptions,
+        *,
+        at_most_s: float | None = None,
+    ) -> Transcript:
+        self._transcriber.check(DEFAULT, options)
+        with self._spools.open() as spool:
+            await read_form(request, spool, lambda _: False, file=FILE)
+            async with self._transcriber.open(DEFAULT, options) as recording, TaskGroup() as tasks:
+                tasks.create_task(self._feed(recording, spool, wishes, at_most_s))
+                return await recording.transcript()
+
+    async def _feed(
+        self, recording: Recording, spool: Spool, wishes: Wishes, at_most_s: float | None
+    ) -> None:
+        left = None if at_most_s is None else round(at_most_s * ASR_RATE_HZ)
+        try:
+            source = await spool.file()
+            sound = (
+                self._decoder.blocks(source, ASR_RATE_HZ, self._limits)
+                if wishes.encode
+                else _raw(source)
+            )
+            async with aclosing(sound) as pieces:
+                async for pcm in pieces:
+                    await recording.push(pcm[:left])
+                    left = None if left is None else left - len(pcm)
+                    if left is not None and left <= 0:
+                        break
+        except RequestError as error:
+            error.param = FILE
+            raise
+        recording.end()
+
+
+async def _raw(source: BinaryIO) -> AsyncGenerator[Pcm, None]:
+    """16 kHz, 16 bits, mono. Raises RequestError unsupported_audio."""
+    is_empty = True
+    while data := await in_thread(source.read, _BLOCK_BYTES):
+        is_empty = False
+        yield from_bytes(data[: len(data) // 2 * 2])
+    if is_empty:
+        raise RequestError("the file has no audio samples", code="unsupported_audio")
+
+
+def _wishes(query: Mapping[str, str]) -> Wishes:
+    """Raises RequestError, naming the field."""
+    wishes = checked(
+        [
+            (name, text.lower() if name != "initial_prompt" else text)
+            for name, text in query.items()
+        ],
+        Wishes,
+    )
+    if wishes.diarize:
+        raise RequestError(
+            "No engine here tells speakers apart: leave 'diarize' out.",
+            code="unsupported_parameter",
+            param="diarize",
+        )
+    return wishes
+
+
+def _options(wishes: Wishes) -> AsrOptions:
+    has_words = wishes.word_timestamps and wishes.output == "json"
+    return AsrOptions(
+        language=language_of(wishes.language, "language") if wishes.language else None,
+        task=wishes.task,
+        prompt=wishes.initial_prompt,
+        timestamps="none" if wishes.output == "txt" else "word" if has_words else "segment",
+    )
+
+
+def _answer(wishes: Wishes, transcript: Transcript) -> tuple[str, str]:
+    """The body and its content type."""
+    match wishes.output:
+        case "txt":
+            return f"{transcript.text}\n", TEXT
+        case "srt":
+            return srt(transcript.segments), TEXT
+        case "vtt":
+            return vtt(transcript.segments), VTT
+        case "tsv":
+            return tsv(transcript.segments), "text/tab-separated-values"
+        case "json":
+            return msgspec.json.encode(_json(transcript)).decode(), JSON
+
+
+def _json(transcript: Transcript) -> ServiceAnswer:
+    segments = []
+    for index, one in enumerate(transcript.segments):
+        shown = msgspec.structs.asdict(segment_json(index, one))
+        words = tuple(
+            word_json(word)
+            for word in transcript.words
+            if one.start_ms <= word.start_ms < one.end_ms
+        )
+        segments.append(ServiceSegment(**shown, words=words or UNSET))
+    return ServiceAnswer(transcript.text, tuple(segments), transcript.language)
