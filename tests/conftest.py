@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.shared import NEEDS_SHARED
-from tests.tiers import is_unit, shut_in, takes_much, too_flaky, too_slow
+from tests.tiers import is_unit_file, shut_in, tier, too_flaky, too_slow
 
 NEEDS_GPU = "needs a GPU"
 "How a skip reason starts when there is no GPU; CI machines have none."
@@ -69,8 +69,9 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """`make unit` does not even import the others."""
-    is_other = config.option.markexpr == "unit" and not is_unit(collection_path)
-    return True if is_other else None
+    if config.option.markexpr != "unit" or not collection_path.match("test_*.py"):
+        return None
+    return None if is_unit_file(collection_path) else True
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
@@ -82,8 +83,8 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if is_unit(item.path) and not any(map(item.get_closest_marker, ("real", "soak"))):
-            item.add_marker("many" if takes_much(item) else "unit")
+        if name := tier(item):
+            item.add_marker(name)
         elif not item.get_closest_marker("soak"):
             item.add_marker(pytest.mark.flaky(reruns=1))  # ADR 23
 

@@ -20,6 +20,8 @@ from tests.server.process import Running, environment, serving
 from tests.shared import ROOT
 from tests.speech import say
 
+pytestmark = pytest.mark.live
+
 SAID = {"light": "turn on the kitchen light", "timer": "cancel the timer", "day": "what day is it"}
 
 

@@ -8,6 +8,8 @@ import pytest
 from bench.capacity.__main__ import main
 from core.audio import PTIME_MS
 
+pytestmark = pytest.mark.live
+
 
 def rows(out: str) -> list[list[str]]:
     lines = [line for line in out.splitlines() if line.startswith("|")]

@@ -7,6 +7,8 @@ import pytest
 
 from tests.shared import ROOT
 
+pytestmark = pytest.mark.live
+
 WITHOUT = (
     "import sys; sys.modules['{0}'] = None; from server.__main__ import main; sys.exit(main())"
 )

@@ -11,6 +11,8 @@ from media.files.decode import write_wav
 from media.pcm import dbfs
 from media.processing.noise_mode import NoiseMode
 
+pytestmark = pytest.mark.many
+
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:

@@ -17,6 +17,8 @@ from bench.peers.systems import Final
 from bench.peers.utterance_audio import WAIT_MS, Utterance, utterance
 from core.audio import silence
 
+pytestmark = pytest.mark.live
+
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 

@@ -12,6 +12,8 @@ from bench.peers.utterance_audio import utterance
 from bench.peers.voice.call import realtime_line, small_webrtc_line
 from tests.bench.fake_realtime import Behaviour, FakeRealtime, speech
 
+pytestmark = pytest.mark.live
+
 
 @pytest.mark.parametrize("transport", ["ws", "webrtc"])
 def test_the_answer_of_a_realtime_server_is_timed(transport: Transport) -> None:

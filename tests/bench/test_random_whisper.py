@@ -13,6 +13,8 @@ from bench.server.random_whisper import ANSWER_TOKENS, build
 from bench.server.whisper_tokens import whisper_tokens
 from tests.shared import SHARED
 
+pytestmark = pytest.mark.live
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -13,6 +13,8 @@ from core.audio import Pcm, silence
 from tests.media.signals import tone
 from tests.speech import say
 
+pytestmark = pytest.mark.live
+
 TEXT = "turn on the kitchen lights"
 
 LEVEL = 1500

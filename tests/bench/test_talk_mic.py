@@ -13,6 +13,8 @@ import pytest
 from tests.bench.fake_realtime import ANSWER_MS, Behaviour, speech
 from tests.bench.run_talk import command, talk_to
 
+pytestmark = pytest.mark.live
+
 
 class FakeSoundDevice(ModuleType):
     """A microphone that speaks the test's question once, and a loudspeaker that keeps all."""

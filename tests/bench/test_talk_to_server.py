@@ -10,6 +10,8 @@ from bench.measurements.resources import use_of
 from bench.server.own_server import OwnServer, own_server
 from bench.tools.clips import spoken
 
+pytestmark = pytest.mark.live
+
 Heard = tuple[OwnServer, dict[Transport, list[Report]], int]
 
 TRANSPORTS: tuple[Transport, ...] = ("webrtc", "ws")

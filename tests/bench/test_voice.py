@@ -13,6 +13,8 @@ from core.audio import AudioFrame
 from media.files.decode import write_wav
 from tests.bench.fake_realtime import RATE_HZ, Behaviour, FakeRealtime, speech
 
+pytestmark = pytest.mark.live
+
 
 @pytest.fixture
 def question(tmp_path: Path) -> Path:

@@ -7,6 +7,8 @@ import pytest
 
 from server.__main__ import main
 
+pytestmark = pytest.mark.live
+
 
 @pytest.mark.parametrize("transport", ["ws", "webrtc"])
 def test_stub_engines_are_started_and_their_times_are_seen(

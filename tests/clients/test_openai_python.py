@@ -6,9 +6,12 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from openai import AsyncOpenAI
 
 from tests.clients.scripted import LONG, answering
+
+pytestmark = pytest.mark.live
 
 DEADLINE_S = 40
 SET_LIGHT = {

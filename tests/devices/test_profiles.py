@@ -14,6 +14,8 @@ from tests.devices.willow_was import servers as was
 from tests.devices.xiaozhi import servers as xiaozhi
 from tests.pipeline.fakes import EchoLlm
 
+pytestmark = pytest.mark.live
+
 USUAL = SessionSettings(
     instructions="Be brief.", answer_temperature=0.3, voice="low", echo="off", tools=None
 )

@@ -42,6 +42,8 @@ from tests.engines.test_faster_whisper import NANO
 from tests.engines.tiny_voices import have_kokoro, have_piper, kokoro_files, piper_voice
 from tests.speech import say
 
+pytestmark = pytest.mark.live
+
 OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "asr.faster_whisper": {"model": str(NANO), "cpu_threads": 1},
 }

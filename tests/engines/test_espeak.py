@@ -16,6 +16,8 @@ from engines.tts.espeak.library import Sink
 from engines.tts.text import MAX_CHUNK_CHARS, MAX_CLAUSE_CHARS, sanitise, split_clauses
 from tests.speech import say
 
+pytestmark = pytest.mark.live
+
 CHUNK: Pcm = np.ones(1000, np.int16)
 PATIENCE_S = 30
 "Only ever waited for in full by a failing test."

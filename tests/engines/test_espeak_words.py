@@ -14,6 +14,8 @@ from engines.tts.espeak import Settings, create
 from engines.tts.espeak.word_times import ClauseWords, Event
 from engines.tts.threaded import Part
 
+pytestmark = pytest.mark.live
+
 RATE_HZ = 1000
 "One sample is one millisecond."
 

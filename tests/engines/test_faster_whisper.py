@@ -16,6 +16,8 @@ from engines.base import AsrItem, AsrModel, AsrOptions, AsrResult, Padding
 from engines.registry import load
 from tests.speech import say
 
+pytestmark = pytest.mark.live
+
 NANO = Path(__file__).parents[1] / "fixtures" / "whisper-nano"
 
 COMMANDS = {

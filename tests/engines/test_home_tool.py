@@ -17,6 +17,8 @@ from engines.llm.hybrid import Hybrid
 from pipeline.conversation.context_window import tools_tokens
 from tests.engines.intents_talk import Talk
 
+pytestmark = pytest.mark.live
+
 TOOLS = Talk().specs()
 WEATHER = ToolSpec("weather", "Tells the weather.", {"type": "object"})
 QUESTION = Message("user", "I would like to read in the kitchen")

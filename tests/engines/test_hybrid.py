@@ -31,6 +31,8 @@ from tests.engines.intents_talk import Talk
 from tests.pipeline.fakes import World, speak
 from tests.pipeline.test_session import of, run_session
 
+pytestmark = pytest.mark.live
+
 TOOLS = Talk().specs()
 TOLD: list[TextDelta | ToolCall | Usage] = [TextDelta("Paris."), Usage(5, 2)]
 

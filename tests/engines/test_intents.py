@@ -13,6 +13,8 @@ from engines.llm.intents.grammar import MAX_COMMANDS, MAX_WORDS
 from tests.engines.intents_talk import Talk
 from tests.shared import shared_data
 
+pytestmark = pytest.mark.live
+
 ENGLISH: list[tuple[str, str, dict[str, Any], str]] = [
     (
         "turn on the kitchen lights",

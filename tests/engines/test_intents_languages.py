@@ -14,6 +14,8 @@ from engines.llm.intents.language import supported
 from engines.llm.intents.spoken_numbers import clock_time
 from tests.engines.intents_talk import Talk
 
+pytestmark = pytest.mark.live
+
 COMMANDS: list[tuple[str, str, str, dict[str, Any], str]] = [
     (
         "de",

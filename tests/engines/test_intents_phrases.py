@@ -8,6 +8,8 @@ import pytest
 from engines.llm import intents
 from tests.engines.intents_talk import Talk
 
+pytestmark = pytest.mark.live
+
 
 @pytest.mark.parametrize("language", ["en", "de", "fr", "es"])
 def test_phrases_are_spoken_words_and_understood(language: str) -> None:

@@ -9,6 +9,8 @@ from engines.llm.intents import understand
 from engines.llm.intents.language import ours
 from engines.llm.intents.phonetic_match import Sounds, distance, sounds
 
+pytestmark = pytest.mark.live
+
 HOUSE = House(
     areas=("Kitchen", "Bedroom", "Living Room", "Küche", "Wohnzimmer"),
     devices=(

@@ -7,6 +7,8 @@ import pytest
 
 from tests.shared import ROOT
 
+pytestmark = pytest.mark.live
+
 WATCHED = """
 import sys
 import engines.llm.intents as intents

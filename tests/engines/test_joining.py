@@ -4,11 +4,14 @@ import socket
 from collections.abc import Callable, Sequence
 
 import numpy as np
+import pytest
 
 from engines.base import AsrInfo, AsrItem, AsrOptions, AsrResult
 from engines.base.asr import Done, JoiningModel
 from engines.runtime.worker.main import Worker
 from engines.runtime.worker.protocol import Cancel, Decode, Decoded, Failed, WireItem, reply_reader
+
+pytestmark = pytest.mark.live
 
 ITEM = WireItem.of(AsrItem("utt", np.zeros(160, np.int16), True, AsrOptions()))
 

@@ -28,6 +28,8 @@ from tests.engines.completions import (
 )
 from tests.engines.spoken_over import spoken_over
 
+pytestmark = pytest.mark.live
+
 LIGHT = ToolSpec("light", "Turns a light on.", {"type": "object", "properties": {}})
 KEY = "sk-very-secret"
 

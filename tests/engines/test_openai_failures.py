@@ -25,6 +25,8 @@ from tests.engines.completions import (
     text,
 )
 
+pytestmark = pytest.mark.live
+
 KEY = "sk-very-secret"
 
 GOOD = sends(sse(*text("Good.")))

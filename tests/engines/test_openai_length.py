@@ -28,6 +28,8 @@ from tests.engines.completions import (
 )
 from tests.pipeline.fakes import Counts
 
+pytestmark = pytest.mark.live
+
 GOOD = sends(sse(*text("Good.")))
 
 SAID: dict[str, tuple[int, Any]] = {

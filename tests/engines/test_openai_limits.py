@@ -12,6 +12,8 @@ from engines.base import Message, TextDelta
 from engines.runtime.openai_http.rate_limits import read_limits, reset_s
 from tests.engines.completions import Answer, Server, refuses, sse, talking, text
 
+pytestmark = pytest.mark.live
+
 RESETS: list[tuple[str, float | None]] = [
     ("1s", 1),
     ("6m0s", 360),

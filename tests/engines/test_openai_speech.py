@@ -27,6 +27,8 @@ from engines.tts.openai import OpenAiTts, Settings, create
 from engines.tts.pcm_stream import PcmStream
 from tests.engines.speech_server import Handler, pcm_bytes, serving, speech
 
+pytestmark = pytest.mark.live
+
 PATIENCE_S = 30
 
 

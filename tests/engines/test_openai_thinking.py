@@ -21,6 +21,8 @@ from tests.engines.completions import (
     text,
 )
 
+pytestmark = pytest.mark.live
+
 FIELDS = ("chat_template_kwargs", "reasoning_effort")
 HELLO = sends(sse(*text("Hello.")))
 

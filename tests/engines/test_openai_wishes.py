@@ -14,6 +14,8 @@ from engines.llm.vllm.command_line import asked_with
 from engines.llm.vllm.settings import Settings as VllmSettings
 from tests.engines.completions import Server, collected, refuses, sends, sse, talking, text
 
+pytestmark = pytest.mark.live
+
 LIGHT = ToolSpec("light", "Turns a light on.", {"type": "object", "properties": {}})
 GOOD = sends(sse(*text("Good.")))
 

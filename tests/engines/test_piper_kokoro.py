@@ -15,6 +15,8 @@ from engines.registry import load
 from tests.conftest import require
 from tests.engines.tiny_voices import have_kokoro, have_piper, kokoro_files, piper_voice
 
+pytestmark = pytest.mark.live
+
 TEXT = "Hello there, Doctor Smith. Three words more."
 
 

@@ -15,6 +15,8 @@ from engines.base import AsrItem, AsrOptions, AsrResult
 from engines.registry import read_settings
 from tests.speech import say
 
+pytestmark = pytest.mark.live
+
 PIECE = ASR_RATE_HZ // 4
 
 SPOKEN = [

@@ -13,6 +13,8 @@ from engines.llm.intents import phrases
 from media.files.decode import decode_file
 from tests.shared import shared_data
 
+pytestmark = pytest.mark.live
+
 NOISE = [
     "noise/freesound_573577.wav",
     "noise/koala_noise.wav",

@@ -11,6 +11,8 @@ from core.errors import ConfigError, EngineMissing
 from engines.registry import Available, available, load
 from tests.shared import ROOT
 
+pytestmark = pytest.mark.live
+
 
 def third_party(folder: Path, source: str, monkeypatch: pytest.MonkeyPatch, name: str) -> str:
     (folder / "acme").mkdir()

@@ -22,6 +22,8 @@ from engines.vad.silero.layers import FRAME_SAMPLES
 from engines.vad.silero.weights import Network, bundled_weights, load_network
 from tests.speech import say
 
+pytestmark = pytest.mark.live
+
 EXACT = 1e-5
 KEPT = 1e-4
 "Of what is remembered: steps at full scale are 7e-5 apart, anything quieter 1e-5."

@@ -30,6 +30,8 @@ from pipeline.user_turn.speech_detector import Hearing
 from tests.conftest import require
 from tests.shared import shared_data
 
+pytestmark = pytest.mark.live
+
 WHEEL = "pipecat-ai==1.14.0"
 DATA = "pipecat/audio/turn/smart_turn"
 

@@ -16,6 +16,8 @@ from engines.tts.cancellable_onnx import StoppableSession
 from engines.tts.threaded import Listener, Part, Voicing
 from tests.conftest import require
 
+pytestmark = pytest.mark.live
+
 RATE_HZ = 16_000
 PATIENCE_S = 30
 SIZE, NODES = 600, 4000

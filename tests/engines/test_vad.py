@@ -17,6 +17,8 @@ from engines.vad.webrtc import WebrtcVad
 from tests.shared import shared_data
 from tests.speech import say
 
+pytestmark = pytest.mark.live
+
 ENGINES = ["webrtc", "silero", "gated"]
 NEURAL = ["silero", "gated"]
 

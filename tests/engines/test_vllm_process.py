@@ -20,6 +20,8 @@ from engines.runtime.external_server.free_port import reserved
 from engines.runtime.external_server.output_log import ServerLog
 from engines.runtime.external_server.process import LEASH, LEASH_GRACE_S, ServerProcess, started
 
+pytestmark = pytest.mark.live
+
 FAKE = Path(__file__).with_name("fake_server.py")
 KEY = "key-of-this-start"
 GRACE_S = 0.5

@@ -19,6 +19,8 @@ from serving.placement.hardware import Hardware
 from tests.shared import shared_data
 from tests.speech import say
 
+pytestmark = pytest.mark.live
+
 if not {one.name: one.installed for one in available("wake")}["micro"]:
     pytest.skip("pymicro-wakeword has no wheel for this machine", allow_module_level=True)
 

@@ -12,6 +12,8 @@ from tests.engines.test_faster_whisper import load_nano
 from tests.engines.whisper_reference import clips
 from tests.shared import shared_data
 
+pytestmark = pytest.mark.live
+
 BATCH = 8
 
 

@@ -11,6 +11,8 @@ from engines.asr.whisper import device
 from engines.asr.whisper.settings import Settings
 from tests.engines.test_faster_whisper import NANO
 
+pytestmark = pytest.mark.live
+
 
 class BrokenGpu:
     """Loads, and fails at the first decode as CTranslate2 does without cuBLAS."""

@@ -12,6 +12,8 @@ from engines.base import AsrItem, AsrModel
 from tests.engines.test_faster_whisper import load_nano
 from tests.speech import say
 
+pytestmark = pytest.mark.live
+
 LENGTHS = (1, 159, 160, 199, 200, 201, 401, 1000, 16_000, 48_123, MAX_ITEM_SAMPLES)
 
 CLOSE = 1e-5

@@ -21,6 +21,8 @@ from engines.base import AsrItem, AsrOptions, AsrResult
 from tests.engines.test_faster_whisper import NANO
 from tests.speech import say
 
+pytestmark = pytest.mark.live
+
 LIGHTS, CLOCK = say("turn on the kitchen lights"), say("what time is it")
 NOISE = np.random.default_rng(1).normal(0, 3000, 3 * ASR_RATE_HZ).astype(np.int16)
 

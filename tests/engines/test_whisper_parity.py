@@ -22,6 +22,8 @@ from tests.engines.whisper_reference import (
     theirs,
 )
 
+pytestmark = pytest.mark.live
+
 BATCH = 8
 REAL_SHARE = {"nano": 1, "random tiny": 4}
 "One recording in so many: a window of tiny takes a second."

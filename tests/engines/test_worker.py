@@ -33,6 +33,8 @@ from tests.engines.test_faster_whisper import NANO
 from tests.shared import ROOT
 from tests.speech import say
 
+pytestmark = pytest.mark.live
+
 PATIENCE_S = 30
 ODD = "tests.engines.odd_engine"
 

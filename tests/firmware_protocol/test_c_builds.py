@@ -9,6 +9,8 @@ import pytest
 from tests.firmware_protocol.c_programs import LIBRARY, LIBRARY_WARNINGS, C, compile_c, compiler
 from tests.shared import ROOT
 
+pytestmark = pytest.mark.live
+
 CPP_WARNINGS = ("-std=c++11", "-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Werror")
 HEADERS = sorted((C / "include").rglob("*.h"))
 

@@ -18,6 +18,8 @@ from tests.firmware_protocol.c_programs import (
 )
 from tests.shared import ROOT
 
+pytestmark = pytest.mark.live
+
 VECTORS = ROOT / "firmware_protocol" / "vectors" / "xiaozhi"
 CASES = json.loads((VECTORS / "cases.json").read_text(encoding="utf-8"))
 MODES = ("auto", "manual", "realtime")

@@ -20,6 +20,8 @@ from tests.server.process import run as run_earshot
 from tests.server.process import serving
 from tests.speech import say
 
+pytestmark = pytest.mark.live
+
 DEVICE = "02:00:00:00:00:01"
 ANSWER_HZ = 24_000
 AUDIBLE = 500

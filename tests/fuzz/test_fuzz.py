@@ -17,6 +17,8 @@ from tests.fuzz.target import Target
 from tests.fuzz.targets import TARGETS
 from tests.shared import ROOT
 
+pytestmark = pytest.mark.live
+
 SEED = os.environ.get("EARSHOT_FUZZ_SEED", "7")
 "Another number gives other inputs; the same one the same."
 

@@ -17,6 +17,8 @@ from tests.shared import ROOT
 from tests.signaling.callers import CALLS, SDP, Caller, form, talking
 from tests.signaling.servers import Server, against
 
+pytestmark = pytest.mark.live
+
 Refusal = tuple[int, str, str | None]
 "Status, code, `param`."
 

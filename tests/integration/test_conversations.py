@@ -29,6 +29,8 @@ from media.webrtc.loopback import lose_packets
 from tests.server.process import LOADS_HERE, Running, serving, workers
 from tests.speech import say
 
+pytestmark = pytest.mark.live
+
 TIMEOUT_S = 20
 
 SAID = (

@@ -7,9 +7,12 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from aiohttp import ClientSession, ClientWebSocketResponse
 
 from tests.server.process import environment, serving
+
+pytestmark = pytest.mark.live
 
 RATES = {"small": 10_000, "large": 500}
 "Events a second: the large ones have 60 kB, and as much comes back."

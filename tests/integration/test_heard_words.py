@@ -12,6 +12,8 @@ from engines.tts.espeak import Settings, create
 from pipeline.speech.chunker import Chunker
 from pipeline.speech.normalize.__init___part import ClauseReader, Spoken
 
+pytestmark = pytest.mark.live
+
 ANSWERS = {
     "en": "**Sure!** It is 20 °C, see [the forecast](https://example.com/a?b=c). 1,000 km/h, "
     "Dr. Who 😀!\n\n- milk\n- `eggs`\n\nThat's *all*.",

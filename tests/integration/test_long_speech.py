@@ -28,6 +28,8 @@ from tests.pipeline.fakes import Counts, EchoLlm, LoopClock, ToneTts, collect
 from tests.shared import shared_data
 from tests.speech import say
 
+pytestmark = pytest.mark.live
+
 NANO = Path(__file__).parents[1] / "fixtures" / "whisper-nano"
 COMMANDS = (
     "open the garage door",

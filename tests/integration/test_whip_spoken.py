@@ -6,6 +6,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 
+import pytest
 from aiohttp import ClientSession
 
 from pipeline.conversation.conversation import Conversations
@@ -22,6 +23,8 @@ from tests.raw_peer import RATE_HZ
 from tests.server.http import serving
 from tests.signaling.whip_client import Event, publishing, read_events
 from tests.speech import say
+
+pytestmark = pytest.mark.live
 
 DEADLINE_S = 90
 WORDS = "turn on the kitchen lights?"

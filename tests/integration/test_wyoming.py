@@ -20,6 +20,8 @@ from tests.ports import reserved_port
 from tests.server.process import Running, serving
 from tests.speech import say
 
+pytestmark = pytest.mark.live
+
 CHUNK = 512
 "Samples, as satellites send them."
 

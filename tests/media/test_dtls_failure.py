@@ -11,6 +11,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from media.webrtc.dtls_failure import explained
 from media.webrtc.peer import CloseReason, Peer, PeerCallbacks
 
+pytestmark = pytest.mark.live
+
 DEADLINE_S = 20
 
 

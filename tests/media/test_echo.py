@@ -12,6 +12,8 @@ from media.processing.aec3 import EchoCanceller, Path
 from media.processing.echo import Echo, HalfDuplex, Untouched, open_echo
 from media.processing.modes import EchoMode
 
+pytestmark = pytest.mark.many
+
 FRAME = 320
 SECOND = ASR_RATE_HZ
 

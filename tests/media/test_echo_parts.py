@@ -9,6 +9,8 @@ from media.processing.echo_delay import FAR, NEAR, match
 from media.processing.echo_gate import CLOSED, ResidualGate
 from media.processing.echo_reference import KEPT, MAX_AHEAD, NEW_STRETCH, Reference
 
+pytestmark = pytest.mark.many
+
 FRAME = 320
 
 

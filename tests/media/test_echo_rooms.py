@@ -21,6 +21,8 @@ from media.processing.aec3 import EchoCanceller
 from media.processing.echo import Echo, HalfDuplex, Untouched
 from tests.shared import ROOT, shared_data
 
+pytestmark = pytest.mark.live
+
 CONVERGED = 2 * ASR_RATE_HZ
 "From the first sound of the session on: what is heard before may be an echo."
 LATE_MS = 150

@@ -10,6 +10,8 @@ from media.files.decode import decode_file
 from media.files.encode import FORMATS, open_encoder
 from tests.media.signals import peak_hz, tone
 
+pytestmark = pytest.mark.many
+
 TONE = tone(440, 16_000, 16_000)
 
 

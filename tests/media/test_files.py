@@ -24,6 +24,8 @@ from tests.media.hostile_files import caf_chunk, m4a_of_repeats
 from tests.media.signals import peak_hz, tone
 from tests.shared import shared_data
 
+pytestmark = pytest.mark.many
+
 
 def wav(pcm: bytes, rate_hz: int, width_bytes: int, channels: int) -> bytes:
     out = BytesIO()

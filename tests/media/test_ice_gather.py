@@ -16,6 +16,8 @@ from media.webrtc.ice import gathering
 from media.webrtc.ice.gathering import LOOPBACK, gather_with
 from media.webrtc.ice.settings import IceServer, IceSettings, PortRange
 
+pytestmark = pytest.mark.live
+
 T = TypeVar("T")
 
 

@@ -22,6 +22,8 @@ from tests.media.test_peer import End, all_tasks_ended
 from tests.raw_peer import RATE_HZ, RawPeer, candidates_of, with_hidden_addresses
 from tests.raw_peer import without_candidates as bare
 
+pytestmark = pytest.mark.live
+
 OURS_HZ, THEIRS_HZ = 500, 900
 CANDIDATE = "candidate:1 1 udp 2122260223 192.0.2.1 51712 typ host"
 

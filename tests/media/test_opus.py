@@ -14,6 +14,8 @@ from media.codecs.opus import (
 )
 from tests.media.signals import peak_hz, tone
 
+pytestmark = pytest.mark.many
+
 
 @pytest.mark.parametrize("application", ["voip", "audio", "lowdelay"])
 @pytest.mark.parametrize("frame_ms", [20, 60])

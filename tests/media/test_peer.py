@@ -20,6 +20,8 @@ from media.webrtc.peer import CloseReason, Peer, PeerCallbacks, PeerSettings
 from tests.media.signals import assert_continuous, joined, peak_hz, tone
 from tests.media.test_sdp import OFFER
 
+pytestmark = pytest.mark.live
+
 DEADLINE_S = 10
 "For what takes 50 ms on a quiet machine."
 

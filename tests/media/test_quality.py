@@ -10,6 +10,8 @@ from media.webrtc.loopback import lose_packets
 from media.webrtc.peer import Peer, PeerCallbacks
 from media.webrtc.stats import WINDOW, Counts, Recent
 
+pytestmark = pytest.mark.live
+
 
 async def measured(peer: Peer, until_packets: int) -> ConnectionQuality:
     """From the beginning, once the other end has reported loss and a round trip."""

@@ -16,6 +16,8 @@ from media.files.raw import BITS, ByteDecoder, NotPlain, RawDecoder, WavDecoder
 from tests.media.signals import peak_hz, tone
 from tests.shared import shared_data
 
+pytestmark = pytest.mark.many
+
 TONE = tone(440, 16_000, 16_000)
 
 

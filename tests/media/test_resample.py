@@ -6,6 +6,8 @@ from core.audio import Pcm
 from media.resample import Resampler, live_delay_ms
 from tests.media.signals import peak_hz, tone
 
+pytestmark = pytest.mark.many
+
 RATES = [(48000, 16000), (24000, 48000), (44100, 16000), (22050, 24000), (8000, 16000)]
 
 

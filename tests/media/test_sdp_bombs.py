@@ -12,6 +12,8 @@ from media.webrtc.peer import Peer, PeerCallbacks
 from media.webrtc.sdp import MAX_SDP_BYTES
 from tests.media.test_sdp import OFFER
 
+pytestmark = pytest.mark.live
+
 MAX_CPU_S = 0.5
 "The loop of all calls stands still so long, at most."
 

@@ -23,6 +23,8 @@ from media.webrtc.ice.restart import IceRestart
 from media.webrtc.ice.settings import IceSettings
 from media.webrtc.loopback import lose_packets
 
+pytestmark = pytest.mark.live
+
 DEADLINE_S = 20
 
 Packets = list[tuple[int, int, bytes]]

@@ -22,6 +22,8 @@ from media.webrtc.tracks import (
 from tests.loop import VirtualClockLoop, run_virtual
 from tests.media.signals import assert_continuous, joined, peak_hz, tone
 
+pytestmark = pytest.mark.many
+
 Packet = tuple[int, int, bytes]
 "Sequence number, timestamp, payload."
 

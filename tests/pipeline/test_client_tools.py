@@ -39,6 +39,8 @@ from pipeline.tools.results import NO_RESULT
 from tests.pipeline.fakes import EchoLlm, World, speak
 from tests.pipeline.test_session import of, run_session
 
+pytestmark = pytest.mark.many
+
 LIGHT = ToolSpec("set_light", "Switches.", {"type": "object", "properties": {}})
 TEXT = SessionSettings(modality="text", client_tools=(LIGHT,))
 ON = ToolCall("0", "set_light", {"on": True})

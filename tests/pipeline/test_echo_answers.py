@@ -28,6 +28,8 @@ from tests.pipeline.fakes import LevelAsr, ToneTts, World
 from tests.pipeline.test_session import of, run_session
 from tests.shared import ROOT
 
+pytestmark = pytest.mark.live
+
 FRAME = ms_to_samples(PTIME_MS, ASR_RATE_HZ)
 T60_S = 0.3
 PERSON_FROM = 2 * ASR_RATE_HZ

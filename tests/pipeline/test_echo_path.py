@@ -12,6 +12,8 @@ from tests.pipeline.fakes import FRAME, speak
 from tests.pipeline.test_interruption import talkative
 from tests.pipeline.test_session import of, run_session
 
+pytestmark = pytest.mark.many
+
 SILENCE, ONE, TWO = 0, 1000, 2000
 
 

@@ -19,6 +19,8 @@ from tests.pipeline.fakes import World, speak
 from tests.pipeline.test_sayings import Says
 from tests.pipeline.test_session import of, run_session
 
+pytestmark = pytest.mark.many
+
 PATIENCE_MS = 5000
 PATIENT = SessionSettings(turn_detection=TurnDetection(idle_timeout_ms=PATIENCE_MS))
 

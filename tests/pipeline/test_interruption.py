@@ -22,6 +22,8 @@ from pipeline.shared.settings import ResponseRequest, SessionSettings, TurnDetec
 from tests.pipeline.fakes import EchoLlm, LevelAsr, ToneTts, World, speak
 from tests.pipeline.test_session import of, run_session
 
+pytestmark = pytest.mark.many
+
 SILENCE, ONE, TWO, UH_HUH, NOISE = 0, 1000, 2000, 6000, 5000
 Policy = Literal["on", "patient"]
 

@@ -36,6 +36,8 @@ from pipeline.tools.results import NO_RESULT
 from tests.pipeline.fakes import EchoLlm, LevelAsr, World, speak
 from tests.pipeline.test_session import of, run_session
 
+pytestmark = pytest.mark.many
+
 TEXT = SessionSettings(modality="text")
 IMAGE = ImagePart("data:image/png;base64,iVBORw0KGgo=")
 

@@ -46,6 +46,8 @@ from tests.pipeline.test_invariants import nothing_is_said_of_what_is_gone
 from tests.pipeline.test_session import of, run_session
 from tests.pipeline.test_speculation import ToolLlm, Watched, counted
 
+pytestmark = pytest.mark.many
+
 SILENCE, ONE, TWO, THREE, UH_HUH, WORDLESS = 0, 1000, 2000, 3000, 6000, 700
 PAUSE = (SILENCE, 700)
 "Longer than the wait of 450 ms, so that the answer has begun to be heard."

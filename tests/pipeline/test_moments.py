@@ -54,6 +54,8 @@ from tests.pipeline.fakes import (
 )
 from tests.pipeline.test_session import ANSWER_TIME_MS, SILENCE, of, run_session
 
+pytestmark = pytest.mark.many
+
 PUSH_TO_TALK = SessionSettings(turn_detection=None)
 
 

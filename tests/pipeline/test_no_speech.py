@@ -17,6 +17,8 @@ from tests.pipeline.fakes import LevelAsr, LoudVads, World, speak
 from tests.pipeline.test_segmenting import FaintVad, audio
 from tests.pipeline.test_session import of, run_session
 
+pytestmark = pytest.mark.many
+
 SHORT_MS = 120
 "Enough for a session to begin an utterance, too little for the VAD's rules."
 

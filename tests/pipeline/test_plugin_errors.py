@@ -39,6 +39,8 @@ from tests.pipeline.test_session import of, run_session
 from tests.pipeline.test_wake import NAME as WAKE_NAME
 from tests.pipeline.test_wake import WORD_LEVEL, LevelWake, LevelWakes
 
+pytestmark = pytest.mark.many
+
 SECRET = "the words that were said"
 BUGS = [ValueError, KeyError, RuntimeError]
 SORRY = ("Sorry, that did not work.", "I could not do that, sorry.")

@@ -19,6 +19,8 @@ from tests.loop import run_virtual
 from tests.pipeline.fakes import LevelAsr, World
 from tests.pipeline.test_segmenting import MS, audio
 
+pytestmark = pytest.mark.many
+
 WINDOW_MS = 10_000
 ENGLISH = AsrOptions("en")
 LONG = audio(

@@ -8,6 +8,8 @@ from pipeline.session.session import Session
 from tests.pipeline.fakes import World, speak
 from tests.pipeline.test_session import SILENCE, one_turn, run_session
 
+pytestmark = pytest.mark.many
+
 
 @pytest.mark.parametrize("is_asked_for", [False, True])
 def test_what_is_heard_and_said_is_logged_only_when_asked_for(

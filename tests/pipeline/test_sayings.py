@@ -27,6 +27,8 @@ from tests.pipeline.fakes import EchoLlm, ToneTts, World, speak
 from tests.pipeline.test_interruption import talkative
 from tests.pipeline.test_session import of, run_session
 
+pytestmark = pytest.mark.many
+
 SILENCE, ONE, TWO = 0, 1000, 2000
 
 

@@ -6,6 +6,8 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
+
 from core.errors import Overloaded
 from core.events import OutputText, ResponseDone, SessionEvent, Transcribed
 from core.ports import ToolContext, ToolOutcome, ToolSpec
@@ -20,6 +22,8 @@ from tests.loop import run_virtual
 from tests.pipeline.fakes import Adder, EchoLlm, World, collect, speak
 from tests.pipeline.test_session import of
 from tests.pipeline.test_speculation import counted
+
+pytestmark = pytest.mark.many
 
 SILENCE, ONE, TWO, FOUR = 0, 1000, 2000, 4000
 CLOSING_S = 0.05

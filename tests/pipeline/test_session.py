@@ -47,6 +47,8 @@ from tests.pipeline.fakes import (
     speak,
 )
 
+pytestmark = pytest.mark.many
+
 E = TypeVar("E")
 SILENCE = 0
 ANSWER_TIME_MS = 3000

@@ -3,11 +3,15 @@
 import asyncio
 import gc
 
+import pytest
+
 from pipeline.session.session import Session
 from pipeline.session.sessions import Sessions
 from pipeline.shared.settings import SessionSettings, TurnDetection
 from tests.loop import run_virtual
 from tests.pipeline.fakes import LevelAsr, ToneTts, World, speak
+
+pytestmark = pytest.mark.live
 
 SILENCE, ONE, TWO, FOUR, NOISE, UH_HUH = 0, 1000, 2000, 4000, 5000, 6000
 TURNS = 1000

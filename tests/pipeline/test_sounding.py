@@ -40,6 +40,8 @@ from tests.pipeline.fakes import Counts, LevelAsr, LoopClock, ToneTts, World, sp
 from tests.pipeline.test_sayings import WordTts
 from tests.pipeline.test_session import of
 
+pytestmark = pytest.mark.many
+
 SILENCE, ONE, TWO = 0, 1000, 2000
 Told = list[tuple[float, SessionEvent]]
 

@@ -27,6 +27,8 @@ from serving.scheduling.scheduler import Priority
 from tests.pipeline.fakes import Adder, EchoLlm, LevelAsr, ToneTts, World, speak
 from tests.pipeline.test_session import of, run_session
 
+pytestmark = pytest.mark.many
+
 SILENCE, ONE, TWO, FOUR, NOISE = 0, 1000, 2000, 4000, 5000
 
 

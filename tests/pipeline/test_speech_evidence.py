@@ -21,6 +21,8 @@ from pipeline.transcription.no_speech import (
 )
 from tests.shared import ROOT, shared_data
 
+pytestmark = pytest.mark.live
+
 FRAME = 320
 "20 ms."
 KNOWN_SINGING = ("lets_go_fishin.ogg",)

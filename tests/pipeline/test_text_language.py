@@ -7,6 +7,8 @@ import pytest
 from engines.tts.espeak.library import espeak_library
 from pipeline.speech.language_id import WIDESPREAD, TextLanguage
 
+pytestmark = pytest.mark.live
+
 LANGUAGES = TextLanguage()
 "One for all tests: loading takes a second."
 

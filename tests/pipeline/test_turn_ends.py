@@ -20,6 +20,8 @@ from pipeline.user_turn.speech_detector import Hearing
 from pipeline.user_turn.speech_offset import Audible, Sound
 from tests.shared import shared_data
 
+pytestmark = pytest.mark.live
+
 LEAD_MS, TAIL_MS = 500, 1000
 EVERY = 4
 "Recordings of which one is heard: all would take a minute."

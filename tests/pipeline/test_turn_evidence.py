@@ -16,6 +16,8 @@ from pipeline.user_turn.turn_evidence import NOT_UNDERSTOOD, UNDERSTOOD
 from tests.pipeline.fakes import EchoLlm, World, speak
 from tests.pipeline.test_session import of, run_session
 
+pytestmark = pytest.mark.many
+
 SILENCE, ONE = 0, 1000
 
 

@@ -22,6 +22,8 @@ from tests.pipeline.fakes import ToneTts, World, speak
 from tests.pipeline.test_session import of, run_session
 from tests.pipeline.test_trace_sound import Kept
 
+pytestmark = pytest.mark.many
+
 NAME = "computer"
 WORD_LEVEL = 9000
 "What the scripted engine takes for the wake word; the recogniser knows no word of this level."

@@ -15,6 +15,8 @@ import pytest
 from tests.repo.files import repository_files
 from tests.shared import ROOT
 
+pytestmark = pytest.mark.live
+
 DOCUMENTS = sorted([ROOT / "README.md", ROOT / "THREAT_MODEL.md", *ROOT.glob("docs/*.md")])
 
 _FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)

@@ -11,6 +11,8 @@ import pytest
 from tests.repo.files import PACKAGES, python_files
 from tests.shared import ROOT
 
+pytestmark = pytest.mark.live
+
 MODEL_LIBRARIES = (
     "ctranslate2",
     "faster_whisper",

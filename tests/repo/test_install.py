@@ -10,6 +10,8 @@ import pytest
 from tests.repo.files import PACKAGES
 from tests.shared import ROOT
 
+pytestmark = pytest.mark.live
+
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ")
 
 MAKE_SETS = {"ARGS", "EXTRAS", "HOST", "MAKEFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "PORT", "PULL"}

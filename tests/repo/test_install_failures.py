@@ -14,6 +14,8 @@ from server.config import Config
 from server.net.port_check import address
 from tests.shared import ROOT
 
+pytestmark = pytest.mark.live
+
 INTERPRETER = """#!/bin/sh
 if [ "$2" = "$FAILING" ]; then cat "$SAYS" >&2; exit 1; fi
 case "$2" in

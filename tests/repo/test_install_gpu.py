@@ -10,6 +10,8 @@ import pytest
 
 from tests.shared import ROOT
 
+pytestmark = pytest.mark.live
+
 LISTED = "echo 'GPU 0: NVIDIA L4 (UUID: GPU-1)'"
 
 

@@ -12,6 +12,8 @@ from packaging.utils import canonicalize_name
 from server.commands.lock_file import locked_names, main, requirements
 from tests.shared import ROOT
 
+pytestmark = pytest.mark.live
+
 TEXT = (ROOT / "requirements.lock").read_text(encoding="utf-8")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 FREE = {"scale", "torch"}

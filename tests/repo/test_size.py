@@ -3,8 +3,12 @@
 import ast
 import warnings
 
+import pytest
+
 from tests.repo.files import PACKAGES, page_files, python_files
 from tests.shared import ROOT
+
+pytestmark = pytest.mark.live
 
 FILE_LINES = 300
 FILE_LINES_HARD = 600

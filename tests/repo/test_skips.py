@@ -9,6 +9,8 @@ import pytest
 
 from tests.shared import ROOT
 
+pytestmark = pytest.mark.live
+
 CASES = {
     "present": 'from tests.conftest import require\ndef test_it(): require(True, "Chromium")',
     "absent": 'from tests.conftest import require\ndef test_it(): require(False, "Chromium")',
@@ -24,7 +26,8 @@ CASES = {
 def test_skips_are_judged(strict: str, status: int, outcome: str, tmp_path: Path) -> None:
     for name, source in CASES.items():
         (tmp_path / f"test_{name}.py").write_text(source, encoding="utf-8")
-    options = ["-p", "tests.conftest", "-p", "no:cacheprovider", "--continue-on-collection-errors"]
+    options = ["-p", "tests.conftest", "-p", "no:cacheprovider", "-o", "markers=unit"]
+    options += ["--continue-on-collection-errors"]
     done = run(
         [sys.executable, "-m", "pytest", *options, "-c", os.devnull, str(tmp_path)],
         cwd=ROOT,

@@ -1,36 +1,56 @@
-"""The list of what is no unit test, and what a unit test may not do."""
+"""Which tests are unit tests, and what a unit test may not do."""
 
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from tests.shared import ROOT
 from tests.tiers import (
-    MUCH_SOUND,
-    NOT_UNIT,
     SECOND_TRIES,
     UNIT_CPU_S,
     UNIT_S,
-    WHOLE_SESSIONS,
-    is_unit,
+    is_unit_file,
     shut_in,
     too_flaky,
     too_slow,
 )
 
+pytestmark = pytest.mark.live
 
-def test_the_list_names_what_is_there() -> None:
-    listed = (*NOT_UNIT, *MUCH_SOUND, *WHOLE_SESSIONS)
-    assert [one for one in listed if not (ROOT / "tests" / one).exists()] == []
-    assert is_unit(ROOT / "tests" / "core" / "test_queues.py")
-    assert not is_unit(ROOT / "tests" / "e2e" / "test_page_spoken.py")
+
+@pytest.mark.parametrize(
+    ("source", "is_unit"),
+    [
+        ("import pytest\n", True),
+        ("pytestmark = pytest.mark.many\n", True),
+        ("@pytest.mark.real\ndef test_it() -> None: ...\n", True),
+        ('"""Docs."""\npytestmark = pytest.mark.live\n', False),
+        ("pytestmark = [pytest.mark.browser, pytest.mark.many]\n", False),
+        ("pytestmark = pytest.mark.soak\n", False),
+    ],
+    ids=["no marker", "many", "one real test", "live", "browser and many", "soak"],
+)
+def test_a_file_is_a_unit_test_unless_its_marker_says_more(
+    source: str, is_unit: bool, tmp_path: Path
+) -> None:
+    file = tmp_path / "test_it.py"
+    file.write_text(source, encoding="utf-8")
+    assert is_unit_file(file) is is_unit
+
+
+def test_every_marker_of_a_file_stands_on_one_line() -> None:
+    """`is_unit_file` finds no other."""
+    files = (ROOT / "tests").rglob("test_*.py")
+    texts = {one: one.read_text(encoding="utf-8") for one in files}
+    assert [one for one, text in texts.items() if "pytestmark = [\n" in text] == []
 
 
 def test_a_unit_test_that_reaches_out_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     shut_in(monkeypatch)
-    with pytest.raises(pytest.fail.Exception, match=r"tests/tiers\.py"):
+    with pytest.raises(pytest.fail.Exception, match="mark its file `live`"):
         subprocess.run([sys.executable, "--version"], check=False)
     with socket.socket() as one, pytest.raises(pytest.fail.Exception):
         one.bind(("127.0.0.1", 0))

@@ -12,6 +12,8 @@ from server.http import key_attempts
 from server.http.auth import Gate
 from tests.server.http import KEY, answer_to, error_of, hello, raising, route, serving
 
+pytestmark = pytest.mark.live
+
 
 def test_strangers_get_401_before_routing() -> None:
     gate = Gate(is_local=False, key=KEY)

@@ -9,6 +9,8 @@ from zeroconf import IPVersion, ServiceStateChange, Zeroconf
 
 from server.net.mdns import SERVICE, announced
 
+pytestmark = pytest.mark.live
+
 FIND_S = 20.0
 
 

@@ -36,6 +36,8 @@ from tests.engines.completions import Server, refuses, sends, sse, text
 from tests.pipeline.fakes import ToneTts
 from tests.ports import reserved_port
 
+pytestmark = pytest.mark.live
+
 FINE = PathsConfig(state_dir="/tmp", models_dir="/tmp")
 VOICES: dict[str, Tts] = {"tone": ToneTts()}
 

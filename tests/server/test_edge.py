@@ -53,6 +53,8 @@ from tests.server.http import (
     serving,
 )
 
+pytestmark = pytest.mark.live
+
 TABLE: list[tuple[EarshotError, int, int]] = [
     (EarshotError("x"), 500, 1011),
     (ConfigError("x"), 500, 1011),

@@ -23,6 +23,8 @@ from server.commands.exit_codes import Exit
 from tests.server.fake_wheels import NEEDS, make_torch, make_vllm
 from tests.shared import ROOT
 
+pytestmark = pytest.mark.live
+
 CPU = ("engines", "install", "vllm", "--cpu")
 
 

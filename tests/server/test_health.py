@@ -2,11 +2,15 @@
 
 import asyncio
 
+import pytest
+
 from server.http.auth import Gate
 from server.http.health import Health, health_routes
 from server.runtime.lifecycle import Lifecycle, State, drain
 from tests.loop import run_virtual
 from tests.server.http import KEY, serving
+
+pytestmark = pytest.mark.live
 
 
 def details(state: State) -> Health:

@@ -25,6 +25,8 @@ from server.net.tls import open_tls
 from server.runtime.metrics import PrometheusMetrics
 from tests.server.http import KEY, MAX_BODY_BYTES, hello, route
 
+pytestmark = pytest.mark.live
+
 Talk = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 KEYED = f"Authorization: Bearer {KEY}\r\n".encode()
 HOST = b"Host: 127.0.0.1\r\n"

@@ -9,6 +9,8 @@ from core.errors import ConfigError
 from server.config import ServerConfig
 from server.net.listeners import AddressInUse, bind, is_local_only, raise_file_limit, urls
 
+pytestmark = pytest.mark.live
+
 
 def test_a_free_port_is_shared_by_all_addresses_of_a_name() -> None:
     sockets = bind("localhost", 0)

@@ -28,6 +28,8 @@ from server.config import Config
 from server.runtime.clock import JsonlTrace, SystemClock, open_trace
 from tests.server import garage
 
+pytestmark = pytest.mark.live
+
 SETTINGS = SessionSettings(language="en", turn_detection=TurnDetection(silence_ms=300))
 SAID = ("turn on the kitchen lights", "what is on the shopping list")
 

@@ -25,6 +25,8 @@ from tests.loop import run_virtual
 from tests.pipeline.fakes import Counts, World, speak
 from tests.pipeline.test_interruption import ONE, SILENCE, TWO, UH_HUH, talkative
 
+pytestmark = pytest.mark.many
+
 CONTEXT = ToolContext("conv_1", "en")
 KITCHEN = Place("Kitchen", "dev_1")
 HEARD_MS = 1500

@@ -22,6 +22,8 @@ from server.config.load import load
 from server.serve import open_entrance
 from tests.server.process import LOADS_HERE, Running, run, serving, workers
 
+pytestmark = pytest.mark.live
+
 MODEL = "EARSHOT_ASR__OPTIONS__MODEL"
 
 

@@ -18,6 +18,8 @@ from server.config.types import masked
 from tests.pipeline.fakes import Counts
 from tests.shared import ROOT
 
+pytestmark = pytest.mark.live
+
 CONTEXT = ToolContext("conv_1", "en")
 OLD_SERVER = str(ROOT / "tests/pipeline/mcp/old_server.py")
 

@@ -32,6 +32,8 @@ from tests.media.hostile_files import (
 from tests.pipeline.fakes import Counts
 from tests.shared import shared_data
 
+pytestmark = pytest.mark.live
+
 LIMIT_S = 60
 LONG_S = 1800
 

@@ -9,6 +9,8 @@ from serving.placement import hardware
 from serving.placement.cgroup import Limits, limits
 from serving.placement.hardware import Gpu, Hardware, look, parse_gpus, visible, with_limits
 
+pytestmark = pytest.mark.live
+
 H200 = Gpu("NVIDIA H200", 140.0, 139.0, "9.0", "575.57.08")
 TWO = (H200, Gpu("NVIDIA L4", 22.0, 21.0, "8.9", "575.57.08", 1))
 

@@ -21,6 +21,8 @@ from tests.loop import run_virtual
 from tests.pipeline.fakes import Counts, LoopClock
 from tests.speech import say
 
+pytestmark = pytest.mark.live
+
 NANO = Path(__file__).parent.parent / "fixtures" / "whisper-nano"
 OPTIONS = {"model": str(NANO), "cpu_threads": 1}
 LIMIT_S = 60

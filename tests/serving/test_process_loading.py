@@ -16,6 +16,8 @@ from serving.workers import child_process
 from serving.workers.process import ProcessWorker
 from tests.pipeline.fakes import Counts, LoopClock
 
+pytestmark = pytest.mark.live
+
 ODD = "tests.engines.odd_engine"
 LIMIT_S = 30
 

@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 
 import psutil
+import pytest
 
 from engines.base import AsrItem
 from engines.registry import available
@@ -17,6 +18,8 @@ from serving.served import ServedModel
 from tests.pipeline.fakes import Counts, LoopClock
 from tests.shared import ROOT
 from tests.speech import say
+
+pytestmark = pytest.mark.live
 
 NANO = ROOT / "tests" / "fixtures" / "whisper-nano"
 LIMIT_S = 120

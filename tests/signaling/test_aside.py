@@ -17,6 +17,8 @@ from tests.signaling.callers import talking
 from tests.signaling.fakes import BEGUN, Client, CountingHome, play
 from tests.signaling.servers import Server, against
 
+pytestmark = pytest.mark.live
+
 ITEM = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]}
 
 

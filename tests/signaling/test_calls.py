@@ -13,6 +13,8 @@ from tests.signaling.callers import CALLS, SDP, Caller, form, talking
 from tests.signaling.fakes import CountingHome
 from tests.signaling.servers import Server, Setup, against
 
+pytestmark = pytest.mark.live
+
 LEVEL_ONE = 1000
 "What the scripted voice detector takes for speech."
 

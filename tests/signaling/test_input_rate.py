@@ -16,6 +16,8 @@ from signaling.realtime.protocol.audio_format import WIDE_PCM, Spoken
 from signaling.realtime.protocol.input_rate import MAX_APPENDS, InputRate
 from tests.signaling.fakes import Client, Scene, play
 
+pytestmark = pytest.mark.many
+
 Event = dict[str, Any]
 
 APPENDS = 4000

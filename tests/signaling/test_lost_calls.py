@@ -22,6 +22,8 @@ from tests.raw_peer import RawPeer, candidates_of, without_candidates
 from tests.signaling.callers import CALLS, SDP
 from tests.signaling.servers import Server, Setup, against
 
+pytestmark = pytest.mark.live
+
 QUESTION = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hello"}]}
 
 

@@ -13,6 +13,8 @@ from pipeline.shared.mcp_servers import RemotePolicy
 from tests.pipeline.mcp.test_servers import Kitchen
 from tests.signaling.mcp_servers import Event, House, cooking, in_house, kinds, of
 
+pytestmark = pytest.mark.live
+
 EVENTS: TypeAdapter[Any] = TypeAdapter(RealtimeServerEvent)
 WEIGH = 'call weigh {"item": "flour"}'
 

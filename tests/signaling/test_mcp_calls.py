@@ -3,12 +3,16 @@
 import json
 from typing import Any
 
+import pytest
+
 from core.http.fetch_policy import Hosts
 from pipeline.shared.mcp_servers import RemotePolicy
 from tests.pipeline.mcp.stubborn import stubborn
 from tests.signaling.callers import talking
 from tests.signaling.mcp_servers import RemoteWorld
 from tests.signaling.servers import Server, Setup, against
+
+pytestmark = pytest.mark.live
 
 LEAST_TAKEN_BYTES = 64 * 1024
 "By a data channel whose peer does not say (RFC 8841 section 6.1)."

@@ -20,6 +20,8 @@ from tests.pipeline.mcp.test_servers import Kitchen
 from tests.signaling.mcp_servers import Event, House, cooking, in_house, kinds
 from tests.signaling.test_session_object import after, asked, realtime
 
+pytestmark = pytest.mark.live
+
 TOOL = {"type": "mcp", "server_label": "kitchen", "server_url": "http://mcp.lan/mcp"}
 SECRETS = ("tok-3f0c9a", "key-77aa12", "q-secret-5")
 

@@ -19,6 +19,8 @@ from tests.signaling.mcp_servers import RemoteWorld, of
 from tests.signaling.servers import Server, Setup, against
 from tests.signaling.whip_servers import OpusAsr
 
+pytestmark = pytest.mark.live
+
 SPEECH = 4000
 "Of a caller: loud enough, whatever the codec makes of it."
 

@@ -13,6 +13,8 @@ from tests.server.http import error_of
 from tests.signaling.callers import CALLS, SDP, Caller, form
 from tests.signaling.servers import Server, Setup, against
 
+pytestmark = pytest.mark.live
+
 SECRETS = "/v1/realtime/client_secrets"
 
 Offer = Callable[[str], tuple[Any, dict[str, str]]]

@@ -22,6 +22,8 @@ from tests.signaling.servers import Server, Setup, against
 from tests.signaling.test_session_object import after, realtime
 from tests.signaling.test_websocket import expect, update
 
+pytestmark = pytest.mark.live
+
 PROMPTS = Prompts(
     {
         "hotel": StoredPrompt(

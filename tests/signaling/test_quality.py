@@ -15,6 +15,8 @@ from tests.signaling.callers import talking
 from tests.signaling.fakes import Client, play
 from tests.signaling.servers import Server, against
 
+pytestmark = pytest.mark.live
+
 QUALITY = ConnectionQuality(
     "webrtc",
     round_trip_ms=12.34,

@@ -29,6 +29,8 @@ from tests.server.http import KEY, error_of, serving
 from tests.signaling.callers import CALLS, Caller, form
 from tests.signaling.servers import Server, Setup, against
 
+pytestmark = pytest.mark.live
+
 PATH = "/v1/realtime/client_secrets"
 BEARER = {"Authorization": f"Bearer {KEY}"}
 SESSION = {

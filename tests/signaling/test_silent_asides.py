@@ -19,6 +19,8 @@ from tests.signaling.raw_client import BUFFER_BYTES, CLOSE, PONG, TEXT, RawClien
 from tests.signaling.servers import Server, Setup, against
 from tests.signaling.test_silent_clients import WATCH, TalkativeHome, gone
 
+pytestmark = pytest.mark.live
+
 NEVER_S = 1000
 "In place of a time that must not be what ends it."
 

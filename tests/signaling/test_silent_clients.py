@@ -17,6 +17,8 @@ from tests.signaling.callers import talking
 from tests.signaling.raw_client import CLOSE, PING, PONG, TEXT, upgraded
 from tests.signaling.servers import Server, Setup, against
 
+pytestmark = pytest.mark.live
+
 HEARTBEAT_S = 0.5
 "Half of it is what an answer may take."
 

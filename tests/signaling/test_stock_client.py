@@ -3,9 +3,12 @@
 from base64 import b64encode
 
 import numpy as np
+import pytest
 from openai import AsyncOpenAI
 
 from tests.signaling.servers import Server, against
+
+pytestmark = pytest.mark.live
 
 LEVEL_ONE = 1000
 "What the scripted recogniser hears as the word `one`."

@@ -14,6 +14,8 @@ from tests.pipeline.test_wake import WORD_LEVEL, WakefulWorld
 from tests.server.http import error_of
 from tests.signaling.servers import Server, Setup, against
 
+pytestmark = pytest.mark.live
+
 Event = dict[str, Any]
 LEVEL_ONE = 1000
 "What the scripted recogniser hears as the word `one`."

@@ -22,6 +22,8 @@ from tests.signaling.whip_client import (
 )
 from tests.signaling.whip_servers import Server, Setup, against
 
+pytestmark = pytest.mark.live
+
 SPOKEN = beeps(600, 20_000)
 CODES = {404: "publication_not_found", 503: "server_full"}
 

@@ -8,6 +8,8 @@ from tests.server.http import error_of
 from tests.signaling.whip_client import FRAGMENT, SDP, Publisher, beeps
 from tests.signaling.whip_servers import Server, Setup, against
 
+pytestmark = pytest.mark.live
+
 GOOD = OFFER.replace("a=sendrecv", "a=sendonly")
 VIDEO = "m=video 9 UDP/TLS/RTP/SAVPF 96\r\na=sendonly\r\n"
 

@@ -11,6 +11,8 @@ from tests.server.http import error_of
 from tests.signaling.whip_client import beeps, first, publishing, read_events
 from tests.signaling.whip_servers import Server, against
 
+pytestmark = pytest.mark.live
+
 TWICE = beeps(500, 1_200, 500, 20_000)
 
 

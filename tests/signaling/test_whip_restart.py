@@ -11,6 +11,8 @@ from tests.raw_peer import candidates_of
 from tests.signaling.whip_client import Publisher, beeps, first, publishing
 from tests.signaling.whip_servers import Server, against
 
+pytestmark = pytest.mark.live
+
 SPOKEN = beeps(600, 20_000)
 
 

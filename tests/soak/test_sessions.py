@@ -11,6 +11,8 @@ from bench.measurements.footprint import Footprint, metrics, quiet_footprint
 from tests.server.process import Running, serving
 from tests.soak.talkers import Log, all_four
 
+pytestmark = pytest.mark.live
+
 SOAK_S = float(os.environ.get("EARSHOT_SOAK_S", "600"))
 
 ROUND_S = 45.0

@@ -1,9 +1,12 @@
 """The engines' report is passed on as it is, anew each time."""
 
 import msgspec
+import pytest
 
 from tests.web.client import Client, with_client
 from web.engines import EngineChoice, EngineOffer, EnginesReport, engine_routes
+
+pytestmark = pytest.mark.live
 
 
 def _choice(name: str, *languages: str) -> EngineChoice:

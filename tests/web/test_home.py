@@ -13,6 +13,8 @@ from tests.web.client import Client, with_client
 from web import home as web_home
 from web.home import home_routes, server_sent
 
+pytestmark = pytest.mark.live
+
 
 def _home(revision: int, state: str = "off", name: str = "Lamp") -> HomeState:
     return HomeState(

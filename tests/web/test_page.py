@@ -8,6 +8,8 @@ import pytest
 from tests.web.client import Client, with_client
 from web.page import STATIC, load, page_routes
 
+pytestmark = pytest.mark.live
+
 TYPES = {"a.js": "text/javascript", "b.css": "text/css", "c.svg": "image/svg+xml"}
 
 

@@ -24,6 +24,8 @@ from tests.devices.api.test_door import Scene, scene
 from tests.devices.registry.known import contact
 from tests.server.http import KEY
 
+pytestmark = pytest.mark.live
+
 
 def parsed(*arguments: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()

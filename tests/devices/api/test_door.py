@@ -32,6 +32,8 @@ from tests.devices.api.fakes import FakeLive, FakeTalks
 from tests.devices.registry.known import Moment, contact
 from tests.server.http import KEY, error_of, serving
 
+pytestmark = pytest.mark.live
+
 DEADLINE_S = 30
 
 

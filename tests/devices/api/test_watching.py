@@ -21,6 +21,8 @@ from tests.devices.api.test_door import scene
 from tests.loop import run_virtual
 from tests.pipeline.fakes import LoopClock
 
+pytestmark = pytest.mark.live
+
 OURS, OTHERS = b"1" * 32, b"2" * 32
 
 

@@ -13,6 +13,8 @@ from pipeline.tools.home import Home, HomeConfig
 from tests.devices.home_assistant.fake import answered, fake_home, light
 from tests.devices.home_assistant.house import client, reached, run, until
 
+pytestmark = pytest.mark.live
+
 
 def test_it_connects_and_learns_the_names() -> None:
     async def main() -> None:

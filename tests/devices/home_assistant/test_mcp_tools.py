@@ -11,6 +11,8 @@ from tests.devices.home_assistant.house import run, until
 from tests.devices.home_assistant.mcp_home import home_with_tools
 from tests.devices.home_assistant.model import CONTEXT, Asks, ask, earshot, has_tools
 
+pytestmark = pytest.mark.live
+
 
 def told(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [one.getMessage() for one in caplog.records if "mcp home_assistant" in one.getMessage()]

@@ -10,6 +10,8 @@ from tests.devices.home_assistant.house import run, until
 from tests.engines.intents_talk import HandClock
 from tests.pipeline.fakes import Counts
 
+pytestmark = pytest.mark.live
+
 
 @pytest.mark.parametrize(("token", "reach"), [(TOKEN, "here"), ("of-somebody-else", "refused")])
 def test_the_page_knows_whether_it_is_there(token: str, reach: str) -> None:

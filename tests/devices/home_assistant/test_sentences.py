@@ -18,6 +18,8 @@ from tests.devices.home_assistant.house import ENGLISH, run, spoken_in, tools
 from tests.engines.intents_talk import Announced, HandClock
 from tests.pipeline.fakes import Counts
 
+pytestmark = pytest.mark.live
+
 AREAS = [
     {"area_id": "kitchen", "name": "Kitchen", "aliases": ["Küche"]},
     {"area_id": "office", "name": "Office", "aliases": []},

@@ -23,6 +23,8 @@ from tests.devices.registry.known import Moment, contact, known
 from tests.devices.registry.postgres import Postgres
 from tests.ports import reserved_port
 
+pytestmark = pytest.mark.live
+
 
 def _differences(connection: Connection) -> Sequence[Any]:
     found: Sequence[Any] = compare_metadata(MigrationContext.configure(connection), metadata)

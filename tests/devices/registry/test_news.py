@@ -15,6 +15,8 @@ from devices.registry.notifications import CHANNEL, News
 from tests.devices.registry.known import Known, contact, known
 from tests.devices.registry.postgres import Postgres
 
+pytestmark = pytest.mark.live
+
 LIMIT_S = 20
 
 

@@ -13,6 +13,8 @@ from devices.registry.tables import tokens
 from devices.registry.tokens import MAX_PER_DEVICE, digest_of
 from tests.devices.registry.known import Known, contact, known
 
+pytestmark = pytest.mark.live
+
 MINUTE = timedelta(minutes=1)
 
 

@@ -16,6 +16,8 @@ from devices.registry import registry as registry_file
 from devices.registry.tables import devices
 from tests.devices.registry.known import Known, contact, known
 
+pytestmark = pytest.mark.live
+
 MINUTE = timedelta(minutes=1)
 
 

@@ -11,6 +11,8 @@ from tests.devices.willow.uploads import form, wav
 from tests.server.process import serving
 from tests.speech import say
 
+pytestmark = pytest.mark.live
+
 KEY = "a-key-of-the-tests-0123456789"
 COMMAND = "turn on the kitchen light"
 

@@ -14,6 +14,8 @@ from tests.devices.willow.callers import Caller, calling
 from tests.devices.willow.servers import Scene, Server, TranslatingAsr, against
 from tests.server.http import error_of
 
+pytestmark = pytest.mark.live
+
 
 class LoudAsr(TranslatingAsr):
     """Tells how many tenths of a second were loud: a codec keeps no exact levels."""

@@ -15,6 +15,8 @@ from tests.devices.willow.test_chatbot import HeldLlm
 from tests.loop import longest_turn
 from tests.server.http import error_of
 
+pytestmark = pytest.mark.live
+
 PATH = "/api/ws/chatbot"
 
 

@@ -15,6 +15,8 @@ from tests.devices.willow.servers import Scene, Server, against
 from tests.pipeline.fakes import EchoLlm
 from tests.server.http import error_of
 
+pytestmark = pytest.mark.live
+
 BOTH = pytest.mark.parametrize("path", ["/api/chatbot", "/api/chatbot/tts"])
 
 

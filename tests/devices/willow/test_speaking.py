@@ -19,6 +19,8 @@ from tests.devices.willow.servers import Scene, Server, against
 from tests.pipeline.fakes import ToneTts
 from tests.server.http import error_of
 
+pytestmark = pytest.mark.live
+
 
 class PickyTts(ToneTts):
     """Remembers what it was asked; `wait` stops it after the first piece of each clause."""

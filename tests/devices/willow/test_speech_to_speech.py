@@ -11,6 +11,8 @@ from tests.devices.willow.test_speaking import PickyTts
 from tests.devices.willow.uploads import form, wav
 from tests.server.http import error_of
 
+pytestmark = pytest.mark.live
+
 
 @pytest.mark.parametrize(
     ("query", "asked"),

@@ -19,6 +19,8 @@ from tests.media.hostile_files import caf_chunk, monkeys_audio
 from tests.server.http import error_of
 from tests.shared import shared_data
 
+pytestmark = pytest.mark.live
+
 
 def as_bytes(bits: int, channels: int, samples: np.ndarray = ONE_TWO) -> bytes:
     wide = np.repeat(samples.astype(np.int32)[:, None], channels, axis=1)

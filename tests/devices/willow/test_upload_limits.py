@@ -15,6 +15,8 @@ from tests.devices.willow.servers import MAX_UPLOAD_BYTES, Scene, Server, agains
 from tests.devices.willow.uploads import ONE_TWO, audio, flac, form, pieces, wav
 from tests.server.http import error_of
 
+pytestmark = pytest.mark.live
+
 
 def test_a_late_text_is_an_error_before_the_device_gives_up() -> None:
     async def act(server: Server) -> None:

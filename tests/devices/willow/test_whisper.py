@@ -23,6 +23,8 @@ from tests.server.process import LOADS_HERE, run, serving
 from tests.shared import shared_data
 from tests.speech import say
 
+pytestmark = pytest.mark.live
+
 KEY = "a-key-of-the-tests-0123456789"
 SENTENCE = "turn on the kitchen light"
 

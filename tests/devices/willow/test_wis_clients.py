@@ -16,6 +16,8 @@ from tests.devices.willow.servers import Scene, Server, TranslatingAsr, against
 from tests.devices.willow.uploads import ONE_TWO, form, pieces, wav
 from tests.server.http import KEY, error_of, serving
 
+pytestmark = pytest.mark.live
+
 ENGLISH = "in English: one two"
 
 

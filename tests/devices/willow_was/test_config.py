@@ -19,6 +19,8 @@ from devices.willow.was.settings_store import StoredNvs, read_nvs
 from firmware_protocol.willow.encode import encode
 from firmware_protocol.willow.messages import Config, Scalar
 
+pytestmark = pytest.mark.live
+
 BASE = "http://192.168.1.2:8502"
 
 

@@ -9,6 +9,8 @@ from devices.presence import Notice
 from tests.devices.willow_was.servers import Server, against, mac_of
 from tests.devices.willow_was.test_rest import post
 
+pytestmark = pytest.mark.live
+
 
 def test_a_text_is_shown_and_spoken_on_all_devices() -> None:
     async def act(server: Server) -> None:

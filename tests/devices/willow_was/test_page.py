@@ -8,6 +8,8 @@ import pytest
 from tests.devices.willow_was.servers import SPEECH, Server, against
 from tests.devices.willow_was.test_rest import IMAGE, files, post
 
+pytestmark = pytest.mark.live
+
 
 def test_a_page_that_calls_the_server_by_another_name_updates_devices(tmp_path: Path) -> None:
     async def act(server: Server) -> None:

@@ -12,6 +12,8 @@ from tests.devices.willow_was.servers import Scene, Server, against, mac_of
 from tests.devices.willow_was.simulated import fetch
 from tests.server.http import error_of
 
+pytestmark = pytest.mark.live
+
 SECRETS = ("token-0123456789", "correct horse battery", "mqtt-password-1", "rest-pass-1")
 CONFIG = {
     "hass_host": "ha.lan",

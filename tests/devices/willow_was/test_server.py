@@ -4,12 +4,15 @@ import asyncio
 import json
 from pathlib import Path
 
+import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from tests.devices.willow_was.servers import SPEECH
 from tests.devices.willow_was.simulated import SimulatedWillow, fetch
 from tests.ports import reserved_port
 from tests.server.process import serving
+
+pytestmark = pytest.mark.live
 
 ANSWER_S = 30
 

@@ -14,6 +14,8 @@ from tests.devices.willow_was.servers import SPEECH, Scene, Server, against, mac
 from tests.devices.willow_was.simulated import fetch
 from tests.server.http import KEY, error_of
 
+pytestmark = pytest.mark.live
+
 HELLO = {"hostname": "willow-1", "hw_type": "ESP32-S3-BOX", "mac_addr": [2, 2, 3, 4, 5, 6]}
 NOTHING: dict[str, Any] = {"config": None, "nvs": None, "messages": [], "notified": []}
 

@@ -14,6 +14,8 @@ from pipeline.shared.settings import SessionSettings
 from tests.devices.willow_was.servers import SPEECH, Scene, Server, against, mac_of
 from tests.devices.willow_was.simulated import SimulatedWillow
 
+pytestmark = pytest.mark.live
+
 SILENCE = bytes(32_000)
 
 

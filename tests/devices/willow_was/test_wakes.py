@@ -12,6 +12,8 @@ from devices.directory import DeviceProfile
 from tests.devices.willow_was.servers import SPEECH, Scene, Server, against, mac_of
 from tests.devices.willow_was.simulated import SimulatedWillow, Turn
 
+pytestmark = pytest.mark.live
+
 
 async def all_of(*work: object) -> list[Turn]:
     return list(await asyncio.gather(*work))  # type: ignore[call-overload]

@@ -23,6 +23,8 @@ from tests.devices.wyoming.servers import (
     until,
 )
 
+pytestmark = pytest.mark.live
+
 
 @pytest.fixture
 def _from_the_lan(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,8 @@ from devices.wyoming.requests import SoundFormat
 from tests.devices.wyoming.servers import Scene
 from tests.loop import run_virtual
 
+pytestmark = pytest.mark.live
+
 FORM = SoundFormat(16_000, 16, 1)
 
 

@@ -33,6 +33,8 @@ from tests.devices.wyoming.servers import (
     until,
 )
 
+pytestmark = pytest.mark.live
+
 
 def run(scene: Scene, *said: object, last: str) -> list[Event]:
     """What one connection that sends these gets, up to the last."""

@@ -27,6 +27,8 @@ from tests.devices.wyoming.servers import (
 )
 from tests.devices.wyoming.test_door import run, texts
 
+pytestmark = pytest.mark.live
+
 START, *CHUNKS, STOP = sound((SPEECH, 600), (SILENCE, 300))
 HEARING = [Transcribe(), START, *CHUNKS]
 SPEAKING = [SynthesizeStart(), SynthesizeChunk("Good morning. How")]

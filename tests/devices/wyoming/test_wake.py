@@ -23,6 +23,8 @@ from tests.devices.wyoming.servers import SILENCE, SPEECH, Scene, client, kinds,
 from tests.devices.wyoming.test_door import run, texts
 from tests.speech import say
 
+pytestmark = pytest.mark.live
+
 if not {one.name: one.installed for one in available("wake")}["micro"]:
     pytest.skip("pymicro-wakeword has no wheel for this machine", allow_module_level=True)
 

@@ -17,6 +17,8 @@ from devices.xiaozhi.ear import Ear
 from tests.devices.xiaozhi.servers import MemoryDirectory, Scene, Server, SineTts, against
 from tests.devices.xiaozhi.simulated import Board, speech
 
+pytestmark = pytest.mark.live
+
 
 def spoilt(
     act: Callable[[Server, Board], Awaitable[Any]],

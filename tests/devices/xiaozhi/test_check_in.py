@@ -23,6 +23,8 @@ from server.http.auth import Gate
 from tests.devices.xiaozhi.servers import LOOPBACK, MemoryDirectory, Scene, Server, against
 from tests.server.http import KEY, error_of
 
+pytestmark = pytest.mark.live
+
 MAC = "a1:b2:c3:d4:e5:f6"
 HEADERS = {"Device-Id": MAC}
 PATH = "/xiaozhi/ota/"

@@ -11,6 +11,8 @@ from devices.xiaozhi.device_tools import CALL_TIMEOUT_S, DeviceTools, _needs_eye
 from firmware_protocol.xiaozhi.mcp import DeviceTool, alias_of
 from tests.loop import run_virtual
 
+pytestmark = pytest.mark.live
+
 VOLUME = "self.audio_speaker.set_volume"
 
 

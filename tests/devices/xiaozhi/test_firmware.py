@@ -14,6 +14,8 @@ from devices.xiaozhi.settings import XiaozhiSettings
 from tests.devices.xiaozhi.servers import LOOPBACK, Scene, Server, against
 from tests.server.http import error_of
 
+pytestmark = pytest.mark.live
+
 BOARD = "bread-compact-wifi"
 IMAGE = b"\xe9new" + bytes(5000)
 

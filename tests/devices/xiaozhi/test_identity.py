@@ -18,6 +18,8 @@ from tests.devices.registry.known import Moment
 from tests.devices.xiaozhi.servers import Scene, Server, running
 from tests.devices.xiaozhi.simulated import Board
 
+pytestmark = pytest.mark.live
+
 NEW_FLASH = "77777777-7777-4777-8777-777777777777"
 
 

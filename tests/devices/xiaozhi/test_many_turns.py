@@ -10,6 +10,8 @@ import pytest
 
 from tests.devices.xiaozhi.servers import Scene, Server, SineTts, against
 
+pytestmark = pytest.mark.live
+
 BOARDS, TURNS = 10, 20
 MODES = ("auto", "realtime", "manual")
 TURN_S = 60

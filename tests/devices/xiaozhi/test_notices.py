@@ -1,8 +1,12 @@
 """What is said unasked on a board in auto mode, whose microphone closes with `tts start`."""
 
+import pytest
+
 from devices.presence import Live, Notice
 from tests.devices.xiaozhi.servers import Scene, Server, SineTts, against
 from tests.devices.xiaozhi.simulated import Board
+
+pytestmark = pytest.mark.live
 
 NOTICE = "The washing is done."
 

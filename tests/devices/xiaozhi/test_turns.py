@@ -16,6 +16,8 @@ from tests.devices.xiaozhi.servers import Scene, Server, SineTts, ToneAsr, again
 from tests.devices.xiaozhi.simulated import Board, decoded
 from tests.pipeline.fakes import EchoLlm
 
+pytestmark = pytest.mark.live
+
 
 class FixedLlm(EchoLlm):
     """Says the same whatever it is asked."""

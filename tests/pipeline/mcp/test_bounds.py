@@ -11,6 +11,8 @@ from pipeline.tools.mcp.bounded import MAX_MESSAGE_BYTES
 from tests.pipeline.mcp.stubborn import stubborn
 from tests.pipeline.mcp.test_servers import running
 
+pytestmark = pytest.mark.live
+
 
 async def called(sends: Literal["json", "packed", "events"], size: int) -> ToolOutcome:
     async with stubborn(says="a" * size, sends=sends) as server:

@@ -2,7 +2,11 @@
 
 import asyncio
 
+import pytest
+
 from pipeline.tools.mcp import McpServer, McpTools
+
+pytestmark = pytest.mark.live
 
 
 class BreaksWhenLeft(McpTools):

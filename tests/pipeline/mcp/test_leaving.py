@@ -8,6 +8,8 @@ from core.ports import ToolContext
 from pipeline.tools.mcp import McpServer, McpTools
 from tests.pipeline.mcp.stubborn import stubborn
 
+pytestmark = pytest.mark.live
+
 BOUND_S = 5
 "With room for a busy machine; unbounded it would be minutes."
 

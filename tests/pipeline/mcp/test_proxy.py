@@ -10,6 +10,8 @@ from pipeline.tools.mcp import McpServer, McpTools
 from tests.pipeline.mcp.stubborn import Stubborn, stubborn
 from tests.pipeline.mcp.test_servers import running
 
+pytestmark = pytest.mark.live
+
 ELSEWHERE = "http://kitchen.invalid/mcp"
 "A name that only a proxy knows (RFC 6761 section 6.4)."
 

@@ -21,6 +21,8 @@ from tests.pipeline.fakes import Counts
 from tests.ports import reserved_port
 from tests.shared import ROOT
 
+pytestmark = pytest.mark.live
+
 CONTEXT = ToolContext("conv_1", "en")
 PATIENCE_S = 30.0
 KITCHEN = ("-m", "tests.pipeline.mcp.kitchen")

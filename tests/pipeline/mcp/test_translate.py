@@ -11,6 +11,8 @@ from core.ports import ToolOutcome
 from pipeline.tools.mcp.schema import MAX_TOOLS, outcome, specs
 from pipeline.tools.mcp.settings import McpServer
 
+pytestmark = pytest.mark.live
+
 SERVER = McpServer(command="kitchen", env={"KEY": "hush-hush"}, timeout_s=7)
 
 

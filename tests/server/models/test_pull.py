@@ -20,6 +20,8 @@ from server.models.source_spec import checkpoint_of, source_of
 from serving.catalogue import ModelUnknown, find
 from tests.server.models.fake_hub import TINY, FakeHub, serving, weights_file, whisper_files
 
+pytestmark = pytest.mark.live
+
 FOLDER = "faster-whisper-tiny"
 
 

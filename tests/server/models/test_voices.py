@@ -20,6 +20,8 @@ from tests.conftest import require
 from tests.engines.tiny_voices import have_kokoro, have_piper, kokoro_files, piper_voice
 from tests.server.models.fake_hub import FakeHub, serving
 
+pytestmark = pytest.mark.live
+
 VOICE = "en_US-lessac-medium"
 PLACE = f"en/en_US/lessac/medium/{VOICE}.onnx"
 OTHER = "de/de_DE/eva_k/x_low/de_DE-eva_k-x_low.onnx"

@@ -20,6 +20,8 @@ from tests.web.openai.listening import (
     wav,
 )
 
+pytestmark = pytest.mark.live
+
 SPOKEN = wav(recording(ONE))
 
 

@@ -22,6 +22,8 @@ from tests.web.openai.listening import (
     wav,
 )
 
+pytestmark = pytest.mark.live
+
 SPOKEN = wav(recording(ONE, TWO))
 "Two words, a second each."
 

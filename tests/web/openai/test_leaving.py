@@ -21,6 +21,8 @@ from tests.web.openai.listening import (
 )
 from tests.web.openai.wire import PART, head
 
+pytestmark = pytest.mark.live
+
 SPOKEN = wav(recording(ONE, TWO))
 
 

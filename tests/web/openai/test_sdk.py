@@ -20,6 +20,8 @@ from core.errors import EngineError, Overloaded
 from server.http import connection
 from tests.web.openai.listening import ONE, THREE, TWO, Runner, Server, against, recording, wav
 
+pytestmark = pytest.mark.live
+
 SPOKEN = ("spoken.wav", wav(recording(ONE, TWO)))
 LONG = ("long.wav", wav(recording(ONE, 0, 0, 0, 0, TWO, 0, 0, 0, 0, THREE)))
 

@@ -14,6 +14,8 @@ from tests.server.process import serving
 from tests.shared import shared_data
 from tests.speech import say
 
+pytestmark = pytest.mark.live
+
 WORDS = "turn on the kitchen light"
 
 

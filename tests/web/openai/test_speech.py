@@ -22,6 +22,8 @@ from web.openai.routes import speech_routes
 from web.openai.speech.door import SpeechDoor
 from web.openapi import document
 
+pytestmark = pytest.mark.live
+
 
 @pytest.mark.parametrize(
     ("kind", "content_type"),

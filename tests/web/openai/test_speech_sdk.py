@@ -9,6 +9,8 @@ import pytest
 from media.files.decode import decode_file
 from tests.web.openai.speaking import HeldTts, Server, against
 
+pytestmark = pytest.mark.live
+
 
 def test_a_file(tmp_path: Path) -> None:
     async def scene(server: Server) -> None:

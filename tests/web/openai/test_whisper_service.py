@@ -9,6 +9,8 @@ from aiohttp import ClientResponse, FormData
 from tests.server.http import error_of
 from tests.web.openai.listening import ONE, TWO, Server, against, recording, wav
 
+pytestmark = pytest.mark.live
+
 SPOKEN = recording(ONE, TWO)
 
 
