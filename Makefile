@@ -1,6 +1,6 @@
 # Everything a user or a contributor does. `make` alone lists it.
 #   make run [HOST=0.0.0.0] [PORT=8080] [ARGS="--tls auto"] [PULL=0]
-#   make test [ARGS="-k jitter"]
+#   make test [ARGS="-k jitter"] [JOBS=4]
 # VENV= and PYTHON= choose where things are installed and with which interpreter.
 
 SHELL := /bin/bash
@@ -16,6 +16,7 @@ ARGS ?=
 
 bin := $(VENV)/bin
 install := VENV='$(VENV)' PYTHON='$(PYTHON)'
+tests := VENV='$(VENV)' scripts/test.sh
 # Set for `run` alone: the installation first looks whether this server's port is free.
 next :=
 serve := $(if $(HOST),--host '$(HOST)') $(if $(PORT),--port '$(PORT)') $(ARGS)
@@ -46,13 +47,13 @@ check: install-dev ## Lint, format, types, layers, sizes, scripts, Dockerfile
 	$(bin)/python -m pytest tests/repo/test_size.py
 
 unit: install-dev ## The fast tests; fails when they take more than 10 s of processor time
-	$(bin)/python -m pytest -m unit $(ARGS)
+	$(bin)/python -m pytest -n 0 -m unit $(ARGS)
 
 test: install-dev ## Every test but the slow ones; a missing Chromium skips the page's tests
-	$(bin)/python -m pytest $(ARGS)
+	@$(tests) 'not real and not soak' $(ARGS)
 
 test-real: install-dev ## Tests with real models, a real installation, a real browser for minutes
-	$(bin)/python -m pytest -m real $(ARGS)
+	@$(tests) real $(ARGS)
 
 soak: install-dev ## Ten minutes of sessions, a million inputs for every decoder: nothing may grow or break
 	$(bin)/python -m pytest -m soak $(ARGS)

@@ -5,26 +5,25 @@ Unit tests: which they are, and that they stay what they are.
 
 import os
 import signal
-import time
 from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 
+from tests.run_limits import limits
 from tests.shared import NEEDS_SHARED
-from tests.tiers import is_unit_file, shut_in, tier, too_flaky, too_slow
+from tests.tiers import is_unit_file, shut_in, tier
 
 NEEDS_GPU = "needs a GPU"
 "How a skip reason starts when there is no GPU; CI machines have none."
 
 _ALLOWED_IN_CI = (NEEDS_SHARED, NEEDS_GPU)
 
-_tried_again: list[str] = []
-"Tests of this run that failed at first."
 
-
-def pytest_configure() -> None:
-    """A shell lets what it starts in the background ignore Ctrl-C; the tests of Ctrl-C need it."""
+def pytest_configure(config: pytest.Config) -> None:
+    for plugin in limits(config):
+        config.pluginmanager.register(plugin)
+    # A shell lets what it starts in the background ignore Ctrl-C; the tests of Ctrl-C need it.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -74,10 +73,11 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return None if is_unit_file(collection_path) else True
 
 
-def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    if str(report.outcome) == "rerun":
-        _tried_again.append(report.nodeid)
-        print(f"\ntried again: {report.nodeid}\n{report.longreprtext}")
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    from tests.workers import FileScheduling  # some environments of tests have no pytest-xdist
+
+    return FileScheduling(config, log)
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
@@ -95,18 +95,3 @@ def _unit_tests_are_shut_in(
 ) -> None:
     if any(map(request.node.get_closest_marker, ("unit", "many"))):
         shut_in(monkeypatch)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
-    """`make unit` fails when the unit tests have become slow, any run when many need luck."""
-    began_s, began_cpu_s = time.monotonic(), time.process_time()
-    result = yield
-    if problem := too_flaky(_tried_again):
-        raise session.Failed(problem)
-    if session.config.option.markexpr == "unit" and not session.config.option.collectonly:
-        cpu_s, wall_s = time.process_time() - began_cpu_s, time.monotonic() - began_s
-        print(f"\n{session.testscollected} unit tests, {cpu_s:.1f} s of processor time")
-        if problem := too_slow(cpu_s, wall_s):
-            raise session.Failed(problem)
-    return result

@@ -7,7 +7,6 @@ Whatever needs more says so in its file: `pytestmark = pytest.mark.live`. See do
 import re
 import socket
 import subprocess
-from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -19,16 +18,6 @@ _BEYOND_UNIT = ("live", "real", "soak", "browser")
 _BEYOND_UNIT_FILE = re.compile(
     rf"^pytestmark = .*\bmark\.({'|'.join(_BEYOND_UNIT)})\b", flags=re.MULTILINE
 )
-
-UNIT_CPU_S = 10.0
-"Of processor time for all unit tests: what else the machine does counts little."
-
-UNIT_S = 30.0
-"By the clock, on a busy machine; a test that waits shows here."
-
-SECOND_TRIES = 4
-"""A test in real time may fail once for what else the machine does; more than this many in one
-run is no accident (ADR 23). Unit tests get none: nothing about them is left to chance."""
 
 
 @cache
@@ -60,20 +49,3 @@ def shut_in(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subprocess.Popen, "__init__", refuse)
     for name in ("bind", "connect", "listen"):
         monkeypatch.setattr(socket.socket, name, refuse)
-
-
-def too_slow(cpu_s: float, wall_s: float) -> str:
-    """What is wrong with such a run of all unit tests; empty when nothing is."""
-    if cpu_s > UNIT_CPU_S:
-        return f"the unit tests took {cpu_s:.1f} s of processor time; the limit is {UNIT_CPU_S:g} s"
-    if wall_s > UNIT_S:
-        return f"the unit tests took {wall_s:.1f} s; the limit is {UNIT_S:g} s"
-    return ""
-
-
-def too_flaky(tried_again: Sequence[str]) -> str:
-    """What is wrong with a run in which these tests were tried again; empty when nothing is."""
-    if len(tried_again) <= SECOND_TRIES:
-        return ""
-    names = ", ".join(tried_again)
-    return f"{len(tried_again)} tests needed a second try; the limit is {SECOND_TRIES}: {names}"

@@ -8,7 +8,7 @@ import pytest
 from bench.capacity.__main__ import main
 from core.audio import PTIME_MS
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.alone]
 
 
 def rows(out: str) -> list[list[str]]:

@@ -17,7 +17,7 @@ from bench.peers.systems import Final
 from bench.peers.utterance_audio import WAIT_MS, Utterance, utterance
 from core.audio import silence
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.alone]
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 

@@ -12,7 +12,7 @@ from bench.peers.utterance_audio import utterance
 from bench.peers.voice.call import realtime_line, small_webrtc_line
 from tests.bench.fake_realtime import Behaviour, FakeRealtime, speech
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.alone]
 
 
 @pytest.mark.parametrize("transport", ["ws", "webrtc"])

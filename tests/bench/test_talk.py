@@ -18,7 +18,7 @@ from tests.bench.fake_realtime import ANSWER_MS, RATE_HZ, Behaviour, FakeRealtim
 from tests.bench.run_talk import command, talk_to
 from tests.shared import ROOT
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.alone]
 
 TRANSPORTS = pytest.mark.parametrize("transport", ["webrtc", "ws"])
 

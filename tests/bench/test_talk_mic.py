@@ -13,7 +13,7 @@ import pytest
 from tests.bench.fake_realtime import ANSWER_MS, Behaviour, speech
 from tests.bench.run_talk import command, talk_to
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.alone]
 
 
 class FakeSoundDevice(ModuleType):

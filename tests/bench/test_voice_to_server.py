@@ -7,7 +7,7 @@ import pytest
 
 from server.__main__ import main
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.alone]
 
 
 @pytest.mark.parametrize("transport", ["ws", "webrtc"])

@@ -12,7 +12,7 @@ from tests.clients.programs import python_with, told_by
 from tests.clients.scripted import LONG, answering
 from tests.speech import say
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.xdist_group("npm")]
 
 PROGRAMS = Path(__file__).parent / "agents"
 RATE_HZ = 24_000

@@ -15,7 +15,7 @@ from tests.clients.scripted import LONG, answering
 from tests.e2e.spoken import RATE_HZ, talking, write_clip
 from tests.speech import say
 
-pytestmark = [pytest.mark.real, pytest.mark.browser]
+pytestmark = [pytest.mark.real, pytest.mark.browser, pytest.mark.xdist_group("npm")]
 
 LEAD_MS = 3000
 "From opening the microphone to the first word: the call is up by then, or an answer is played."

@@ -10,7 +10,7 @@ from tests.clients.programs import told_by
 from tests.server.process import serving
 from tests.speech import say
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.xdist_group("npm")]
 
 
 def test_the_official_node_client(openai_node: Path, tmp_path: Path) -> None:

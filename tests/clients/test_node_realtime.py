@@ -17,7 +17,7 @@ from tests.clients.scripted import LONG, answering
 from tests.signaling.callers import CALLS, SDP, Caller
 from tests.speech import say
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.xdist_group("npm")]
 
 RATE_HZ = 24_000
 

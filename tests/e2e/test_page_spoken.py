@@ -16,7 +16,7 @@ from tests.shared import ROOT, shared_data
 from tests.speech import say
 from tests.web.browser import chromium
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.alone]
 
 LEAD_MS = 1500
 "From the click to the first word: a person breathes in, the call connects."

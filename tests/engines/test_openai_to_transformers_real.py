@@ -24,7 +24,7 @@ from engines.runtime.external_server.supervisor import Server, Supervisor
 from server.commands.engines.pip import pip
 from tests.engines.vllm_home import installed, tiny_llama
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.xdist_group("ci_state")]
 
 START_S = 600
 HELLO = Message("user", "hello")

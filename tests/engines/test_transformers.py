@@ -28,7 +28,7 @@ from tests.engines.completions import collected, spoken
 from tests.engines.vllm_home import ENVIRONMENT, installed, tiny_llama
 from tests.tiny_llama import CONTEXT_TOKENS, SPOKEN
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.xdist_group("ci_state")]
 
 PYTHON = python_of(ENVIRONMENT)
 PATIENCE_S = 120

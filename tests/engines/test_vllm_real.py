@@ -26,7 +26,7 @@ from engines.llm.vllm.environment import MARKER
 from tests.engines.spoken_over import ANSWER_TOKENS, spoken_over
 from tests.engines.vllm_home import CONTEXT_TOKENS, ENVIRONMENT, earshot, installed, tiny_llama
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.xdist_group("ci_state")]
 
 START_S = 600
 

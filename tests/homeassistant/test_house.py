@@ -17,7 +17,7 @@ from tests.ports import reserved_port
 from tests.server.process import Running, serving
 from tests.speech import say
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.alone]
 
 LIGHT = "/api/states/light.kitchen_lights"
 RATE_HZ = 24_000

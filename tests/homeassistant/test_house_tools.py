@@ -10,7 +10,7 @@ from core.ports import ToolContext
 from tests.devices.home_assistant.model import Asks, ask, earshot
 from tests.homeassistant.home import home_assistant, signed_in
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.xdist_group("ci_state")]
 
 CONTEXT = ToolContext("conv_1", "en")
 LIGHT = "light.kitchen_lights"

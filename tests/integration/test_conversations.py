@@ -29,7 +29,7 @@ from media.webrtc.loopback import lose_packets
 from tests.server.process import LOADS_HERE, Running, serving, workers
 from tests.speech import say
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.alone]
 
 TIMEOUT_S = 20
 

@@ -12,7 +12,7 @@ from aiohttp import ClientSession, ClientWebSocketResponse
 
 from tests.server.process import environment, serving
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.alone]
 
 RATES = {"small": 10_000, "large": 500}
 "Events a second: the large ones have 60 kB, and as much comes back."

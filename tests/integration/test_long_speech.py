@@ -28,7 +28,7 @@ from tests.pipeline.fakes import Counts, EchoLlm, LoopClock, ToneTts, collect
 from tests.shared import shared_data
 from tests.speech import say
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.alone]
 
 NANO = Path(__file__).parents[1] / "fixtures" / "whisper-nano"
 COMMANDS = (

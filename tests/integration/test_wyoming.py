@@ -20,7 +20,7 @@ from tests.ports import reserved_port
 from tests.server.process import Running, serving
 from tests.speech import say
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.alone]
 
 CHUNK = 512
 "Samples, as satellites send them."

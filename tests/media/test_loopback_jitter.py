@@ -9,7 +9,7 @@ from bench.measurements.jitter import BEEP_EVERY_TICKS, TONES_HZ, Delays, delays
 from core.errors import EarshotError
 from media.webrtc.aiortc_internals.rtp import tap
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.alone]
 
 MAX_DELAY_MS = 45
 "3 ms on a quiet machine, of which 2 are resampling; aiortc's own buffer is never under 78."

@@ -10,7 +10,7 @@ from media.webrtc.loopback import lose_packets
 from media.webrtc.peer import Peer, PeerCallbacks
 from media.webrtc.stats import WINDOW, Counts, Recent
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.alone]
 
 
 async def measured(peer: Peer, until_packets: int) -> ConnectionQuality:

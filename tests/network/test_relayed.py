@@ -27,7 +27,7 @@ from tests.network.namespaces import (
 )
 from tests.shared import ROOT
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.alone]
 
 KEY = "right-key-0123456789"
 URLS = [f"turn:{ROUTER}:{PORT}?transport=udp", f"turn:{ROUTER}:{PORT}?transport=tcp"]

@@ -15,7 +15,7 @@ import pytest
 from tests.repo.files import repository_files
 from tests.shared import ROOT
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.xdist_group("checkout")]
 
 DOCUMENTS = sorted([ROOT / "README.md", ROOT / "THREAT_MODEL.md", *ROOT.glob("docs/*.md")])
 

@@ -14,7 +14,7 @@ from server.config import Config
 from server.net.port_check import address
 from tests.shared import ROOT
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.xdist_group("checkout")]
 
 INTERPRETER = """#!/bin/sh
 if [ "$2" = "$FAILING" ]; then cat "$SAYS" >&2; exit 1; fi

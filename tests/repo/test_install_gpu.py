@@ -10,7 +10,7 @@ import pytest
 
 from tests.shared import ROOT
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.xdist_group("checkout")]
 
 LISTED = "echo 'GPU 0: NVIDIA L4 (UUID: GPU-1)'"
 

@@ -14,7 +14,7 @@ from server.version import DISTRIBUTION
 from tests.repo.files import PACKAGES, repository_files
 from tests.shared import ROOT
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.xdist_group("checkout")]
 
 APACHE_2 = "c71d239df91726fc519c6eb72d318ec65820627232b2f796219e87dcf35d0ab4"
 

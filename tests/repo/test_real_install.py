@@ -24,7 +24,7 @@ READY_S = 5.0  # what somebody who typed `make run` waits without wondering
 TRIES = 3  # a machine that does something else besides makes any one of them slow
 STOP_S = 20.0  # longer than the server drains
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.xdist_group("checkout")]
 
 
 def _environment(**more: str) -> dict[str, str]:

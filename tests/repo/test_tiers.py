@@ -7,16 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.run_limits import SECOND_TRIES, UNIT_CPU_S, UNIT_S, too_flaky, too_slow
 from tests.shared import ROOT
-from tests.tiers import (
-    SECOND_TRIES,
-    UNIT_CPU_S,
-    UNIT_S,
-    is_unit_file,
-    shut_in,
-    too_flaky,
-    too_slow,
-)
+from tests.tiers import is_unit_file, shut_in
 
 pytestmark = pytest.mark.live
 

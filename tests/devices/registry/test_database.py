@@ -23,7 +23,7 @@ from tests.devices.registry.known import Moment, contact, known
 from tests.devices.registry.postgres import Postgres
 from tests.ports import reserved_port
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.xdist_group("postgres")]
 
 
 def _differences(connection: Connection) -> Sequence[Any]:

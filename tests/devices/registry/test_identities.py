@@ -19,7 +19,7 @@ from devices.registry.migrate import migrate
 from devices.registry.tables import devices
 from tests.devices.registry.known import Known, Moment, contact, known
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.xdist_group("postgres")]
 
 MAC = "aa:bb:cc:dd:ee:01"
 OURS, OTHERS, THIRD = (sha256(one).digest() for one in (b"ours", b"others", b"third"))

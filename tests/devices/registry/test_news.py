@@ -15,7 +15,7 @@ from devices.registry.notifications import CHANNEL, News
 from tests.devices.registry.known import Known, contact, known
 from tests.devices.registry.postgres import Postgres
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.xdist_group("postgres")]
 
 LIMIT_S = 20
 

@@ -13,7 +13,7 @@ from devices.registry.tables import tokens
 from devices.registry.tokens import MAX_PER_DEVICE, digest_of
 from tests.devices.registry.known import Known, contact, known
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.xdist_group("postgres")]
 
 MINUTE = timedelta(minutes=1)
 

@@ -20,7 +20,7 @@ from devices.registry import queries, tokens
 from tests.devices.registry.known import Known, contact, known
 from tests.devices.registry.postgres import Postgres
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.xdist_group("postgres")]
 
 LIMIT_S = 30
 OURS, OTHERS = (sha256(one).digest() for one in (b"ours", b"others"))

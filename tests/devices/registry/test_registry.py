@@ -16,7 +16,7 @@ from devices.registry import registry as registry_file
 from devices.registry.tables import devices
 from tests.devices.registry.known import Known, contact, known
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.xdist_group("postgres")]
 
 MINUTE = timedelta(minutes=1)
 

@@ -124,6 +124,7 @@ def test_a_compressed_body_is_no_lost_client() -> None:
     against(act)
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("patience_s", [9.0, 0.5])
 def test_the_wait_of_a_device_begins_with_its_last_byte(patience_s: float) -> None:
     """Also where all the work is still to be done then."""
@@ -149,6 +150,7 @@ def test_the_wait_of_a_device_begins_with_its_last_byte(patience_s: float) -> No
     against(act, scene)
 
 
+@pytest.mark.alone
 def test_decoding_never_holds_up_the_loop_nor_fills_the_memory() -> None:
     """Two thirds of a megabyte of lost frames would be four hours of silence."""
     worst_s = 0.0

@@ -17,7 +17,7 @@ from engines.llm.vllm.environment import python_of
 from tests.engines.vllm_home import installed
 from tests.shared import ROOT
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.xdist_group("ci_state")]
 
 PROOF_S = 1500
 "Some take minutes of one core, and others may have it."

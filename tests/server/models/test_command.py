@@ -245,6 +245,7 @@ def _children_cpu_s() -> float:
     return used.ru_utime + used.ru_stime
 
 
+@pytest.mark.alone
 def test_list_is_quick(tmp_path: Path) -> None:
     took_s = []
     for _ in range(3):

@@ -1,0 +1,111 @@
+"""What a whole run of tests is held to: few second tries (ADR 23), and quick unit tests.
+
+With workers (ADR 51) these plugins live in the process that starts them and hears all reports.
+"""
+
+import os
+import time
+from collections.abc import Generator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+UNIT_CPU_S = 10.0
+"Of processor time for all unit tests: what else the machine does counts little."
+
+UNIT_S = 30.0
+"By the clock, on a busy machine; a test that waits shows here."
+
+SECOND_TRIES = 4
+"""A test in real time may fail once for what else the machine does; more than this many in one
+run is no accident (ADR 23). Unit tests get none: nothing about them is left to chance."""
+
+TALLY = "EARSHOT_SECOND_TRIES"
+"The variable with a file's name: the runs of one `make test` count their second tries together."
+
+
+def too_slow(cpu_s: float, wall_s: float) -> str:
+    """What is wrong with such a run of all unit tests; empty when nothing is."""
+    if cpu_s > UNIT_CPU_S:
+        return f"the unit tests took {cpu_s:.1f} s of processor time; the limit is {UNIT_CPU_S:g} s"
+    if wall_s > UNIT_S:
+        return f"the unit tests took {wall_s:.1f} s; the limit is {UNIT_S:g} s"
+    return ""
+
+
+def too_flaky(tried_again: Sequence[str]) -> str:
+    """What is wrong with a run in which these tests were tried again; empty when nothing is."""
+    if len(tried_again) <= SECOND_TRIES:
+        return ""
+    names = ", ".join(tried_again)
+    return f"{len(tried_again)} tests needed a second try; the limit is {SECOND_TRIES}: {names}"
+
+
+class SecondTries:
+    """Prints the first failure of each test that is tried again; too many fail the run."""
+
+    def __init__(self, tally: Path | None) -> None:
+        """`tally`: a file with the tests of earlier runs, to which this run adds its own."""
+        self._tally = tally
+        is_later = tally is not None and tally.exists()
+        self._names = tally.read_text("utf-8").splitlines() if tally and is_later else []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if str(report.outcome) == "rerun":
+            self._names.append(report.nodeid)
+            print(f"\ntried again: {report.nodeid}\n{report.longreprtext}")
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
+        result = yield
+        if self._tally:
+            self._tally.write_text("".join(f"{name}\n" for name in self._names), "utf-8")
+        if problem := too_flaky(self._names):
+            raise session.Failed(problem)
+        return result
+
+
+class UnitTime:
+    """Fails a run of the unit tests that took too long."""
+
+    def __init__(self) -> None:
+        self._workers_cpu_s = 0.0
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """Called by pytest-xdist when a worker has ended."""
+        self._workers_cpu_s += getattr(node, "workeroutput", {}).get("tests_cpu_s", 0.0)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
+        began_s, began_cpu_s = time.monotonic(), time.process_time()
+        result = yield
+        cpu_s = time.process_time() - began_cpu_s + self._workers_cpu_s
+        print(f"\n{session.testscollected} unit tests, {cpu_s:.1f} s of processor time")
+        if problem := too_slow(cpu_s, time.monotonic() - began_s):
+            raise session.Failed(problem)
+        return result
+
+
+class WorkerTime:
+    """Tells the process that started this worker what the tests took."""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
+        began_cpu_s = time.process_time()
+        result = yield
+        output: dict[str, object] = session.config.workeroutput  # type: ignore[attr-defined]
+        output["tests_cpu_s"] = time.process_time() - began_cpu_s
+        return result
+
+
+def limits(config: pytest.Config) -> list[object]:
+    """The plugins for this process of this run."""
+    if hasattr(config, "workerinput"):
+        return [WorkerTime()]
+    tally = os.environ.get(TALLY)
+    plugins: list[object] = [SecondTries(Path(tally) if tally else None)]
+    if config.option.markexpr == "unit" and not config.option.collectonly:
+        plugins.append(UnitTime())
+    return plugins
