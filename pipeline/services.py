@@ -13,8 +13,10 @@ from engines.base import (
     AsrResult,
     EndOfTurn,
     Llm,
+    Padding,
     Tts,
     VadEngine,
+    padding_instead,
 )
 from engines.base.wake import WakeEngine
 from pipeline.shared.settings import DEFAULT, SessionSettings
@@ -115,6 +117,11 @@ class EngineSet:
         """Who says whether results of this recogniser are speech. `no_speech_threshold`: what the
         request asks for. Raises NotFound as `recogniser`."""
         return judge_of(self.no_speech, self.recogniser(name).info, no_speech_threshold)
+
+    def padding_instead(self, name: str, wanted: Padding | None) -> Padding | None:
+        """Which padding this recogniser uses in place of the one asked for; None: that one. Raises
+        NotFound model_not_found."""
+        return padding_instead(self.recogniser(name, param="model").info, wanted)
 
     def meant(self, name: str) -> str:
         """What a name stands for that no engine has."""

@@ -10,7 +10,7 @@ from core.errors import Conflict, EarshotError
 from core.events import SessionEvent
 from core.ids import new_id
 from core.items import Item
-from engines.base import AsrResult
+from engines.base import AsrResult, Padding
 from media.codecs.opus import LEAST_DELAY_MS
 from media.webrtc.tracks import MAX_HOLD_S
 from pipeline.conversation.conversation import Conversation
@@ -182,6 +182,11 @@ class Session:
         self._wake.configure(settings)
         where = self._playout.paced_by, self._conversation.place
         self._reporting.configured(settings, *where)
+
+    @property
+    def padding_instead(self) -> Padding | None:
+        """The padding that the recogniser uses in place of the configured one; None: that one."""
+        return self._engines.padding_instead(self.settings.asr, self.settings.padding)
 
     def commit_input(self) -> None:
         """Raises RequestError input_audio_buffer_commit_empty. A closing session does nothing."""

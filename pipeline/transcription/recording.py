@@ -18,7 +18,6 @@ from engines.base import (
     Segment,
     TokenLogprob,
     Word,
-    padding_instead,
 )
 from pipeline.services import EngineSet, Recogniser
 from pipeline.transcription.no_speech import Judge, SpeechEvidence, judged, nothing
@@ -87,8 +86,7 @@ class Transcriber:
     def padding_instead(self, model: str, options: AsrOptions) -> Padding | None:
         """Which padding is done in place of the one asked for; None: that one. Raises NotFound
         model_not_found."""
-        info = self._engines.recogniser(model, param="model").info
-        return padding_instead(info, options.padding)
+        return self._engines.padding_instead(model, options.padding)
 
     def name_of(self, model: str) -> str:
         """The own name of the recogniser that is meant, for answers to say. Raises NotFound

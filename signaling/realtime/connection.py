@@ -31,7 +31,7 @@ from signaling.realtime.protocol.client_events import (
 )
 from signaling.realtime.protocol.decode import MAX_EVENT_BYTES, BadEvent, too_large
 from signaling.realtime.protocol.input_events import of_conversation
-from signaling.realtime.protocol.input_rate import WARNING, InputRate
+from signaling.realtime.protocol.input_rate import PARAM, WARNING, InputRate
 from signaling.realtime.protocol.quality import QUALITY_EVENT
 from signaling.realtime.protocol.server_events import Json
 from signaling.realtime.protocol.translator import Translator, Transport
@@ -49,6 +49,8 @@ from signaling.realtime.transports.fairness import (
 from signaling.realtime.transports.told import Told
 
 logger = logging.getLogger(__name__)
+
+PADDING_PARAM = "session.earshot.transcription.padding"
 
 MAX_UNTAKEN = 256
 "Events that the client has not taken yet, when it adds one more item."
@@ -103,6 +105,7 @@ class Connection:
         self._translator = Translator(
             terms, session.id, session.conversation_id, transport=transport
         )
+        self._translator.padding_instead = session.padding_instead
         self._fitting = Fitting(self._translator, max_event_bytes)
         self._fitting.check(self._translator.shown(terms), "session")
         self._upload = Upload(terms.heard_as)
@@ -138,6 +141,7 @@ class Connection:
             expiry = tasks.create_task(self._end_when_expired(), name="expiry")
             for begun in self._translator.created():
                 await self._send(begun)
+            await self._warn_of_padding()
             self._follow_home()
             async for happened in self._session.events:
                 self._touch()
@@ -261,10 +265,23 @@ class Connection:
         self._fitting.check(self._translator.shown(terms), "session")
         with params_below("session"):
             self._session.configure(terms.settings)
-        self._translator.terms = terms
+        before, self._translator.terms = self._translator.terms.settings, terms
+        self._translator.padding_instead = self._session.padding_instead
         self._upload.expect(terms.heard_as)
         await self._send(self._translator.updated())
+        if (before.asr, before.padding) != (terms.settings.asr, terms.settings.padding):
+            await self._warn_of_padding()
         self._follow_home()
+
+    async def _warn_of_padding(self) -> None:
+        """Tells a client whose padding is not for its model, and is shown another one."""
+        settings, instead = self._translator.terms.settings, self._translator.padding_instead
+        if instead is not None:
+            message = (
+                f"The model {settings.asr!r} was not trained for the padding "
+                f"{settings.padding!r}: {instead!r} is used."
+            )
+            await self._send(self._translator.warning("padding_replaced", message, PADDING_PARAM))
 
     async def _add_item(self, event: ItemCreate) -> None:
         """Its images are sent back, so that who sends them has to take what is sent."""
@@ -291,7 +308,7 @@ class Connection:
         """Names a rate that is evidently another than the client left us to think."""
         if self._input_rate.is_suspect(1000 * self._now(), audio_ms):
             logger.warning("! session %s: its audio seems to be 16 kHz, not 24", self._session.id)
-            await self._send(self._translator.warning("input_rate_suspected", WARNING))
+            await self._send(self._translator.warning("input_rate_suspected", WARNING, PARAM))
 
     async def _feed(self, frames: Iterable[AudioFrame]) -> None:
         for frame in frames:

@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol
 from core.audio import AudioFrame
 from core.events import SessionEvent
 from core.items import Item
+from engines.base import Padding
 from pipeline.conversation.items import Recordings
 from pipeline.session.sessions import Guest
 from pipeline.shared.settings import ResponseRequest, SessionSettings
@@ -24,8 +25,7 @@ class Events(AsyncIterable[SessionEvent], Protocol):
 
 
 class Session(Protocol):
-    """One session as the door drives it: `pipeline.session.session.Session`. Nothing here
-    blocks."""
+    """One session as the door drives it: `pipeline.session.session.Session`. Nothing here blocks."""
 
     @property
     def id(self) -> str: ...
@@ -35,6 +35,11 @@ class Session(Protocol):
     def events(self) -> Events: ...
     def feed(self, frame: AudioFrame) -> None: ...
     def configure(self, settings: SessionSettings) -> None: ...
+    @property
+    def padding_instead(self) -> Padding | None:
+        """The padding that the recogniser uses in place of the configured one; None: that one."""
+        ...
+
     def commit_input(self) -> None: ...
     def clear_input(self) -> None: ...
     def add_item(self, item: Item, previous_item_id: str | None, said: Recordings, /) -> None: ...

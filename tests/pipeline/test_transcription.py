@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 from core.errors import EarshotError, EngineError
 from core.events import HypothesisChanged, Transcribed
-from engines.base import AsrItem, AsrOptions, AsrResult
+from engines.base import AsrItem, AsrOptions, AsrResult, Padding
 from pipeline.session.session import Session
 from pipeline.shared.settings import SessionSettings
 from pipeline.transcription.partials import MAX_BACKOFF_S, SHARE
@@ -21,8 +22,6 @@ from serving.scheduling.scheduler import Priority
 from tests.loop import run_virtual
 from tests.pipeline.fakes import FRAME, LevelAsr, LoopClock, World, speak
 from tests.pipeline.test_session import SILENCE, of, run_session
-
-pytestmark = pytest.mark.many
 
 WINDOW_MS = 10_000
 PUSH_TO_TALK = SessionSettings(turn_detection=None)
@@ -445,6 +444,22 @@ def test_push_to_talk_beyond_the_window() -> None:
     assert [event.transcript for event in of(Transcribed, events)] == [WORDS]
     stables = [event.stable for event in of(HypothesisChanged, events)]
     assert all(after.startswith(before) for before, after in pairwise(stables))
+
+
+@pytest.mark.parametrize(("wanted", "instead"), [(None, None), ("max", None), ("nopad", "longest")])
+def test_a_session_says_what_is_done_in_place_of_its_padding(
+    wanted: Padding | None, instead: Padding | None
+) -> None:
+    world = World()
+    world.asr.info = replace(world.asr.info, paddings=("max", "longest"))
+    told: list[Padding | None] = []
+
+    async def scenario(session: Session) -> None:
+        session.configure(SessionSettings(padding=wanted))
+        told.append(session.padding_instead)
+
+    run_session(world, scenario)
+    assert told == [instead]
 
 
 def test_a_session_decodes_as_it_wishes() -> None:

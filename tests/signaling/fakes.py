@@ -11,6 +11,7 @@ from core.errors import EarshotError
 from core.events import SessionEvent
 from core.items import Item
 from core.queues import Outbox
+from engines.base import Padding
 from pipeline.shared.settings import ResponseRequest, SessionSettings
 from signaling.realtime.connection import Connection, End
 from signaling.realtime.ports import HomeSource
@@ -37,12 +38,16 @@ class NotedSession:
     refuses: EarshotError | None = None
     recordings: dict[int, Pcm] = field(default_factory=dict)
     "Of the item that was added last."
+    knows_nopad: bool = True
+    padding_instead: Padding | None = None
 
     def feed(self, frame: AudioFrame) -> None:
         self.frames.append(frame)
 
     def configure(self, settings: SessionSettings) -> None:
         self._ask("configure", settings)
+        is_replaced = settings.padding == "nopad" and not self.knows_nopad
+        self.padding_instead = "longest" if is_replaced else None
 
     def commit_input(self) -> None:
         self._ask("commit_input")

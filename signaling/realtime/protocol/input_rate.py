@@ -21,6 +21,8 @@ takes its length, however often the client pauses in between."""
 SHARE = (0.62, 0.71)
 "How much sound has come in that time: 16 / 24, and a little for where the window ends."
 
+PARAM = "session.audio.input.format"
+
 WARNING = (
     "The audio comes at two thirds of real time, as 16 kHz does that is read as 24 kHz: it is heard"
     " too fast. If it is 16 kHz, send session.audio.input.format"

@@ -36,6 +36,7 @@ from core.events import (
 )
 from core.mcp_events import McpArguments, McpCalled, McpListing
 from core.rate_limits import RateLimits
+from engines.base import Padding
 from signaling.realtime.protocol.beta import is_beta_update, to_beta, to_ga
 from signaling.realtime.protocol.client_events import ClientEvent
 from signaling.realtime.protocol.conversation_events import ResponseEvents
@@ -66,6 +67,8 @@ class Translator:
         self.terms = replace(terms, conversation_id=conversation_id)
         self._session_id, self._conversation_id = session_id, conversation_id
         self._transport = transport
+        self.padding_instead: Padding | None = None
+        "The padding that the recogniser uses in place of the one asked for; None: that one."
         self._sent = 0
         self._has_received = False
         self.appended: str | None = None
@@ -87,8 +90,7 @@ class Translator:
 
     def created(self) -> list[Json]:
         """What a client is told first."""
-        session = session_json(self.terms, self._session_id)
-        begun = [event("session.created", session=session)]
+        begun = [event("session.created", session=self._session_json(self.terms))]
         if self.terms.settings.answers:  # a transcription has no conversation to tell of
             conversation = {"id": self._conversation_id, "object": "realtime.conversation"}
             begun.append(event("conversation.created", conversation=conversation))
@@ -99,7 +101,7 @@ class Translator:
 
     def shown(self, terms: Terms) -> Json:
         """How an update to these terms would be told, without its number."""
-        return event("session.updated", session=session_json(terms, self._session_id))
+        return event("session.updated", session=self._session_json(terms))
 
     def error(
         self,
@@ -112,9 +114,8 @@ class Translator:
     ) -> Json:
         return self._numbered(error_event(code, message, kind=kind, param=param, event_id=event_id))
 
-    def warning(self, code: str, message: str) -> Json:
+    def warning(self, code: str, message: str, param: str) -> Json:
         """What a client should know though nothing failed; ours."""
-        param = "session.audio.input.format"
         return self._numbered(event("earshot.warning", code=code, message=message, param=param))
 
     def home(self, home: object) -> Json:
@@ -134,6 +135,12 @@ class Translator:
         """An event as this client reads it; None: it knows no such event."""
         shown = to_beta(out) if self.terms.is_beta else out
         return None if shown is None else to_text(shown)
+
+    def _session_json(self, terms: Terms) -> Json:
+        """The session as it is in effect."""
+        padding = self.padding_instead or terms.settings.padding
+        in_effect = replace(terms, settings=replace(terms.settings, padding=padding))
+        return session_json(in_effect, self._session_id)
 
     def _numbered(self, out: Json) -> Json:
         self._sent += 1
