@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from core.errors import ConfigError, EngineMissing
 from engines.registry import Available, Kind
@@ -245,7 +245,7 @@ def _whisper(
     wanted: Wanted, weights: Sequence[Weights], hardware: Hardware, *, has_torch: bool = False
 ) -> Choice:
     """`has_torch`: the other engine may be taken, if it was measured to be faster."""
-    best, why = best_whisper(weights, wanted, hardware)
+    best, why, _ = best_whisper(weights, wanted, hardware)
     noted = measured_here(best, hardware)
     if has_torch and noted is not None and noted.is_torch_faster:
         why += f"; {WHISPER_TORCH} was measured to be faster with it here"
@@ -253,30 +253,50 @@ def _whisper(
     return Choice("asr", WHISPER, {"model": str(best.path), **wanted.options}, why)
 
 
+class Best(NamedTuple):
+    """One of several models, and the sentence that explains it."""
+
+    model: Weights
+    why: str
+    is_untimed: bool
+    "It goes on a GPU where it was never timed: only its memory speaks for it."
+
+
 def best_whisper(
-    weights: Sequence[Weights], wanted: Wanted, hardware: Hardware
-) -> tuple[Weights, str]:
+    weights: Sequence[Weights],
+    wanted: Wanted,
+    hardware: Hardware,
+    where: str = "in the models folder",
+) -> Best:
     """The largest that keeps up with live speech; if none does, the smallest. By measured time
-    where there is one, otherwise by memory. And why."""
+    where there is one, otherwise by memory. `where`: what the sentence says of all of them."""
+    is_untimed = False
     fitting = [(m, how) for m in weights if (how := _suits(m, wanted, hardware)) is not None]
     if fitting:
         best, machine = max(fitting, key=lambda one: one[0].float16_mb)
-        why = f"{best.name} is the largest Whisper in the models folder that suits {machine}"
+        why = f"{best.name} is the largest Whisper {where} that suits {machine}"
         if noted := measured_here(best, hardware):
             why += f": {noted.best_ms:.0f} ms per utterance, measured"
         elif hardware.gpus and machine != f"{hardware.cores} cores":
+            is_untimed = True
             why += " by its memory; it was not timed there yet"
     else:
         best = min(weights, key=lambda model: model.float16_mb)
         machine = f"{hardware.cores} cores"
-        why = f"{best.name} is the smallest Whisper in the models folder; large for {machine}"
-    return best, why + _too_slow(best, weights, hardware)
+        why = f"{best.name} is the smallest Whisper {where}; large for {machine}"
+    return Best(best, why + _too_slow(best, weights, hardware), is_untimed)
 
 
 def measured_here(model: Weights, hardware: Hardware) -> Measured | None:
     """What was measured on this very device."""
     noted = model.measured
     return noted if noted is not None and noted.device == device_name(hardware) else None
+
+
+def is_too_slow(model: Weights, hardware: Hardware) -> bool:
+    """It was measured on this very device, and takes too long there."""
+    noted = measured_here(model, hardware)
+    return noted is not None and noted.best_ms > LIVE_MS
 
 
 def _too_slow(best: Weights, weights: Sequence[Weights], hardware: Hardware) -> str:
@@ -293,8 +313,7 @@ def _too_slow(best: Weights, weights: Sequence[Weights], hardware: Hardware) -> 
 
 def _suits(model: Weights, wanted: Wanted, hardware: Hardware) -> str | None:
     """The machine's part that computes this model in time; None: none does."""
-    noted = measured_here(model, hardware)
-    if noted is not None and noted.best_ms > LIVE_MS:
+    if is_too_slow(model, hardware):
         return None
     room = room_of(hardware, wanted.memory_mb)
     try:
@@ -304,7 +323,7 @@ def _suits(model: Weights, wanted: Wanted, hardware: Hardware) -> str | None:
     if placed.seats[0].device != CPU:
         gpus = {f"cuda:{gpu.index}": gpu.name for gpu in hardware.gpus}
         return gpus[placed.seats[0].device]
-    is_small = noted is not None or model.float16_mb <= _limit_mb(hardware)
+    is_small = measured_here(model, hardware) is not None or model.float16_mb <= _limit_mb(hardware)
     fits = sum(seat.memory_mb for seat in placed.seats) <= room[CPU]
     return f"{hardware.cores} cores" if is_small and fits else None
 

@@ -45,7 +45,9 @@ def _pull(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "wanted",
         metavar="NAME",
-        help="a known name (`list --all`), auto, ORGANISATION/REPOSITORY, or its page's address;"
+        nargs="?",
+        default="auto",
+        help="a known name (`list --all`), auto (the default), ORGANISATION/REPOSITORY, or its page's address;"
         " voices: piper:VOICE (piper:en_US-lessac-medium), kokoro",
     )
     parser.add_argument("--best-effort", action="store_true", help="end with 0 whatever happens")

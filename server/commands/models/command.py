@@ -8,8 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from core.errors import ConfigError, EarshotError
-from server.config import Config
 from server.commands.exit_codes import Exit
+from server.commands.models.list import as_json, as_table
+from server.compose.choices import Survey, choose_one, survey
+from server.config import Config
 from server.models import convert as conversion
 from server.models.automatic import automatic
 from server.models.errors import ModelsError
@@ -17,12 +19,11 @@ from server.models.hub import HUB, STALL_S, Hub
 from server.models.inventory import find_installed, installed
 from server.models.progress import Progress
 from server.models.pull import Pulled, find_there, pull
-from server.commands.models.list import as_json, as_table
 from server.models.source_spec import Source, checkpoint_of, source_of
 from server.models.voices import setting
-from server.compose.choices import Survey, choose_one, survey
 from serving.catalogue import known
-from serving.placement.choose import FIXTURES
+from serving.placement.benchmarks import read_measured
+from serving.placement.choose import FIXTURES, is_too_slow
 
 AUTO = "auto"
 
@@ -93,10 +94,13 @@ def _hub(options: argparse.Namespace) -> Hub | None:
 
 
 def _chosen(options: argparse.Namespace, models_dir: Path) -> Source:
-    """What to pull; `auto` looks at the machine."""
+    """What to pull; `auto` looks at the machine, at what was timed there, and says why."""
     if options.wanted != AUTO:
         return source_of(options.wanted)
-    return source_of(automatic(survey(str(models_dir), []).hardware).name)
+    hardware = survey(str(models_dir), []).hardware
+    entry, why = automatic(hardware, read_measured(models_dir))
+    print(f"auto: {why}.")
+    return source_of(entry.name)
 
 
 def _pull(options: argparse.Namespace, source: Source, models_dir: Path) -> Pulled:
@@ -123,7 +127,8 @@ def _pull_if_possible(options: argparse.Namespace, effective: Callable[[], Confi
     title, otherwise = options.wanted, "the embedded speech recognition works without"
     try:
         models_dir = _models_dir(options, effective)
-        if options.wanted == AUTO and (there := _any(survey(str(models_dir)))):
+        found = survey(str(models_dir), [])
+        if options.wanted == AUTO and (there := _usable(found, effective())):
             print(f"Speech recognition: {there} is there, nothing to fetch.")
             return Exit.OK
         source = _chosen(options, models_dir)
@@ -144,9 +149,14 @@ def _pull_if_possible(options: argparse.Namespace, effective: Callable[[], Confi
     return Exit.OK
 
 
-def _any(found: Survey) -> Path | None:
-    usual = [weights.path for weights in found.weights if weights.path.name not in FIXTURES]
-    return usual[0] if usual else None
+def _usable(found: Survey, config: Config) -> Path | None:
+    """Weights that are there, and that the start may take: where it chooses by itself, those that
+    were not measured to be too slow."""
+    is_chosen = config.asr.model != AUTO or "model" in config.asr.options
+    for one in found.weights:
+        if one.path.name not in FIXTURES and (is_chosen or not is_too_slow(one, found.hardware)):
+            return one.path
+    return None
 
 
 def _convert(options: argparse.Namespace, models_dir: Path) -> Exit:

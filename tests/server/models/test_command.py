@@ -15,10 +15,10 @@ from msgspec.json import decode
 from server.commands.exit_codes import Exit
 from server.commands.models.command import REACH_S
 from server.models.inventory import partial_folder
+from serving.placement.benchmarks import Measured, device_name, note_measured
+from serving.placement.hardware import look
 from tests.server.models.fake_hub import FakeHub, serving, weights_file, whisper_files
 from tests.shared import ROOT
-
-pytestmark = pytest.mark.live
 
 NANO = ROOT / "tests" / "fixtures" / "whisper-nano"
 
@@ -72,6 +72,25 @@ def test_make_run_fetches_once(tmp_path: Path, fake: FakeHub) -> None:
     assert line == f"Speech recognition: fetched {folder}."
     line = last_line(tmp_path / "models", "http://127.0.0.1:9", *AUTO)
     assert line == f"Speech recognition: {folder} is there, nothing to fetch."
+
+
+def test_what_was_timed_decides_what_auto_fetches(tmp_path: Path, fake: FakeHub) -> None:
+    """Also for `make run`, which fetches a smaller one than what is too slow there."""
+    here = device_name(look(""))
+    note_measured(tmp_path, "faster-whisper-small", Measured("", 500.0, device=here))
+    out = earshot(tmp_path, fake.url, "pull")[1]
+    assert "auto: faster-whisper-small is the largest" in out
+    assert ": 500 ms per utterance, measured." in out
+    note_measured(tmp_path, "faster-whisper-base", Measured("", 300.0, device=here))
+    note_measured(tmp_path, "faster-whisper-small", Measured("", 900.0, device=here))
+    configured = last_line(tmp_path, fake.url, *AUTO, EARSHOT_ASR__MODEL="small")
+    assert configured.endswith("faster-whisper-small is there, nothing to fetch.")
+    code, out, _ = earshot(tmp_path, fake.url, *AUTO)
+    assert code == 0
+    assert "too slow beyond 800 ms: faster-whisper-small takes 900 ms." in out
+    assert out.endswith("faster-whisper-base.\n")
+    again = last_line(tmp_path, fake.url, *AUTO)
+    assert again.endswith("faster-whisper-base is there, nothing to fetch.")
 
 
 def test_half_a_model_is_no_model(tmp_path: Path, fake: FakeHub) -> None:
@@ -150,9 +169,7 @@ def test_converting_without_torch_says_how_to_get_it(tmp_path: Path) -> None:
     wanted = ("convert", "mine", "mine-int8", "--python", executable)
     code, _, err = earshot(tmp_path, "", *wanted, PYTHONPATH=str(tmp_path))
     assert code == Exit.CANNOT_RUN
-    assert (
-        "No module named 'no_such_library'; install them with `earshot extras add torch`" in err
-    )
+    assert "No module named 'no_such_library'; install them with `earshot extras add torch`" in err
     assert not (tmp_path / "mine-int8").exists()
     assert earshot(tmp_path, "", *wanted[:-1], "/nowhere/python")[0] == Exit.CANNOT_RUN
 
@@ -245,7 +262,6 @@ def _children_cpu_s() -> float:
     return used.ru_utime + used.ru_stime
 
 
-@pytest.mark.alone
 def test_list_is_quick(tmp_path: Path) -> None:
     took_s = []
     for _ in range(3):

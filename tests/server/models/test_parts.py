@@ -9,8 +9,8 @@ import pytest
 
 from engines.asr.whisper.rules import ALWAYS
 from engines.asr.whisper.settings import Settings, paddings, read_notes
-from server.models.convert import padding_of, write_notes
 from server.models.automatic import automatic
+from server.models.convert import padding_of, write_notes
 from server.models.errors import ModelsError
 from server.models.hub import Hub
 from server.models.inventory import find_installed, installed
@@ -18,6 +18,7 @@ from server.models.progress import Progress
 from server.models.record import FILE, read_record
 from server.models.source_spec import checkpoint_of, source_of
 from serving.catalogue import find
+from serving.placement.benchmarks import Measured
 from serving.placement.ct2_header import Unreadable, WeightsFile, read_weights_file
 from serving.placement.hardware import Gpu, Hardware
 from tests.server.models.fake_hub import weights_file
@@ -37,7 +38,39 @@ from tests.server.models.fake_hub import weights_file
 )
 def test_auto_fits_the_machine(cores: int, memory_gb: float, vram_gb: float, name: str) -> None:
     gpus = (Gpu("GPU", vram_gb, vram_gb, "8.9"),) if vram_gb else ()
-    assert automatic(Hardware(cores, memory_gb, gpus)).name == name
+    entry, why = automatic(Hardware(cores, memory_gb, gpus))
+    assert entry.name == name
+    assert ("by its memory; it was not timed there yet" in why) == bool(gpus)
+    assert ("if a sentence takes more than 800 ms, the start takes a smaller one" in why) == bool(
+        gpus
+    )
+
+
+TURBO, SMALL = "faster-whisper-large-v3-turbo", "faster-whisper-small"
+OLD_GPU = Hardware(4, 16.0, (Gpu("GTX 1060", 3.0, 2.9, "6.1"),))
+
+
+@pytest.mark.parametrize(
+    ("took_ms", "device", "name", "said"),
+    [
+        ({TURBO: 400.0}, "GTX 1060", "large-v3-turbo", ": 400 ms per utterance, measured"),
+        ({TURBO: 4100.0, SMALL: 420.0}, "GTX 1060", "small", f"beyond 800 ms: {TURBO} takes 4100"),
+        ({TURBO: 4100.0}, "GTX 1060", "small", "it was not timed there yet; too slow beyond"),
+        ({TURBO: 4100.0}, "H100", "large-v3-turbo", "it was not timed there yet. The first start"),
+    ],
+)
+def test_auto_goes_by_what_was_timed_on_this_gpu(
+    took_ms: dict[str, float], device: str, name: str, said: str
+) -> None:
+    measured = {folder: Measured("", ms, device=device) for folder, ms in took_ms.items()}
+    entry, why = automatic(OLD_GPU, measured)
+    assert entry.name == name
+    assert said in why
+
+
+def test_auto_goes_by_what_was_timed_on_this_processor() -> None:
+    measured = {SMALL: Measured("", 600.0, device="2 cores")}
+    assert automatic(Hardware(2, 3.7), measured)[0].name == "small"
 
 
 @pytest.mark.parametrize(
