@@ -25,7 +25,8 @@ class Events(AsyncIterable[SessionEvent], Protocol):
 
 
 class Session(Protocol):
-    """One session as the door drives it: `pipeline.session.session.Session`. Nothing here blocks."""
+    """One session as the door drives it: `pipeline.session.session.Session`. Nothing here
+    blocks."""
 
     @property
     def id(self) -> str: ...

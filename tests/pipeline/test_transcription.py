@@ -23,6 +23,8 @@ from tests.loop import run_virtual
 from tests.pipeline.fakes import FRAME, LevelAsr, LoopClock, World, speak
 from tests.pipeline.test_session import SILENCE, of, run_session
 
+pytestmark = pytest.mark.many
+
 WINDOW_MS = 10_000
 PUSH_TO_TALK = SessionSettings(turn_detection=None)
 ENGLISH = AsrOptions("en")

@@ -20,6 +20,8 @@ from serving.placement.hardware import look
 from tests.server.models.fake_hub import FakeHub, serving, weights_file, whisper_files
 from tests.shared import ROOT
 
+pytestmark = pytest.mark.live
+
 NANO = ROOT / "tests" / "fixtures" / "whisper-nano"
 
 COMMAND = [executable, "-m", "server", "models"]
