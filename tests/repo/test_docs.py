@@ -1,0 +1,73 @@
+"""The documents as a reader finds them: indexes are complete, and links lead somewhere."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.repo.files import repository_files
+from tests.shared import ROOT
+
+DOCS = ROOT / "docs"
+DECISIONS = DOCS / "adr"
+
+_FENCE = re.compile(r"^( *)(```|~~~).*?^\1\2", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"!?\[(?:[^\]\[]|\[[^\]]*\])*\]\(([^)\s]+)(?:\s+\"[^\"]*\")?\)")
+_HEADING = re.compile(r"^#+ +(.*?) *#*$", re.MULTILINE)
+
+
+def _pages() -> list[Path]:
+    """Every Markdown file of the repository, relative to its root."""
+    return [path for path in repository_files() if path.suffix == ".md"]
+
+
+def _prose(page: Path) -> str:
+    """The text of a page without its blocks of code."""
+    return _FENCE.sub("", (ROOT / page).read_text(encoding="utf-8"))
+
+
+def _links(page: Path) -> Iterator[tuple[str, str]]:
+    """Target and anchor of every link to a file of the repository."""
+    for target in _LINK.findall(_prose(page)):
+        if not re.match(r"[a-z]+:", target):
+            path, _, anchor = target.partition("#")
+            yield path, anchor
+
+
+def _anchors(page: Path) -> set[str]:
+    """The anchors that forges make of a page's headings."""
+    found: set[str] = set()
+    for heading in _HEADING.findall(_prose(page)):
+        shown = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
+        kept = re.sub(r"[^\w\- ]", "", shown.lower()).replace(" ", "-")
+        number = sum(1 for one in found if one == kept or re.fullmatch(f"{kept}-[0-9]+", one))
+        found.add(f"{kept}-{number}" if number else kept)
+    return found
+
+
+def test_every_link_leads_to_a_file_and_a_heading() -> None:
+    wrong = []
+    for page in _pages():
+        for path, anchor in _links(page):
+            target = (ROOT / page.parent / path).resolve() if path else ROOT / page
+            is_page = target.suffix == ".md" and target.is_file()
+            if not target.exists() or (anchor and is_page and anchor not in _anchors(target)):
+                wrong.append(f"{page}: {path}#{anchor}" if anchor else f"{page}: {path}")
+    assert wrong == []
+
+
+def test_the_index_of_decisions_has_each_with_its_title() -> None:
+    index = (DECISIONS / "README.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| (\d+) \| (\[.*?\]\(.*?\)) \|", index, re.MULTILINE))
+    expected = {}
+    for path in DECISIONS.glob("[0-9]*.md"):
+        number, _, title = path.read_text(encoding="utf-8").split("\n", 1)[0].partition(". ")
+        assert number == f"# {int(path.name[:4])}", f"{path.name} begins with {number!r}"
+        expected[number.removeprefix("# ")] = f"[{title}]({path.name})"
+    assert rows == expected
+
+
+def test_the_index_of_decisions_is_in_their_order() -> None:
+    index = (DECISIONS / "README.md").read_text(encoding="utf-8")
+    numbers = [int(number) for number in re.findall(r"^\| (\d+) \|", index, re.MULTILINE)]
+    assert len(numbers) > 40
+    assert numbers == sorted(set(numbers))
