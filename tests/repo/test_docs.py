@@ -10,6 +10,9 @@ from tests.shared import ROOT
 DOCS = ROOT / "docs"
 DECISIONS = DOCS / "adr"
 
+PERFORMANCE_LINES = 150
+"The page of newest figures is read at a glance; the diary is in docs/history."
+
 _FENCE = re.compile(r"^( *)(```|~~~).*?^\1\2", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"!?\[(?:[^\]\[]|\[[^\]]*\])*\]\(([^)\s]+)(?:\s+\"[^\"]*\")?\)")
 _HEADING = re.compile(r"^#+ +(.*?) *#*$", re.MULTILINE)
@@ -71,3 +74,8 @@ def test_the_index_of_decisions_is_in_their_order() -> None:
     numbers = [int(number) for number in re.findall(r"^\| (\d+) \|", index, re.MULTILINE)]
     assert len(numbers) > 40
     assert numbers == sorted(set(numbers))
+
+
+def test_the_page_of_figures_stays_short() -> None:
+    page = (DOCS / "performance.md").read_text(encoding="utf-8")
+    assert len(page.splitlines()) <= PERFORMANCE_LINES
