@@ -79,3 +79,15 @@ def test_the_index_of_decisions_is_in_their_order() -> None:
 def test_the_page_of_figures_stays_short() -> None:
     page = (DOCS / "performance.md").read_text(encoding="utf-8")
     assert len(page.splitlines()) <= PERFORMANCE_LINES
+
+
+def test_every_page_is_in_the_index() -> None:
+    index = Path("docs/README.md")
+    linked = {(ROOT / index.parent / path).resolve() for path, _ in _links(index)}
+    pages = [page for page in _pages() if page != index and page.parts[:2] != ("docs", "adr")]
+    assert [str(page) for page in pages if (ROOT / page).resolve() not in linked] == []
+
+
+def test_the_index_has_three_parts() -> None:
+    headings = _HEADING.findall(_prose(Path("docs/README.md")))
+    assert headings == ["Documentation", "Use", "Operate", "Develop"]
