@@ -37,14 +37,14 @@ run: install ## Install, fetch a Whisper if one can be had (PULL=0 skips), start
 	@if [[ '$(PULL)' != 0 ]]; then $(bin)/earshot models pull auto --best-effort; fi
 	@exec $(bin)/earshot serve $(serve)
 
-check: install-dev ## Lint, format, types, layers, sizes, scripts, Dockerfile
+check: install-dev ## Lint, format, types, layers, sizes, documents, scripts, Dockerfile
 	$(bin)/ruff check .
 	$(bin)/ruff format --check .
 	$(bin)/mypy
 	$(bin)/lint-imports
 	$(bin)/shellcheck scripts/*.sh .ci/run
 	$(bin)/hadolint Dockerfile
-	$(bin)/python -m pytest tests/repo/test_size.py
+	$(bin)/python -m pytest tests/repo/test_size.py tests/repo/test_docs.py
 
 unit: install-dev ## The fast tests; fails when they take more than 10 s of processor time
 	$(bin)/python -m pytest -n 0 -m unit $(ARGS)

@@ -10,10 +10,14 @@ from tests.shared import ROOT
 DOCS = ROOT / "docs"
 DECISIONS = DOCS / "adr"
 
+MARKDOWN_COLUMNS = 120
+"Two windows beside each other show it. Tables, code, lone links and lone commands are exempt."
+
 PERFORMANCE_LINES = 150
 "The page of newest figures is read at a glance; the diary is in docs/history."
 
 _FENCE = re.compile(r"^( *)(```|~~~).*?^\1\2", re.MULTILINE | re.DOTALL)
+_CODE = re.compile(r"`[^`]+`")
 _LINK = re.compile(r"!?\[(?:[^\]\[]|\[[^\]]*\])*\]\(([^)\s]+)(?:\s+\"[^\"]*\")?\)")
 _HEADING = re.compile(r"^#+ +(.*?) *#*$", re.MULTILINE)
 
@@ -26,6 +30,12 @@ def _pages() -> list[Path]:
 def _prose(page: Path) -> str:
     """The text of a page without its blocks of code."""
     return _FENCE.sub("", (ROOT / page).read_text(encoding="utf-8"))
+
+
+def _is_exempt(line: str) -> bool:
+    """Whether a line is a row of a table, or has nothing but one link, command or word."""
+    text = re.sub(r"^[-*+] +", "", line.strip())
+    return text.startswith("|") or " " not in _CODE.sub("", _LINK.sub("", text)).strip()
 
 
 def _links(page: Path) -> Iterator[tuple[str, str]]:
@@ -56,6 +66,16 @@ def test_every_link_leads_to_a_file_and_a_heading() -> None:
             if not target.exists() or (anchor and is_page and anchor not in _anchors(target)):
                 wrong.append(f"{page}: {path}#{anchor}" if anchor else f"{page}: {path}")
     assert wrong == []
+
+
+def test_lines_are_at_most_120_columns_wide() -> None:
+    wide = [
+        f"{page}: {line[:60]}..."
+        for page in _pages()
+        for line in _prose(page).splitlines()
+        if len(line) > MARKDOWN_COLUMNS and not _is_exempt(line)
+    ]
+    assert wide == []
 
 
 def test_the_index_of_decisions_has_each_with_its_title() -> None:
