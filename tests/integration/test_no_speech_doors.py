@@ -16,11 +16,11 @@ from wyoming.asr import Transcribe
 from wyoming.audio import AudioChunk, AudioStart, AudioStop
 
 from core.audio import Pcm
-from pipeline.speech_evidence import NoSpeech
-from server.compose import assemble
-from server.config_load import load
-from server.listeners import bind
-from server.metrics import PrometheusMetrics
+from pipeline.transcription.no_speech import NoSpeech
+from server.compose.assemble import assemble
+from server.config.load import load
+from server.net.listeners import bind
+from server.runtime.metrics import PrometheusMetrics
 from tests.devices.willow.callers import calling
 from tests.devices.willow.uploads import wav
 from tests.devices.wyoming.servers import client, send, until
