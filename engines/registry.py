@@ -1,21 +1,35 @@
-"""From a name in the configuration to a running engine, and what could be one here."""
+"""The engines that can be had here, built in or of other packages, and how a name becomes one."""
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from pkgutil import iter_modules
 from types import ModuleType
-from typing import Any, Literal, overload
+from typing import Any, Literal, get_args, overload
 
 from msgspec import Struct, ValidationError, convert
 from msgspec.structs import fields
 
-from core.errors import ConfigError, EngineMissing
+from core.errors import ConfigError, EarshotError, EngineError, EngineMissing
+from core.plugins import BUILT_IN, Plugin, find_plugins, missing_members
 from engines.base import AsrInfo, AsrModel, EndOfTurn, Llm, Tts, VadEngine
 from engines.base.wake import WakeEngine
 
+logger = logging.getLogger(__name__)
+
 Kind = Literal["vad", "wake", "endpoint", "asr", "llm", "tts"]
+
+PROTOCOLS: Mapping[Kind, type] = {
+    "vad": VadEngine,
+    "wake": WakeEngine,
+    "endpoint": EndOfTurn,
+    "asr": AsrModel,
+    "llm": Llm,
+    "tts": Tts,
+}
+"What the `create` of an engine's module returns."
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +43,8 @@ class Available:
     "Empty, or what is missing and how to get it."
     needs_path: bool = False
     "No weights were found: it runs only with a `path` to some, and `auto` passes it by."
+    origin: str = BUILT_IN
+    "Or name and version of the package that it belongs to."
 
 
 @overload
@@ -48,18 +64,32 @@ def load(
     kind: Kind, name: str, options: Mapping[str, Any]
 ) -> VadEngine | WakeEngine | EndOfTurn | AsrModel | Llm | Tts: ...
 def load(kind: Kind, name: str, options: Mapping[str, Any]) -> Any:
-    """Create the engine `engines/<kind>/<name>.py`, or a third party's by its dotted module path.
+    """Create an engine: `engines/<kind>/<name>.py`, the entry point `<kind>.<name>` of a package,
+    or any module by its dotted path.
 
     Raises ConfigError for an unknown engine or wrong options, EngineMissing when its library or
-    its weights are not there. Blocking: it may read gigabytes.
+    its weights are not there, EngineError when what another package creates is no such engine.
+    Blocking: it may read gigabytes.
     """
-    module = _module(kind, name)
+    module, origin = _find(kind, name)
     settings = read_settings(module.Settings, options, where=f"{kind}.{name}")
     try:
-        return module.create(settings)
+        engine = module.create(settings)
     except ImportError as exc:
         missing = (exc.name or "a library").partition(".")[0]
         raise EngineMissing(kind, name, _hint(module, missing)) from exc
+    except EarshotError:
+        raise
+    except Exception as exc:
+        if origin == BUILT_IN:  # a bug of ours, which nobody should take for a missing part
+            raise
+        logger.error("! %s engine %r of %s does not load", kind, name, origin, exc_info=exc)
+        why = f"of {origin} does not load: {type(exc).__name__}: {exc}"
+        raise EngineError(kind, name, why) from exc
+    if lacking := missing_members(engine, PROTOCOLS[kind]):
+        what = f"what {origin} creates is no {PROTOCOLS[kind].__name__}"
+        raise EngineError(kind, name, f"{what}: it has no {', '.join(lacking)}")
+    return engine
 
 
 def describe(name: str, options: Mapping[str, Any]) -> AsrInfo | None:
@@ -67,31 +97,32 @@ def describe(name: str, options: Mapping[str, Any]) -> AsrInfo | None:
 
     Raises as `load`.
     """
-    module = _module("asr", name)
+    module, _ = _find("asr", name)
     settings = read_settings(module.Settings, options, where=f"asr.{name}")
     tell: Callable[[Struct], AsrInfo] | None = getattr(module, "describe", None)
     return tell(settings) if tell else None
 
 
 def available(kind: Kind) -> list[Available]:
-    """Every engine of our own folder, by name. Imports no model library."""
-    found: list[Available] = []
-    for name in sorted(
-        module.name for module in iter_modules(import_module(_package(kind)).__path__)
-    ):
-        module = import_module(f"{_package(kind)}.{name}")
-        if not hasattr(module, "create"):  # a part of an engine
-            continue
-        missing = [library for library in _requirements(module) if find_spec(library) is None]
-        if missing:
-            found.append(Available(name, False, _hint(module, *missing)))
-            continue
-        if why := _unfit(module):
-            found.append(Available(name, False, why))
-            continue
-        why = _missing_weights(module)
-        found.append(Available(name, True, why, needs_path=bool(why)))
-    return found
+    """Every engine of our own folder and of installed packages, by name. Imports no model library.
+    A package's engine that cannot be used is listed with the reason."""
+    found = [_state(name, module) for name, module in _built_in(kind).items()]
+    for name, plugin in _plugins(kind).items():
+        try:
+            found.append(_state(name, module_of(plugin), plugin.origin))
+        except Exception as exc:  # others wrote it, and nobody may have asked for it
+            found.append(Available(name, False, f"broken: {_message(exc)}", origin=plugin.origin))
+    return sorted(found, key=lambda engine: engine.name)
+
+
+def refused() -> list[str]:
+    """A sentence for each engine of a package whose name cannot be used, and which is therefore
+    not listed by `available`."""
+    return [
+        f"engine {plugin.name} of {plugin.origin} is left out: {why}"
+        for plugin in find_plugins("earshot.engines").values()
+        if (why := _wrong_name(plugin.name))
+    ]
 
 
 def read_settings(settings: type[Struct], options: Mapping[str, Any], *, where: str) -> Struct:
@@ -108,8 +139,32 @@ def read_settings(settings: type[Struct], options: Mapping[str, Any], *, where: 
         raise ConfigError(f"{where}: {exc}") from exc
 
 
-def _module(kind: Kind, name: str) -> ModuleType:
-    path = name if "." in name else f"{_package(kind)}.{name}"
+def module_of(plugin: Plugin) -> Any:
+    """The module (or object) that a package adds as an engine, a tool or a door: it has `Settings`
+    and `create`. Raises ConfigError. Blocking."""
+    module = plugin.load()
+    settings = getattr(module, "Settings", None)
+    if not (isinstance(settings, type) and issubclass(settings, Struct)):
+        raise ConfigError(f"{plugin.target} has no class `Settings` that is a msgspec.Struct")
+    if not callable(getattr(module, "create", None)):
+        raise ConfigError(f"{plugin.target} has no function `create`")
+    return module
+
+
+def _find(kind: Kind, name: str) -> tuple[Any, str]:
+    """An engine's module, and where it comes from. Raises ConfigError, EngineMissing."""
+    if "." in name:
+        return _module(kind, name, name), f"module {name}"
+    plugin = _plugins(kind).get(name)
+    if plugin is None:
+        return _module(kind, name, f"{_package(kind)}.{name}"), BUILT_IN
+    try:
+        return module_of(plugin), plugin.origin
+    except ConfigError as exc:
+        raise EngineMissing(kind, name, f"of {plugin.origin} is broken: {exc}") from exc
+
+
+def _module(kind: Kind, name: str, path: str) -> ModuleType:
     try:
         module = import_module(path)
     except ModuleNotFoundError as exc:
@@ -121,6 +176,47 @@ def _module(kind: Kind, name: str) -> ModuleType:
     return module
 
 
+def _built_in(kind: Kind) -> Mapping[str, ModuleType]:
+    """Without the parts of engines, which lie beside them."""
+    names = [module.name for module in iter_modules(import_module(_package(kind)).__path__)]
+    modules = {name: import_module(f"{_package(kind)}.{name}") for name in names}
+    return {name: module for name, module in modules.items() if hasattr(module, "create")}
+
+
+def _plugins(kind: Kind) -> Mapping[str, Plugin]:
+    """Engines of other packages by their name without the kind."""
+    return {
+        name.removeprefix(f"{kind}."): plugin
+        for name, plugin in find_plugins("earshot.engines").items()
+        if name.startswith(f"{kind}.") and not _wrong_name(name)
+    }
+
+
+def _wrong_name(entry: str) -> str:
+    """What is wrong with the name of an engine's entry point; empty: nothing is."""
+    kind, _, name = entry.partition(".")
+    if not name or kind not in get_args(Kind):
+        return f"its name is to be KIND.NAME with one of the kinds {', '.join(get_args(Kind))}"
+    # A part of an engine is no engine, but a package's engine of that name would hide it.
+    if find_spec(f"engines.{kind}.{name.partition('.')[0]}") is not None:
+        return f"{name!r} is built in: the package has to rename it"
+    return ""
+
+
+def _state(name: str, module: Any, origin: str = BUILT_IN) -> Available:
+    missing = [library for library in _requirements(module) if find_spec(library) is None]
+    if missing:
+        return Available(name, False, _hint(module, *missing), origin=origin)
+    if why := _unfit(module):
+        return Available(name, False, why, origin=origin)
+    why = _missing_weights(module)
+    return Available(name, True, why, needs_path=bool(why), origin=origin)
+
+
+def _message(error: Exception) -> str:
+    return str(error) if isinstance(error, EarshotError) else f"{type(error).__name__}: {error}"
+
+
 def _unknown(kind: Kind, name: str) -> str:
     names = ", ".join(engine.name for engine in available(kind))
     return f"{kind}: no engine {name!r}; there are: {names}, or a module path with a dot"
@@ -130,25 +226,25 @@ def _package(kind: Kind) -> str:
     return f"engines.{kind}"
 
 
-def _requirements(module: ModuleType) -> Mapping[str, str]:
+def _requirements(module: Any) -> Mapping[str, str]:
     """What an engine says it needs: import name -> what pip calls it."""
     requirements: Mapping[str, str] = getattr(module, "REQUIRES", {})
     return requirements
 
 
-def _missing_weights(module: ModuleType) -> str:
+def _missing_weights(module: Any) -> str:
     """What an engine says it lacks unless a path is configured; most say nothing."""
     tell: Callable[[], str] | None = getattr(module, "missing_weights", None)
     return tell() if tell else ""
 
 
-def _unfit(module: ModuleType) -> str:
+def _unfit(module: Any) -> str:
     """Why an engine's libraries do not run here though they are installed; most say nothing."""
     tell: Callable[[], str] | None = getattr(module, "unfit", None)
     return tell() if tell else ""
 
 
-def _hint(module: ModuleType, *missing: str) -> str:
+def _hint(module: Any, *missing: str) -> str:
     if extra := getattr(module, "EXTRA", ""):
         return f"not installed; `earshot extras add {extra}` installs it"
     known = _requirements(module)

@@ -14,6 +14,7 @@ from pathlib import Path
 from core.acceptor import AddressLimit, exempting
 from core.http.routes import Route
 from server.compose.assemble import Parts, assemble
+from server.compose.plugins import plugin_routes
 from server.config import Config
 from server.config.sections.wyoming import USUAL_PORT, WyomingConfig
 from server.http.app import build, running
@@ -269,9 +270,10 @@ def _routes(
 
     health = health_routes(lifecycle, details)
     pages = willow_pages()
-    routes = (*parts.routes, *parts.willow_routes, *pages, *health, *metrics_routes(metrics))
+    own = (*parts.routes, *parts.willow_routes, *pages, *health, *metrics_routes(metrics))
     willow = (*parts.willow_routes, *willow_page_routes(), *health)
-    return _documented(routes), _documented(willow)
+    others = plugin_routes(_documented(own), parts.plugin_doors)
+    return _documented((*own, *others)), _documented(willow)
 
 
 def _documented(routes: Sequence[Route]) -> Sequence[Route]:

@@ -9,15 +9,26 @@ from pathlib import Path
 from typing import cast
 
 from core.errors import ConfigError, EarshotError
+from core.plugins import BUILT_IN
+from core.ports import ToolContext
 from devices.registry.look import count_devices
 from engines.base import Declares, Llm, Tts, TtsInfo
 from engines.llm.hybrid import Hybrid
 from engines.registry import Kind, load
 from server.commands.doctor_probes import Finding, probe_all, spare_voices
-from server.compose.choices import Survey, choose_one, describe, find_offers, machine, survey
+from server.compose.choices import (
+    Survey,
+    choose_one,
+    describe,
+    find_offers,
+    machine,
+    origin_of,
+    survey,
+)
 from server.compose.devices import database_url
 from server.compose.llm_and_tts import SPEAKS_ALL
-from server.compose.prompt_size import known_tools, prompt_size
+from server.compose.plugins import choose_plugins, create_tools, look_at_unused
+from server.compose.prompt_size import built_in_tools, known_tools, prompt_size
 from server.config import Config
 from server.net.addresses import lan_addresses
 from server.net.listeners import AddressInUse, bind, is_local_only
@@ -46,6 +57,7 @@ def examine(config: Config) -> Iterator[Finding]:
     loaded = Loaded()
     for kind in KINDS:
         yield from _engines(config, kind, found, loaded)
+    yield from _plugins(config)
     yield _devices(config)
     yield from asyncio.run(probe_all(config, loaded.llm, loaded.voices))
     if loaded.llm is not None:
@@ -97,8 +109,12 @@ def _weights(config: Config, found: Survey) -> Finding:
 def _engines(config: Config, kind: Kind, found: Survey, loaded: Loaded) -> Iterator[Finding]:
     """What there is of a kind, which one is chosen, and whether it really works."""
     for engine in found.known[kind]:
+        is_ours = engine.origin == BUILT_IN
+        whose = engine.name if is_ours else f"{engine.name} of {engine.origin}"
         if not engine.installed:
-            yield Finding("note", f"{kind}: {engine.name} is {engine.reason}")
+            yield Finding("note", f"{kind}: {whose} is {engine.reason}")
+        elif not is_ours and engine.name != getattr(config, kind).engine:
+            yield Finding("ok", f"{kind}: {whose} is installed")
     if kind == "asr":
         yield from _recognisers(config, found)
     else:
@@ -120,7 +136,8 @@ def _chosen(config: Config, kind: Kind, found: Survey, loaded: Loaded) -> Findin
         close()
     info = getattr(engine, "info", None)
     timing = f"; {_timing(info)}" if isinstance(info, TtsInfo) else ""
-    return Finding("ok", f"{kind}: {choice.name} ({choice.why}){timing}")
+    origin = origin_of(choice, found)
+    return Finding("ok", f"{kind}: {choice.name} ({choice.why}), {origin}{timing}")
 
 
 def _timing(voice: TtsInfo) -> str:
@@ -139,7 +156,8 @@ def _recognisers(config: Config, found: Survey) -> Iterator[Finding]:
     except EarshotError as error:
         yield Finding("fail", f"asr: {error}")
         return
-    yield Finding("ok", f"asr: {of.choice.name} ({of.choice.why})")
+    origin = origin_of(of.choice, found)
+    yield Finding("ok", f"asr: {of.choice.name} ({of.choice.why}), {origin}")
     if problem:
         yield Finding("note", f"asr: {wished.name}: {problem}; {first.why} instead")
     yield Finding("ok", f"asr: {_told(first)}; loaded at start")
@@ -177,6 +195,22 @@ def _try(offer: Offer) -> None:
     model = load("asr", offer.engine, offer.options)
     model.decode([warmup.item(model.info)])
     model.close()
+
+
+def _plugins(config: Config) -> Iterator[Finding]:
+    """Tools and doors of other packages: those that the configuration names, then the others."""
+    try:
+        for chosen in choose_plugins("earshot.doors", config.doors):
+            yield Finding("ok", f"door of {chosen.label}: opens with the server")
+        context = ToolContext("", config.language)
+        ours = {spec.name for one in built_in_tools(config) for spec in one.tools(context)}
+        for label, provider in create_tools(config.tools, ours).items():
+            names = ", ".join(spec.name for spec in provider.tools(context))
+            yield Finding("ok", f"tools of {label}: {names}")
+    except ConfigError as error:
+        yield Finding("fail", str(error))
+    for is_sound, sentence in look_at_unused(config):
+        yield Finding("ok" if is_sound else "note", sentence)
 
 
 def _devices(config: Config) -> Finding:

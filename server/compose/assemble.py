@@ -1,14 +1,15 @@
 """The composition root: engines, pipeline and doors, wired together for one process."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
 from core.http.routes import Route
-from core.ports import Clock, Metrics, ToolProvider, TraceSink
+from core.ports import Clock, Metrics, ToolContext, ToolProvider, TraceSink
 from devices.wyoming.door import WyomingDoor
 from pipeline.conversation.conversation import Conversations
 from pipeline.conversation.prompts import Prompts
@@ -26,6 +27,7 @@ from server.compose.devices import Devices, known_devices
 from server.compose.doors import Core, open_doors
 from server.compose.engines import Engines, running
 from server.compose.home_assistant import house
+from server.compose.plugins import OpenedDoor, choose_plugins, tell_unused
 from server.compose.prompt_size import instructions_of
 from server.compose.tools import own_tools
 from server.config import Config
@@ -33,6 +35,8 @@ from server.runtime.clock import SystemClock, open_trace
 from server.runtime.idle_gc import tidy
 from serving.file_decoder import DecoderProcess
 from serving.llm_slots import Budget
+
+logger = logging.getLogger(__name__)
 
 
 class Drains(Protocol):
@@ -73,6 +77,8 @@ class Parts:
     "Also of listeners of their own."
     was_routes: tuple[Route, ...]
     "Of one listener of their own."
+    plugin_doors: Sequence[OpenedDoor]
+    "Of other packages; for the main listener."
     wyoming: WyomingDoor
     work: Work
     sessions: Sessions
@@ -100,10 +106,16 @@ async def assemble(
     async with AsyncExitStack() as stack:
         devices = await stack.enter_async_context(known_devices(config, clock, conversations))
         timers = Timers(home, clock, devices.announcements)
-        own = await stack.enter_async_context(own_tools(config.tools))
+        skills, demo_house = _tools(home, timers, clock), HomeTools(home)
+        taken = _names((demo_house, *skills), config.language)
+        await asyncio.to_thread(tell_unused, config)
+        own = await stack.enter_async_context(own_tools(config.tools, taken))
+        chosen = await asyncio.to_thread(choose_plugins, "earshot.doors", config.doors)
+        for one in chosen:
+            logger.info("door of %s", one.label)
         real = await stack.enter_async_context(house(config.home_assistant, home, clock, metrics))
-        of_house = (HomeTools(home),) if real is None else real.providers
-        providers = (*of_house, *_tools(home, timers, clock), devices.tools, *own)
+        of_house = (demo_house,) if real is None else real.providers
+        providers = (*of_house, *skills, devices.tools, *own)
         timeout_s = config.tools.timeout_s
         offers_all = config.tools.offered == "all"
         toolbox = Toolbox(
@@ -116,7 +128,7 @@ async def assemble(
             expecting = replace(surroundings.engines, expected=real.keywords)
             surroundings = replace(surroundings, engines=expecting)
         core = _core(config, engines, surroundings, conversations, home, devices)
-        doors = open_doors(core)
+        doors = open_doors(core, chosen)
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
         work = [tasks.create_task(timers.run(), name="timers")]
         work += [tasks.create_task(devices.announcements.run(), name="announcements")]
@@ -127,6 +139,7 @@ async def assemble(
             routes=doors.routes,
             willow_routes=doors.willow_routes,
             was_routes=doors.was_routes,
+            plugin_doors=doors.plugins,
             wyoming=doors.wyoming,
             sessions=core.sessions,
             work=Work(core.sessions, (core.transcriber, core.reader, core.exchanges)),
@@ -194,6 +207,11 @@ def _core(
 
 def _tools(home: Home, timers: Timers, clock: Clock) -> list[ToolProvider]:
     return [ListTools(home), TimerTools(timers), ClockTools(clock)]
+
+
+def _names(providers: Sequence[ToolProvider], language: str) -> frozenset[str]:
+    context = ToolContext("", language)
+    return frozenset(spec.name for one in providers for spec in one.tools(context))
 
 
 def _demo_home(config: Config) -> HomeConfig:

@@ -53,6 +53,13 @@ def choose_one(config: Config, kind: Kind, found: Survey) -> Choice:
     return choose(kind, wanted(config, kind), found.known[kind], found.weights, found.hardware)
 
 
+def origin_of(choice: Choice, found: Survey) -> str:
+    """Where a chosen engine comes from: `built in`, a package with its version, or, of one that is
+    configured by the path of its module, that path."""
+    known = {engine.name: engine.origin for engine in found.known.get(choice.kind, ())}
+    return known.get(choice.name, f"module {choice.name}")
+
+
 def machine(config: Config, found: Survey) -> Machine:
     """What recognition models are offered from. Raises EngineMissing, ConfigError."""
     return Machine(

@@ -1,7 +1,8 @@
 """Every door, opened onto what all of them share."""
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from core.http.routes import Route
@@ -32,6 +33,7 @@ from pipeline.tools.home import Home
 from pipeline.transcription.recording import Transcriber
 from server.compose.devices import Devices
 from server.compose.engines import Engines
+from server.compose.plugins import ChosenPlugin, OpenedDoor, open_plugin_doors
 from server.config import Config
 from server.http.edge import Contained
 from server.version import product_version
@@ -48,6 +50,7 @@ from web.openai.routes import routes as openai_routes
 from web.openai.routes import speech_routes
 from web.openai.speech.door import SpeechDoor
 from web.openai.transcriptions.door import AudioDoor
+from web.plugin_doors import DoorServices, RunsInBackground
 from web.routes import PageDoor
 from web.routes import routes as page_routes
 
@@ -80,6 +83,8 @@ class Doors:
     runs: Mapping[str, Callable[[], Coroutine[Any, Any, None]]]
     "What has to run while the doors are open, by a name for its task."
     wyoming: WyomingDoor
+    plugins: Sequence[OpenedDoor]
+    "Of other packages."
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +103,10 @@ class Cards:
         return not self._is_strict or self._engines.asr.get(name) is not None
 
 
-def open_doors(core: Core) -> Doors:
+def open_doors(core: Core, chosen: Sequence[ChosenPlugin] = ()) -> Doors:
+    """`chosen`: the doors of other packages. Raises ConfigError for one that does not open."""
     config, engines = core.config, core.engines
+    plugins = open_plugin_doors(chosen, _services(core))
     ice = config.ice.as_settings()
     peer = PeerSettings(ice=ice)
     spools = Spools(SpoolLimits(max_bytes=config.server.max_upload_bytes))
@@ -132,9 +139,38 @@ def open_doors(core: Core) -> Doors:
             "publications": whip.run,
             "willow-calls": willow.run,
             "willow-devices": was.run,
+            **_background(plugins, Contained(core.surroundings.metrics)),
         },
         wyoming=_wyoming(core),
+        plugins=plugins,
     )
+
+
+def _services(core: Core) -> DoorServices:
+    return DoorServices(
+        language=core.config.language,
+        exchanges=core.exchanges,
+        transcriber=core.transcriber,
+        reader=core.reader,
+        sessions=core.sessions,
+        session_settings=core.fresh,
+        clock=core.surroundings.clock,
+        metrics=core.surroundings.metrics,
+    )
+
+
+def _background(
+    doors: Sequence[OpenedDoor], contained: Contained
+) -> Mapping[str, Callable[[], Coroutine[Any, Any, None]]]:
+    return {
+        f"door-{door.name}": partial(_run, door.background, door.label, contained)
+        for door in doors
+        if door.background is not None
+    }
+
+
+async def _run(background: RunsInBackground, label: str, contained: Contained) -> None:
+    await contained(background.run(), label)
 
 
 def _audio(core: Core, spools: Spools) -> AudioDoor:

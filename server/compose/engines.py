@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 
 from core.errors import ConfigError
+from core.plugins import BUILT_IN
 from core.ports import Clock, Metrics, ToolSpec
 from engines.base import Declares, EndOfTurn, Llm, Tts, VadEngine
 from engines.base.wake import WakeEngine
@@ -15,7 +16,15 @@ from engines.registry import Kind, load
 from pipeline.services import EngineSet
 from pipeline.shared.settings import DEFAULT
 from pipeline.tools.toolbox import Toolbox
-from server.compose.choices import Survey, choose_one, describe, find_offers, machine, survey
+from server.compose.choices import (
+    Survey,
+    choose_one,
+    describe,
+    find_offers,
+    machine,
+    origin_of,
+    survey,
+)
 from server.compose.llm_and_tts import (
     check_voice,
     check_wake_word,
@@ -224,8 +233,14 @@ def _tell(found: Survey, choices: Mapping[Kind, Choice], offer: Offer) -> None:
     """What was chosen, and why."""
     for note in found.hardware.notes:
         logger.info("hardware: %s", note)
+    for kind, engines in found.known.items():
+        for engine in engines:
+            if engine.origin != BUILT_IN and not engine.installed:
+                left_out = kind, engine.name, engine.origin, engine.reason
+                logger.warning("! %s engine %s of %s is left out: %s", *left_out)
     for choice in choices.values():
-        logger.info("%s: %s (%s)", choice.kind, choice.name, choice.why)
+        origin = origin_of(choice, found)
+        logger.info("%s: %s, %s (%s)", choice.kind, choice.name, origin, choice.why)
     logger.info("asr: %s runs %s", offer.name, offer.why)
     for warning in offer.warnings:
         logger.warning("asr: %s: %s", offer.name, warning)

@@ -14,6 +14,7 @@ from pipeline.tools.functions import FunctionTools, load_functions
 from pipeline.tools.home import Home, default_home
 from pipeline.tools.selection import most_tools
 from pipeline.tools.skills import ClockTools, HomeTools, ListTools, Timers, TimerTools
+from server.compose.plugins import create_tools
 from server.config import Config
 from server.runtime.clock import SystemClock
 
@@ -92,15 +93,22 @@ def instructions_of(config: Config) -> DefaultInstructions:
 
 
 def known_tools(config: Config) -> list[ToolSpec]:
-    """The tools of the skills and of the configured modules, without a running server. Raises
-    ConfigError. Blocking."""
-    home, clock = Home(config.home or default_home(), language=config.language), SystemClock()
-    providers: list[ToolProvider] = [] if config.home_assistant.url else [HomeTools(home)]
-    providers += [ListTools(home), TimerTools(Timers(home, clock, _Nobody())), ClockTools(clock)]
+    """The tools of the skills, of the configured modules and of other packages, without a running
+    server. Raises ConfigError. Blocking."""
+    house, *skills = built_in_tools(config)
+    providers = skills if config.home_assistant.url else [house, *skills]
     providers.append(FunctionTools(load_functions(config.tools.modules)))
+    providers += create_tools(config.tools).values()
     specs = [spec for one in providers for spec in one.tools(ToolContext("", config.language))]
     allowed = config.assistant.tools
     return specs if allowed is None else [spec for spec in specs if spec.name in allowed]
+
+
+def built_in_tools(config: Config) -> list[ToolProvider]:
+    """Those of the demo house first, then the other skills, without a running server."""
+    home, clock = Home(config.home or default_home(), language=config.language), SystemClock()
+    timers = Timers(home, clock, _Nobody())
+    return [HomeTools(home), ListTools(home), TimerTools(timers), ClockTools(clock)]
 
 
 class _Nobody:

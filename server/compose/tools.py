@@ -1,25 +1,38 @@
 """The tools of the configuration, running while the server does."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import logging
+from collections.abc import AsyncIterator, Collection
+from contextlib import AsyncExitStack, asynccontextmanager
 
 from core.ports import ToolProvider
 from pipeline.tools.functions import FunctionTools, load_functions
 from pipeline.tools.mcp import mcp_tools
+from server.compose.llm_and_tts import Runs
+from server.compose.plugins import create_tools
 from server.config.sections.tools import ToolsConfig
+
+logger = logging.getLogger(__name__)
 
 
 @asynccontextmanager
-async def own_tools(config: ToolsConfig) -> AsyncIterator[tuple[ToolProvider, ...]]:
-    """Functions of modules, then MCP servers, which connect in the background; leaving stops them.
+async def own_tools(
+    config: ToolsConfig, taken: Collection[str] = ()
+) -> AsyncIterator[tuple[ToolProvider, ...]]:
+    """Functions of modules, then tools of other packages, then MCP servers, which connect in the
+    background; leaving stops them. `taken`: names of tools that are built in.
 
     Raises ConfigError; from the body on as an ExceptionGroup.
     """
     servers = mcp_tools(config.mcp)
     functions = FunctionTools(await asyncio.to_thread(load_functions, config.modules))
-    async with asyncio.TaskGroup() as tasks:
+    plugins = await asyncio.to_thread(create_tools, config, taken)
+    async with AsyncExitStack() as stack, asyncio.TaskGroup() as tasks:
+        for label, plugin in plugins.items():
+            logger.info("tools of %s", label)
+            if isinstance(plugin, Runs):
+                await stack.enter_async_context(plugin.running())
         running = [tasks.create_task(one.run(), name=f"mcp-{one.name}") for one in servers]
-        yield (functions, *servers)
+        yield (functions, *plugins.values(), *servers)
         for task in running:
             task.cancel()

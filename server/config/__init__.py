@@ -20,7 +20,7 @@ from server.config.sections.turn import TurnConfig
 from server.config.sections.willow import WillowConfig
 from server.config.sections.wyoming import WyomingConfig
 from server.config.sections.xiaozhi import XiaozhiConfig
-from server.config.types import Section
+from server.config.types import PLUGIN_NAME, Section
 from server.net.addresses import is_loopback
 from server.net.allowlist import networks_of
 from server.runtime.state_dir import KEY_CHARS, KEY_PATTERN
@@ -324,6 +324,16 @@ class Config(Section, frozen=True):
     wyoming: WyomingConfig = WyomingConfig()
     xiaozhi: XiaozhiConfig = XiaozhiConfig()
     home_assistant: HomeAssistantConfig = HomeAssistantConfig()
+    doors: Annotated[
+        dict[Annotated[str, Meta(pattern=PLUGIN_NAME)], dict[str, Any]],
+        Meta(
+            title="tables with settings",
+            description=(
+                "Doors of other packages by the name that the package gives them, each with its"
+                " own settings; `earshot doctor` lists those that are installed."
+            ),
+        ),
+    ] = field(default_factory=dict)
     home: Annotated[
         HomeConfig | None,
         Meta(

@@ -9,6 +9,9 @@ from msgspec.structs import asdict
 
 MASK = "********"
 
+PLUGIN_NAME = "^[a-z][a-z0-9_]{0,31}$"
+"Of a tool or a door that another package adds."
+
 SECRET_WORDS = frozenset({"key", "apikey", "token", "secret", "password"})
 "A setting with one of these words in its name is never printed."
 

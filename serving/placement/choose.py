@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from core.errors import ConfigError, EngineMissing
+from core.plugins import BUILT_IN
 from engines.registry import Available, Kind
 from serving.catalogue import known as in_catalogue
 from serving.catalogue import short_name
@@ -232,7 +233,8 @@ def _named(
     """The configured engine. One nobody knows may be a third party's; loading it will tell."""
     for engine in known:
         if engine.name == wanted.engine and not engine.installed:
-            raise EngineMissing(kind, wanted.engine, engine.reason)
+            whose = "" if engine.origin == BUILT_IN else f"of {engine.origin} is "
+            raise EngineMissing(kind, wanted.engine, f"{whose}{engine.reason}")
     if wanted.engine == WHISPER and "model" not in wanted.options:
         usual = [model for model in weights if model.name not in FIXTURES]
         if not usual:

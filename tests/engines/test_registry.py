@@ -2,13 +2,16 @@
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from core.errors import ConfigError, EngineMissing
-from engines.registry import Available, available, load
+from core.errors import ConfigError, EngineError, EngineMissing
+from core.plugins import BUILT_IN
+from engines.registry import Available, available, load, refused
+from tests.plugins.packages import declare, searched
 from tests.shared import ROOT
 
 pytestmark = pytest.mark.live
@@ -24,13 +27,24 @@ def third_party(folder: Path, source: str, monkeypatch: pytest.MonkeyPatch, name
 STRUCT = "from msgspec import Struct\nclass Settings(Struct, frozen=True):\n    level: int = 1\n"
 
 
+VOICE = (
+    STRUCT
+    + """
+class Voice:
+    def __init__(self, settings):
+        self.info = settings.level
+    def speak(self, text, **wishes): ...
+create = Voice
+"""
+)
+
+
 def test_a_third_partys_module_is_an_engine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source = f"{STRUCT}def create(settings):\n    return ('engine', settings.level)\n"
-    name = third_party(tmp_path, source, monkeypatch, "plain")
+    name = third_party(tmp_path, VOICE, monkeypatch, "plain")
     engine: Any = load("tts", name, {"level": 3})
-    assert engine == ("engine", 3)
+    assert engine.info == 3
 
 
 @pytest.mark.parametrize(
@@ -102,3 +116,87 @@ def test_listing_imports_no_model_library() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, check=True)
     assert done.stdout.strip() == b"[]"
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder in which packages are found."""
+    with searched(tmp_path, monkeypatch) as folder:
+        yield folder
+
+
+def engine_of(site: Path, entry: str, source: str) -> None:
+    """Install a package `acme 1.0` with one engine."""
+    module = f"acme_{entry.replace('.', '_')}"
+    (site / f"{module}.py").write_text(source)
+    declare(site, "acme", {"earshot.engines": {entry: module}})
+
+
+def test_a_packages_engine_is_listed_and_loaded_by_its_name(site: Path) -> None:
+    engine_of(site, "tts.robot", VOICE)
+    robot = next(engine for engine in available("tts") if engine.name == "robot")
+    assert robot == Available("robot", True, "", origin="acme 1.0")
+    engine: Any = load("tts", "robot", {"level": 5})
+    assert engine.info == 5
+    with pytest.raises(ConfigError, match=r"tts\.robot: Expected `int`, got `str`"):
+        load("tts", "robot", {"level": "high"})
+
+
+@pytest.mark.parametrize(
+    ("source", "why"),
+    [
+        ("import nosuchlib", "cannot be imported: ModuleNotFoundError"),
+        ("1 / 0", "cannot be imported: ZeroDivisionError"),
+        ("create = print", "has no class `Settings` that is a msgspec.Struct"),
+        ("class Settings: pass\ncreate = print", "has no class `Settings`"),
+        (STRUCT, "has no function `create`"),
+    ],
+)
+def test_a_broken_engine_is_listed_with_the_reason(source: str, why: str, site: Path) -> None:
+    engine_of(site, f"tts.broken{len(source)}", source)
+    (broken,) = [engine for engine in available("tts") if engine.origin == "acme 1.0"]
+    assert not broken.installed
+    assert broken.reason.startswith("broken: ")
+    assert why in broken.reason
+    with pytest.raises(EngineMissing, match=f"of acme 1.0 is broken: .*{why}"):
+        load("tts", broken.name, {})
+
+
+def test_an_engine_that_fails_while_it_is_looked_at_costs_only_itself(site: Path) -> None:
+    engine_of(site, "tts.unfit", f"{VOICE}def unfit():\n    raise KeyError('x')\n")
+    by_name = {engine.name: engine for engine in available("tts")}
+    assert by_name["unfit"].reason == "broken: KeyError: 'x'"
+    assert by_name["espeak"] == Available("espeak", True, "")
+
+
+@pytest.mark.parametrize(
+    ("create", "why"),
+    [
+        ("return object()", r"what acme 1\.0 creates is no Tts: it has no info, speak"),
+        ("raise KeyError('x')", r"of acme 1\.0 does not load: KeyError: 'x'"),
+        ("import nosuchlib", "not installed; pip install nosuchlib"),
+    ],
+)
+def test_an_engine_that_cannot_be_created_says_whose_it_is(
+    create: str, why: str, site: Path
+) -> None:
+    engine_of(site, f"tts.odd{len(create)}", f"{STRUCT}def create(settings):\n    {create}\n")
+    with pytest.raises(EngineError, match=why):
+        load("tts", f"odd{len(create)}", {})
+
+
+@pytest.mark.parametrize(
+    ("entry", "why"),
+    [
+        ("tts.espeak", "'espeak' is built in: the package has to rename it"),
+        ("tts.text", "'text' is built in"),
+        ("robot", "its name is to be KIND.NAME with one of the kinds vad, wake, endpoint, asr"),
+        ("ears.robot", "its name is to be KIND.NAME"),
+    ],
+)
+def test_an_engine_with_a_wrong_name_is_left_out(entry: str, why: str, site: Path) -> None:
+    engine_of(site, entry, VOICE)
+    assert all(engine.origin == BUILT_IN for engine in available("tts"))
+    (sentence,) = refused()
+    assert sentence.startswith(f"engine {entry} of acme 1.0 is left out: ")
+    assert why in sentence

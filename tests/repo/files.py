@@ -1,5 +1,6 @@
 """What the repository's own rules are checked on."""
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from shutil import copy2
@@ -46,6 +47,26 @@ def repository_files() -> Iterator[Path]:
     for name in sorted(set(listed.split("\0")) - {""}):
         if (ROOT / name).is_file():
             yield Path(name)
+
+
+def build_wheel(source: Path | None, folder: Path) -> Path:
+    """The wheel of a package; without a source that of this repository, from a copy, so that no
+    build folder appears in it."""
+    if source is None:
+        source = folder / "source"
+        copy_repository(source)
+    build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
+    wheels = folder / "dist"
+    before = set(wheels.glob("*.whl"))
+    done = run(
+        [*build, "--wheel-dir", str(wheels), str(source)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    (built,) = set(wheels.glob("*.whl")) - before
+    return built
 
 
 def copy_repository(target: Path, *below: str) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from devices.registry.database import opened
 from engines.base import TtsInfo
+from engines.registry import Available
 from server.commands import doctor
 from server.commands.doctor_probes import Finding
 from server.compose.devices import database_url
@@ -34,7 +35,7 @@ def recognisers(first: Offer, monkeypatch: pytest.MonkeyPatch) -> list[Finding]:
 
     monkeypatch.setattr(doctor, "machine", as_said(of))
     monkeypatch.setattr(doctor, "find_offers", as_said((first,)))
-    found: Any = None
+    found: Any = SimpleNamespace(known={})
     return list(doctor._recognisers(Config(), found))
 
 
@@ -44,6 +45,7 @@ def test_a_gpu_that_does_not_work_is_a_note_as_the_server_goes_to_the_processor(
     on_cpu = offer("on the processor", works=True)
     found = recognisers(offer("on a GPU", works=False, fallback=on_cpu), monkeypatch)
     assert [finding.verdict for finding in found] == ["ok", "note", "ok"]
+    assert found[0].what == "asr: odd (it is configured), module odd"
     assert "no weights in /nowhere/model.bin; on the processor instead" in found[1].what
     assert "on the processor; loaded at start" in found[2].what
 
@@ -88,7 +90,8 @@ def test_a_voice_is_asked_whether_it_knows_when_its_words_sound(
     info = TtsInfo("here", 24_000, {"en": ("a",)}, has_word_times=has_word_times)
     monkeypatch.setattr(doctor, "load", lambda *_: SimpleNamespace(info=info))
     monkeypatch.setattr(doctor, "choose_one", lambda *_: Choice("tts", "here", {}, "configured"))
-    nothing: Any = None
-    found = doctor._chosen(Config(), "tts", nothing, doctor.Loaded())
+    known: Any = SimpleNamespace(known={"tts": [Available("here", True, "", origin="acme 1.2")]})
+    found = doctor._chosen(Config(), "tts", known, doctor.Loaded())
     assert found.verdict == "ok"
+    assert found.what.startswith("tts: here (configured), acme 1.2; ")
     assert said in found.what

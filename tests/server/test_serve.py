@@ -312,7 +312,7 @@ def test_config_prints_values_and_sources(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "code", "line"),
     [
-        (LOADS_HERE, 0, "ok    asr: faster_whisper (it is configured)"),
+        (LOADS_HERE, 0, "ok    asr: faster_whisper (it is configured), built in"),
         (
             {"EARSHOT_ASR__ENGINE": "faster_whisper"},
             1,

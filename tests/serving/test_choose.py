@@ -89,6 +89,12 @@ def test_what_is_not_installed_says_how_to_get_it() -> None:
         choose("tts", Wanted(), known(missing=("espeak",)), (), LAPTOP)
 
 
+def test_a_broken_engine_of_a_package_names_the_package() -> None:
+    broken = Available("robot", installed=False, reason="broken: no", origin="acme 1.0")
+    with pytest.raises(EngineMissing, match=r"tts engine 'robot': of acme 1\.0 is broken: no"):
+        choose("tts", Wanted("robot"), [broken], [], LAPTOP)
+
+
 def test_the_preferred_order_of_vad() -> None:
     assert choose("vad", Wanted(), known("gated", "silero", "webrtc"), (), LAPTOP).name == "gated"
     engines = known("webrtc", missing=("gated", "silero"))

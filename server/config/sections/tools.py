@@ -1,10 +1,11 @@
 """Settings of the assistant's tools, `[tools]`: functions of one's own, and MCP servers."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
 
 from pipeline.tools.mcp.settings import McpServer
+from server.config.types import PLUGIN_NAME
 
 ServerName = Annotated[str, Meta(pattern="^[A-Za-z0-9_-]{1,24}$")]
 "In front of the names of its tools when another server has the same."
@@ -34,6 +35,16 @@ class ToolsConfig(Struct, frozen=True, forbid_unknown_fields=True):
             )
         ),
     ] = ()
+    plugins: Annotated[
+        dict[Annotated[str, Meta(pattern=PLUGIN_NAME)], dict[str, Any]],
+        Meta(
+            title="tables with settings",
+            description=(
+                "Tools of other packages by the name that the package gives them, each with its"
+                " own settings; `earshot doctor` lists those that are installed."
+            ),
+        ),
+    ] = field(default_factory=dict)
     mcp: Annotated[
         dict[ServerName, McpServer],
         Meta(

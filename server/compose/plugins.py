@@ -1,0 +1,203 @@
+"""Tools and doors of other packages: those that the configuration names are made and checked.
+
+One that is installed, and not named, is imported to see whether it is sound, and otherwise left
+alone: what a package brings neither acts in a house nor answers on a port unasked.
+"""
+
+import logging
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from msgspec import Struct
+
+from core.errors import ConfigError, EarshotError
+from core.http.routes import Route
+from core.plugins import Group, Plugin, find_plugins, missing_members
+from core.ports import ToolContext, ToolProvider
+from engines.registry import module_of, read_settings, refused
+from server.config import Config
+from server.config.sections.tools import ToolsConfig
+from web.openapi import document
+from web.plugin_doors import DoorServices, PluginDoor, RunsInBackground
+
+logger = logging.getLogger(__name__)
+
+SECTIONS: Mapping[Group, str] = {"earshot.tools": "tools.plugins", "earshot.doors": "doors"}
+"Where the configuration names plugins, and holds their settings."
+
+BUILT_IN_DOORS = (
+    "devices",
+    "openai",
+    "page",
+    "realtime",
+    "server",
+    "whip",
+    "willow",
+    "wyoming",
+    "xiaozhi",
+)
+"Names that no other package's door may have."
+
+_PARAMETER = re.compile(r"\{[^{}]*\}")
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenPlugin:
+    """A plugin that the configuration names: imported, with its settings read."""
+
+    plugin: Plugin
+    section: str
+    "Of the configuration, `doors.NAME`."
+    settings: Struct
+    module: Any
+
+    @property
+    def label(self) -> str:
+        """For messages: the section and the package."""
+        return f"{self.section} ({self.plugin.origin})"
+
+    def create(self, protocol: type, *given: object) -> Any:
+        """What its module creates from the settings. `protocol`: what that has to be. Raises
+        ConfigError, whatever the package's code raises."""
+        try:
+            made = self.module.create(self.settings, *given)
+        except EarshotError as error:
+            raise ConfigError(f"{self.label}: {error}") from error
+        except Exception as error:
+            logger.error("! %s does not start", self.label, exc_info=error)
+            what = f"{type(error).__name__}: {error}"
+            raise ConfigError(f"{self.label} does not start: {what}") from error
+        if lacking := missing_members(made, protocol):
+            what = f"what it creates is no {protocol.__name__}"
+            raise ConfigError(f"{self.label}: {what}: it has no {', '.join(lacking)}")
+        return made
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedDoor:
+    """A door of another package, ready to be mounted."""
+
+    label: str
+    name: str
+    routes: tuple[Route, ...]
+    background: RunsInBackground | None
+
+
+def choose_plugins(group: Group, tables: Mapping[str, Mapping[str, Any]]) -> list[ChosenPlugin]:
+    """Import what the configuration names. `tables`: name -> settings.
+
+    Raises ConfigError for a name that no package has, a broken package, or wrong settings.
+    Blocking.
+    """
+    found = _found(group)
+    chosen = []
+    for name, options in tables.items():
+        section = f"{SECTIONS[group]}.{name}"
+        plugin = found.get(name)
+        if plugin is None:
+            there = ", ".join(found) or "none"
+            raise ConfigError(f"{section}: no installed package adds {name!r}; there are: {there}")
+        label = f"{section} ({plugin.origin})"
+        try:
+            module = module_of(plugin)
+        except ConfigError as error:
+            raise ConfigError(f"{label}: {error}") from error
+        settings = read_settings(module.Settings, options, where=label)
+        chosen.append(ChosenPlugin(plugin, section, settings, module))
+    return chosen
+
+
+def create_tools(config: ToolsConfig, taken: Collection[str] = ()) -> dict[str, ToolProvider]:
+    """The tools of other packages, by what they are called in messages. `taken`: names of tools
+    that are built in.
+
+    Raises ConfigError. Blocking.
+    """
+    providers: dict[str, ToolProvider] = {}
+    for one in choose_plugins("earshot.tools", config.plugins):
+        provider: ToolProvider = one.create(ToolProvider)
+        try:
+            names = [spec.name for spec in provider.tools(ToolContext("", "en"))]
+        except Exception as error:
+            what = f"{type(error).__name__}: {error}"
+            raise ConfigError(f"{one.label} does not list its tools: {what}") from error
+        if twice := sorted({*names} & {*taken}):
+            names_ = ", ".join(twice)
+            raise ConfigError(f"{one.label}: these tools are built in, rename yours: {names_}")
+        providers[one.label] = provider
+    return providers
+
+
+def open_plugin_doors(chosen: Sequence[ChosenPlugin], services: DoorServices) -> list[OpenedDoor]:
+    """Create the doors that the configuration names. Raises ConfigError."""
+    opened = []
+    for one in chosen:
+        door = one.create(PluginDoor, services)
+        routes = tuple(door.routes)
+        for route in routes:
+            if not isinstance(route, Route):
+                raise ConfigError(f"{one.label}: {route!r} is no core.http.routes.Route")
+        name = one.plugin.name
+        routes = tuple(replace(route, tag=name) for route in routes)
+        try:  # what cannot be described would break the page of the whole API
+            document(routes, title="", version="", description="")
+        except Exception as error:
+            raise ConfigError(f"{one.label}: its routes cannot be described: {error}") from error
+        background = door if isinstance(door, RunsInBackground) else None
+        opened.append(OpenedDoor(one.label, name, routes, background))
+    return opened
+
+
+def plugin_routes(own: Sequence[Route], doors: Sequence[OpenedDoor]) -> tuple[Route, ...]:
+    """The routes of other packages, to be mounted behind our own. Raises ConfigError for one that
+    is there already."""
+    taken = {_operation(route): "Earshot itself" for route in own}
+    added: list[Route] = []
+    for door in doors:
+        for route in door.routes:
+            owner = taken.setdefault(_operation(route), door.label)
+            if owner != door.label:
+                what = f"{route.method} {route.path} is answered by {owner}"
+                raise ConfigError(f"{door.label}: {what}: choose another path")
+        added += door.routes
+    return tuple(added)
+
+
+def look_at_unused(config: Config) -> Iterator[tuple[bool, str]]:
+    """Plugins that are installed and not named in the configuration, and engines that are refused:
+    whether each is sound, and a sentence. Blocking."""
+    for sentence in refused():
+        yield False, sentence
+    tables = {"earshot.tools": config.tools.plugins, "earshot.doors": config.doors}
+    for group, section in SECTIONS.items():
+        what = group.removeprefix("earshot.").removesuffix("s")
+        for name, plugin in _found(group).items():
+            if name in tables[group]:
+                continue
+            label = f"{what} {name} of {plugin.origin}"
+            try:
+                module_of(plugin)
+            except ConfigError as error:
+                yield False, f"{label} cannot be used: {error}"
+            else:
+                yield True, f"{label} is installed and not used; [{section}.{name}] turns it on"
+
+
+def tell_unused(config: Config) -> None:
+    """Log them. Blocking."""
+    for is_sound, sentence in look_at_unused(config):
+        if is_sound:
+            logger.info("%s", sentence)
+        else:
+            logger.warning("! %s", sentence)
+
+
+def _found(group: Group) -> Mapping[str, Plugin]:
+    return find_plugins(group, BUILT_IN_DOORS if group == "earshot.doors" else ())
+
+
+def _operation(route: Route) -> tuple[str, str]:
+    """Method and path, without the names of path parameters."""
+    return route.method, _PARAMETER.sub("{}", route.path)

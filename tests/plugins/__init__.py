@@ -1,0 +1,1 @@
+"""Small packages that add an engine, a tool and a door to Earshot, and proof that they work."""
