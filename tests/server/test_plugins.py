@@ -167,7 +167,7 @@ def test_a_tool_that_cannot_be_created_says_whose_it_is(body: str, why: str, sit
     [
         ("return object()", ": what it creates is no PluginDoor: it has no routes"),
         ("raise KeyError('x')", " does not start: KeyError: 'x'"),
-        ("return type('D', (), {'routes': ['/x']})()", r": '/x' is no core\.http\.Route"),
+        ("return type('D', (), {'routes': ['/x']})()", r": '/x' is no core\.http\.routes\.Route"),
         (
             "return type('D', (), {'routes': [Route('GET', '/x', print, '', '', request=open)]})()",
             ": its routes cannot be described: ",
