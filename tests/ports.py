@@ -4,6 +4,8 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from media.webrtc.ice.settings import PortRange
+
 
 @contextmanager
 def reserved_port() -> Iterator[int]:
@@ -14,3 +16,19 @@ def reserved_port() -> Iterator[int]:
         held.bind(("127.0.0.1", 0))
         port: int = held.getsockname()[1]
         yield port
+
+
+def free_ports(size: int) -> PortRange:
+    """A range that was free a moment ago."""
+    for first in range(40_000, 60_000, size):
+        opened = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(size)]
+        try:
+            for step, one in enumerate(opened):
+                one.bind(("127.0.0.1", first + step))
+            return PortRange(first, first + size - 1)
+        except OSError:
+            continue
+        finally:
+            for one in opened:
+                one.close()
+    raise AssertionError("no free ports")

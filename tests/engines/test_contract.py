@@ -18,10 +18,7 @@ from core.errors import ConfigError, EngineMissing, RequestError
 from core.events import Usage
 from core.rate_limits import RateLimits
 from engines.base import (
-    AsrItem,
     AsrModel,
-    AsrOptions,
-    AsrResult,
     CallDelta,
     EndOfTurn,
     Llm,
@@ -35,10 +32,12 @@ from engines.base import (
 )
 from engines.base.wake import Detection, Wake, WakeEngine
 from engines.registry import Kind, available, load
+from tests.engines import asr_contract
+from tests.engines.asr_contract import FIRST, NO_AUDIO, SECOND
 from tests.engines.completions import Server as Completions
 from tests.engines.completions import beside
+from tests.engines.nano import NANO
 from tests.engines.speech_server import serving_in_thread
-from tests.engines.test_faster_whisper import NANO
 from tests.engines.tiny_voices import have_kokoro, have_piper, kokoro_files, piper_voice
 from tests.speech import say
 
@@ -57,10 +56,7 @@ HELD_ELSEWHERE = {
 
 PATIENCE_S = 30
 
-FIRST = say("turn on the kitchen lights", lead_ms=100, tail_ms=300)
-SECOND = say("what time is it", "en-gb", lead_ms=100, tail_ms=300)
 T = TypeVar("T")
-NO_AUDIO: Pcm = np.zeros(0, np.int16)
 
 
 def names(kind: Kind) -> list[str]:
@@ -245,52 +241,25 @@ def asr(request: pytest.FixtureRequest) -> Iterator[AsrModel]:
     model.close()
 
 
-def final(model: AsrModel, utterance: str, pcm: Pcm) -> AsrResult:
-    (result,) = model.decode([AsrItem(utterance, pcm, is_final=True, options=AsrOptions("en"))])
-    return result
-
-
-def part(utterance: str, pcm: Pcm, share: float) -> AsrItem:
-    return AsrItem(
-        utterance, pcm[: int(len(pcm) * share)], is_final=share == 1, options=AsrOptions("en")
-    )
-
-
 def test_asr_hears_words(asr: AsrModel) -> None:
-    result = final(asr, "utt", FIRST)
-    assert "kitchen" in result.text.lower()
-    assert 0 <= result.confidence <= 1
-    assert result.language in asr.info.languages
+    asr_contract.hears_words(asr)
 
 
 @pytest.mark.parametrize("pcm", [NO_AUDIO, silence(10, ASR_RATE_HZ), silence(2000, ASR_RATE_HZ)])
 def test_asr_hears_nothing_in_nothing(asr: AsrModel, pcm: Pcm) -> None:
-    result = final(asr, "utt", pcm)
-    assert result.text == ""
-    assert result.language in asr.info.languages
+    asr_contract.hears_nothing_in_nothing(asr, pcm)
 
 
 def test_asr_takes_an_empty_batch(asr: AsrModel) -> None:
-    assert asr.decode([]) == []
+    asr_contract.takes_an_empty_batch(asr)
 
 
 def test_asr_utterances_at_once_keep_their_words(asr: AsrModel) -> None:
-    clips = {"utt_a": FIRST, "utt_b": SECOND}
-    for share in (0.3, 0.6):
-        results = asr.decode([part(name, pcm, share) for name, pcm in clips.items()])
-        assert len(results) == 2
-    both = asr.decode([part(name, pcm, 1) for name, pcm in clips.items()])
-    assert [result.text for result in both] == [
-        final(asr, f"alone_{name}", pcm).text for name, pcm in clips.items()
-    ]
-    assert both[0].text != both[1].text
+    asr_contract.utterances_at_once_keep_their_words(asr)
 
 
 def test_asr_cancelled_utterance_leaves_nothing_behind(asr: AsrModel) -> None:
-    asr.decode([part("utt_x", FIRST, 0.5)])
-    asr.forget("utt_x")
-    asr.forget("never heard of")
-    assert final(asr, "utt_x", SECOND).text == final(asr, "fresh", SECOND).text
+    asr_contract.cancelled_utterance_leaves_nothing_behind(asr)
 
 
 # Language

@@ -14,11 +14,11 @@ from engines.asr.faster_whisper import Settings, describe
 from engines.asr.whisper.windows import MAX_ITEM_SAMPLES, window_frames
 from engines.base import AsrItem, AsrModel, AsrOptions, AsrResult, Padding
 from engines.registry import load
+from tests.engines.nano import NANO, load_nano
 from tests.speech import say
 
 pytestmark = pytest.mark.live
 
-NANO = Path(__file__).parents[1] / "fixtures" / "whisper-nano"
 
 COMMANDS = {
     "turn on the kitchen lights": "en-us",
@@ -26,10 +26,6 @@ COMMANDS = {
     "what time is it": "en-us",
     "add milk and bread to the shopping list": "en-gb",
 }
-
-
-def load_nano(**options: Any) -> AsrModel:
-    return load("asr", "faster_whisper", {"model": str(NANO), "cpu_threads": 1, **options})
 
 
 @pytest.fixture(scope="module")

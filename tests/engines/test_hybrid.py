@@ -29,7 +29,7 @@ from tests.engines.completions import Server as Completions
 from tests.engines.completions import collected, delta, sends, spoken, sse, talking, text
 from tests.engines.intents_talk import Talk
 from tests.pipeline.fakes import World, speak
-from tests.pipeline.test_session import of, run_session
+from tests.pipeline.scenes import of, run_session
 
 pytestmark = pytest.mark.live
 

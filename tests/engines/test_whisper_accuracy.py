@@ -8,7 +8,7 @@ import pytest
 from core.audio import Pcm
 from engines.base import AsrItem, AsrModel, AsrOptions, AsrResult, Timestamps
 from media.files.decode import decode_file
-from tests.engines.test_faster_whisper import load_nano
+from tests.engines.nano import load_nano
 from tests.engines.whisper_reference import clips
 from tests.shared import shared_data
 

@@ -9,7 +9,7 @@ import pytest
 from core.errors import EngineMissing
 from engines.asr.whisper import device
 from engines.asr.whisper.settings import Settings
-from tests.engines.test_faster_whisper import NANO
+from tests.engines.nano import NANO
 
 pytestmark = pytest.mark.live
 

@@ -9,7 +9,7 @@ from engines.asr.whisper import features
 from engines.asr.whisper.features import Features, LogMel, normalised
 from engines.asr.whisper.windows import MAX_ITEM_SAMPLES, WINDOW_SAMPLES
 from engines.base import AsrItem, AsrModel
-from tests.engines.test_faster_whisper import load_nano
+from tests.engines.nano import load_nano
 from tests.speech import say
 
 pytestmark = pytest.mark.live

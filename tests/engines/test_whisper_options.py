@@ -18,7 +18,7 @@ from engines.asr.whisper.prefix import check_prefix
 from engines.asr.whisper.rules import Rules
 from engines.asr.whisper.temperature_fallback import Answer, compression_ratio
 from engines.base import AsrItem, AsrOptions, AsrResult
-from tests.engines.test_faster_whisper import NANO
+from tests.engines.nano import NANO
 from tests.speech import say
 
 pytestmark = pytest.mark.live

@@ -9,7 +9,7 @@ from faster_whisper import WhisperModel
 from bench.server.random_whisper import build
 from engines.asr.faster_whisper import FasterWhisper
 from engines.base import AsrItem
-from tests.engines.test_faster_whisper import NANO
+from tests.engines.nano import NANO
 from tests.engines.whisper_reference import (
     CASES,
     Case,

@@ -15,7 +15,7 @@ from tokenizers import Tokenizer as Table
 from engines.asr.whisper.segments import Piece
 from engines.asr.whisper.tokenizer import Tokenizer
 from engines.asr.whisper.word_timestamps import add_words, text_tokens
-from tests.engines.test_faster_whisper import NANO
+from tests.engines.nano import NANO
 
 BEFORE, AFTER = "\"'“¿([{-", "\"'.。,，!！?？:：”)]}、"
 PUNCTUATION = (".", ",", "?", ' "', '"', " -", "。", " (", ")")

@@ -29,7 +29,7 @@ from engines.runtime.worker.protocol import (
     reply_reader,
     worker_command,
 )
-from tests.engines.test_faster_whisper import NANO
+from tests.engines.nano import NANO
 from tests.shared import ROOT
 from tests.speech import say
 

@@ -13,7 +13,7 @@ import pytest
 
 from core.audio import Pcm
 from tests.conftest import require
-from tests.devices.willow.test_assistant import heard
+from tests.devices.willow.requests import heard
 from tests.devices.willow.uploads import wav
 from tests.firmware_protocol.c_programs import C, compiler, link_with_library
 from tests.server.process import run as run_earshot

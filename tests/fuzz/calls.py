@@ -16,8 +16,8 @@ from signaling.whip.sdp_fragment import (
 )
 from tests.fuzz.drawn import Drawn, scripts
 from tests.fuzz.target import Target
-from tests.media.test_sdp import OFFER
-from tests.signaling.test_whip_fragment import RFC
+from tests.media.offers import OFFER
+from tests.signaling.client_events import RFC
 
 GOOD_OFFER = OFFER.replace("AA:BB", ":".join(["AB"] * 32))
 REFUSED = ("invalid_sdp", "sdp_without_audio", "sdp_without_opus", "sdp_too_large")

@@ -1,7 +1,6 @@
 """Our gathering in the place of aioice's, with real sockets."""
 
 import asyncio
-import socket
 from collections.abc import Awaitable, Callable
 from importlib.metadata import version
 from typing import TypeVar
@@ -14,7 +13,8 @@ from psutil import Process
 from core.errors import EarshotError, Overloaded
 from media.webrtc.ice import gathering
 from media.webrtc.ice.gathering import LOOPBACK, gather_with
-from media.webrtc.ice.settings import IceServer, IceSettings, PortRange
+from media.webrtc.ice.settings import IceServer, IceSettings
+from tests.ports import free_ports
 
 pytestmark = pytest.mark.live
 
@@ -45,22 +45,6 @@ def gathered(settings: IceSettings) -> list[RTCIceCandidate]:
             await gatherer._connection.close()
 
     return run(scene)
-
-
-def free_ports(size: int) -> PortRange:
-    """A range that was free a moment ago."""
-    for first in range(40_000, 60_000, size):
-        opened = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(size)]
-        try:
-            for step, one in enumerate(opened):
-                one.bind(("127.0.0.1", first + step))
-            return PortRange(first, first + size - 1)
-        except OSError:
-            continue
-        finally:
-            for one in opened:
-                one.close()
-    raise AssertionError("no free ports")
 
 
 def test_the_release_whose_method_is_replaced() -> None:

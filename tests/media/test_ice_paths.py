@@ -16,9 +16,9 @@ from media.webrtc.ice.candidates import MAX_CANDIDATES, candidates_in, read_cand
 from media.webrtc.ice.settings import IceSettings, PortRange
 from media.webrtc.peer import CloseReason, PeerSettings
 from tests.media.nat import Nat
+from tests.media.peer_ends import End, all_tasks_ended
 from tests.media.signals import peak_hz, tone
-from tests.media.test_ice_gather import free_ports
-from tests.media.test_peer import End, all_tasks_ended
+from tests.ports import free_ports
 from tests.raw_peer import RATE_HZ, RawPeer, candidates_of, with_hidden_addresses
 from tests.raw_peer import without_candidates as bare
 

@@ -4,7 +4,7 @@ import asyncio
 import gc
 import threading
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,53 +16,12 @@ from core.audio import AudioFrame
 from core.errors import Conflict, RequestError
 from media.codecs.opus import OpusSettings
 from media.webrtc.data_channel import MAX_EARLY_MESSAGES
-from media.webrtc.peer import CloseReason, Peer, PeerCallbacks, PeerSettings
+from media.webrtc.peer import CloseReason, Peer, PeerSettings
+from tests.media.offers import OFFER
+from tests.media.peer_ends import DEADLINE_S, End, all_tasks_ended
 from tests.media.signals import assert_continuous, joined, peak_hz, tone
-from tests.media.test_sdp import OFFER
 
 pytestmark = pytest.mark.live
-
-DEADLINE_S = 10
-"For what takes 50 ms on a quiet machine."
-
-
-@dataclass
-class End:
-    """One side and what it noticed."""
-
-    hz: float
-    settings: PeerSettings = field(default_factory=PeerSettings)
-    frames: list[AudioFrame] = field(default_factory=list)
-    messages: asyncio.Queue[str | bytes] = field(default_factory=asyncio.Queue)
-    closed: list[CloseReason] = field(default_factory=list)
-    opened: asyncio.Event = field(default_factory=asyncio.Event)
-    connected: asyncio.Event = field(default_factory=asyncio.Event)
-    heard_a_second: asyncio.Event = field(default_factory=asyncio.Event)
-    ticks: int = 0
-
-    def __post_init__(self) -> None:
-        self.peer = Peer(self.callbacks(), self.settings)
-
-    def callbacks(self) -> PeerCallbacks:
-        return PeerCallbacks(
-            pull=self.pull,
-            on_frame=self.on_frame,
-            on_message=self.messages.put_nowait,
-            on_open=self.opened.set,
-            on_connected=self.connected.set,
-            on_closed=self.closed.append,
-        )
-
-    def pull(self) -> AudioFrame:
-        rate_hz = self.settings.playout_rate_hz
-        start = self.ticks * rate_hz // 50
-        self.ticks += 1
-        return AudioFrame(tone(self.hz, rate_hz // 50, rate_hz, start), rate_hz, start)
-
-    def on_frame(self, frame: AudioFrame) -> None:
-        self.frames.append(frame)
-        if len(self.frames) >= 50:
-            self.heard_a_second.set()
 
 
 def run(coroutine: Coroutine[Any, Any, None]) -> None:
@@ -91,15 +50,6 @@ async def in_call(scene: Scene, offerer: End, answerer: End) -> tuple[CloseReaso
                 await end.opened.wait()
             await scene(offerer, answerer)
     return ends[0].result(), ends[1].result()
-
-
-async def all_tasks_ended() -> None:
-    """Also aiortc's own; its connectivity checks notice a closed socket 20 ms later."""
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    if others:
-        async with asyncio.timeout(DEADLINE_S):
-            await asyncio.wait(others)
-    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
 async def hang_up(offerer: End, answerer: End) -> None:

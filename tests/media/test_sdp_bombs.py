@@ -10,7 +10,7 @@ import pytest
 from core.errors import RequestError
 from media.webrtc.peer import Peer, PeerCallbacks
 from media.webrtc.sdp import MAX_SDP_BYTES
-from tests.media.test_sdp import OFFER
+from tests.media.offers import OFFER
 
 pytestmark = pytest.mark.live
 

@@ -324,3 +324,15 @@ def names(events: Sequence[SessionEvent]) -> list[str]:
         if not out or out[-1] != name:
             out.append(name)
     return out
+
+
+@dataclass
+class Kept:
+    records: list[Mapping[str, Any]] = field(default_factory=list[Mapping[str, Any]])
+
+    def write(self, record: Mapping[str, Any]) -> None:
+        json.dumps(record)
+        self.records.append(record)
+
+    def names(self) -> list[str]:
+        return [record["event"] for record in self.records]

@@ -15,7 +15,7 @@ from pipeline.response.queue import MAX_SILENT_S, MAX_WAITING
 from pipeline.session.session import Session
 from pipeline.shared.settings import ResponseRequest, SessionSettings, TurnDetection
 from tests.pipeline.fakes import LevelAsr, ToneTts, World, names, speak
-from tests.pipeline.test_session import of, run_session
+from tests.pipeline.scenes import of, run_session
 
 SILENCE, ONE, TWO = 0, 1000, 2000
 RING = "the timer rings"

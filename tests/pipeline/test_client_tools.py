@@ -1,8 +1,6 @@
 """Tools that the client runs: handed out after the turn is confirmed, and continued."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
@@ -28,16 +26,15 @@ from core.items import (
     Item,
     ItemReference,
     MessageItem,
-    TextPart,
 )
 from core.ports import ToolSpec
-from core.rate_limits import RateLimits
-from engines.base import AS_CONFIGURED, CallDelta, LlmOptions, Message, TextDelta, ToolCall
+from engines.base import CallDelta, TextDelta, ToolCall
 from pipeline.session.session import Session
 from pipeline.shared.settings import NamedTool, ResponseRequest, SessionSettings, ToolChoice
 from pipeline.tools.results import NO_RESULT
-from tests.pipeline.fakes import EchoLlm, World, speak
-from tests.pipeline.test_session import of, run_session
+from tests.pipeline.fakes import World, speak
+from tests.pipeline.scenes import of, run_session
+from tests.pipeline.scripted import said, world
 
 pytestmark = pytest.mark.many
 
@@ -46,48 +43,6 @@ TEXT = SessionSettings(modality="text", client_tools=(LIGHT,))
 ON = ToolCall("0", "set_light", {"on": True})
 OFF = ToolCall("0", "set_light", {"on": False})
 SUM = ToolCall("1", "add", {"a": 2, "b": 2})
-
-
-Delta = TextDelta | CallDelta | ToolCall | Usage | RateLimits
-
-
-@dataclass
-class ScriptedLlm(EchoLlm):
-    """One list of deltas for each round; then it says what it saw last."""
-
-    rounds: list[list[Delta]] = field(default_factory=list)
-    lasts_s: float = 0
-    "What each takes to end."
-    offered: list[list[str]] = field(default_factory=list)
-    options: list[LlmOptions] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        super().__init__()
-
-    async def reply(  # type: ignore[override]
-        self,
-        messages: Sequence[Message],
-        tools: Sequence[ToolSpec],
-        *,
-        language: str,
-        options: LlmOptions = AS_CONFIGURED,
-    ) -> AsyncGenerator[Delta, None]:
-        self.asked.append(list(messages))
-        self.offered.append([tool.name for tool in tools])
-        self.options.append(options)
-        last = messages[-1].text if messages else "nothing"
-        for delta in self.rounds.pop(0) if self.rounds else [TextDelta(last)]:
-            yield delta
-        await asyncio.sleep(self.lasts_s)
-
-
-def world(*rounds: list[Delta]) -> tuple[World, ScriptedLlm]:
-    llm = ScriptedLlm(rounds=list(rounds))
-    return World(llm=llm), llm
-
-
-def said(text: str, item_id: str = "item_u") -> MessageItem:
-    return MessageItem(item_id, "user", (TextPart(text),))
 
 
 async def done(session: Session) -> None:

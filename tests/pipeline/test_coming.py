@@ -8,7 +8,7 @@ from core.audio import ASR_RATE_HZ, AudioFrame, silence
 from pipeline.session.session import Session
 from pipeline.shared.settings import SessionSettings
 from tests.pipeline.fakes import EchoLlm, World, speak
-from tests.pipeline.test_session import run_session
+from tests.pipeline.scenes import run_session
 
 pytestmark = pytest.mark.many
 

@@ -25,7 +25,7 @@ from pipeline.session.session import Session
 from pipeline.shared.settings import ResponseRequest, SessionSettings
 from serving.scheduling.scheduler import Priority
 from tests.pipeline.fakes import LevelAsr, ToneTts, World
-from tests.pipeline.test_session import of, run_session
+from tests.pipeline.scenes import of, run_session
 from tests.shared import ROOT
 
 pytestmark = pytest.mark.live

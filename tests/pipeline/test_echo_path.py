@@ -9,8 +9,7 @@ from media.processing.modes import EchoMode
 from pipeline.session.session import Session
 from pipeline.shared.settings import SessionSettings
 from tests.pipeline.fakes import FRAME, speak
-from tests.pipeline.test_interruption import talkative
-from tests.pipeline.test_session import of, run_session
+from tests.pipeline.scenes import of, run_session, talkative
 
 pytestmark = pytest.mark.many
 

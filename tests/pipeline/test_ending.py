@@ -17,7 +17,7 @@ from pipeline.user_turn.speech_detector import Hearing
 from pipeline.user_turn.speech_offset import Sound
 from tests.loop import run_virtual
 from tests.pipeline.fakes import FRAME, LoopClock, LoudVad, World
-from tests.pipeline.test_session import of, run_session
+from tests.pipeline.scenes import of, run_session
 
 SILENCE, ONE, TWO = 0, 1000, 2000
 WAIT = TurnDetection(silence_ms=210)

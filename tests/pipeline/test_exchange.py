@@ -14,7 +14,7 @@ from pipeline.shared.settings import Profile, SessionSettings
 from pipeline.speech.language_id import TextLanguage
 from tests.loop import run_virtual
 from tests.pipeline.fakes import EchoLlm, World
-from tests.pipeline.test_sayings import AsksTool, Says, SlowTool
+from tests.pipeline.scripted import AsksTool, Says, SlowTool
 
 
 class Usual(TextLanguage):

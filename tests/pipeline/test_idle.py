@@ -16,8 +16,8 @@ from pipeline.session.idle import SILENCE
 from pipeline.session.session import Session
 from pipeline.shared.settings import ResponseRequest, SessionSettings, TurnDetection
 from tests.pipeline.fakes import World, speak
-from tests.pipeline.test_sayings import Says
-from tests.pipeline.test_session import of, run_session
+from tests.pipeline.scenes import of, run_session
+from tests.pipeline.scripted import Says
 
 pytestmark = pytest.mark.many
 

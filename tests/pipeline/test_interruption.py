@@ -20,11 +20,10 @@ from pipeline.playout.interruption import DECIDE_MS, Overlap, Verdict, is_backch
 from pipeline.session.session import Session
 from pipeline.shared.settings import ResponseRequest, SessionSettings, TurnDetection
 from tests.pipeline.fakes import EchoLlm, LevelAsr, ToneTts, World, speak
-from tests.pipeline.test_session import of, run_session
+from tests.pipeline.scenes import NOISE, ONE, SILENCE, TWO, UH_HUH, of, run_session, talkative
 
 pytestmark = pytest.mark.many
 
-SILENCE, ONE, TWO, UH_HUH, NOISE = 0, 1000, 2000, 6000, 5000
 Policy = Literal["on", "patient"]
 
 
@@ -125,14 +124,6 @@ def test_what_is_clear_does_not_wait(
 def test_whoever_answers_a_question_needs_no_sense() -> None:
     overlap = Overlap("you from", False, True, False, True, is_brief=True, makes_sense=False)
     assert judge(overlap, "on", "en", is_question=True) is Verdict.CANCEL
-
-
-def talkative(delay_s: float = 0.05) -> World:
-    """Answers with some five seconds of sound."""
-    ending = ", and this, and that, and then some more, and again, and that was all of it"
-    world = World(asr=LevelAsr(delay_s), llm=EchoLlm(ending=ending))
-    world.tts.clause_ms = 4000
-    return world
 
 
 async def heard_ms(session: Session, *script: tuple[int, int]) -> list[int]:

@@ -43,6 +43,7 @@ from pipeline.session.sessions import Sessions
 from pipeline.shared.settings import BargeInPolicy, ResponseRequest, SessionSettings, TurnDetection
 from tests.loop import run_virtual
 from tests.pipeline.fakes import FRAME, WORDS, LevelAsr, World, collect, speak
+from tests.pipeline.scenes import nothing_is_said_of_what_is_gone
 
 STEPS = 25
 LEVELS = (0, 0, 0, 0, 1000, 2000, 3000, 4000, 5000, 6000)
@@ -303,22 +304,6 @@ def turns_are_told(events: list[SessionEvent]) -> None:
                 sounding.add(response_id)
             case TurnTraced(response_id=str(response_id), marks=marks) if response_id in sounding:
                 assert marks["playout_start"] <= marks["playout_end"]
-
-
-def nothing_is_said_of_what_is_gone(events: list[SessionEvent]) -> None:
-    """Clients forget an item when they are told that it was deleted."""
-    gone: set[str] = set()
-    for event in events:
-        match event:
-            case ItemDeleted(item_id):
-                assert item_id not in gone
-                gone.add(item_id)
-            case ItemAdded(item=item) | OutputItemAdded(item=item) | OutputItemDone(item=item):
-                assert gone.isdisjoint({item.id, event.previous_item_id})
-            case InputCommitted(item_id, previous):
-                assert gone.isdisjoint({item_id, previous})
-            case OutputText(item_id=item_id) | OutputAudio(item_id=item_id):
-                assert item_id not in gone
 
 
 def utterances_are_in_order(events: list[SessionEvent]) -> None:

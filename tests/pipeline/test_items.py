@@ -34,7 +34,7 @@ from pipeline.session.session import Session
 from pipeline.shared.settings import ResponseRequest, SessionSettings
 from pipeline.tools.results import NO_RESULT
 from tests.pipeline.fakes import EchoLlm, LevelAsr, World, speak
-from tests.pipeline.test_session import of, run_session
+from tests.pipeline.scenes import of, run_session
 
 pytestmark = pytest.mark.many
 

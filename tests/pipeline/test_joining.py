@@ -42,9 +42,8 @@ from pipeline.user_turn.continuation import MAX_JOINED_MS, MAX_JOINS, RESUME_MS,
 from pipeline.user_turn.endpointing import INTERRUPT_MS
 from serving.scheduling.scheduler import Priority
 from tests.pipeline.fakes import FRAME, EchoLlm, LevelAsr, World, speak
-from tests.pipeline.test_invariants import nothing_is_said_of_what_is_gone
-from tests.pipeline.test_session import of, run_session
-from tests.pipeline.test_speculation import ToolLlm, Watched, counted
+from tests.pipeline.scenes import counted, nothing_is_said_of_what_is_gone, of, run_session
+from tests.pipeline.scripted import ToolLlm, Watched
 
 pytestmark = pytest.mark.many
 

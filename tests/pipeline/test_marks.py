@@ -13,8 +13,8 @@ from pipeline.shared.turn import Mark
 from serving.llm_slots import Budget
 from serving.scheduling.scheduler import Priority
 from tests.pipeline.fakes import LevelAsr, World, speak
-from tests.pipeline.test_session import of, one_turn, run_session
-from tests.pipeline.test_speculation import ToolLlm, Watched
+from tests.pipeline.scenes import of, one_turn, run_session
+from tests.pipeline.scripted import ToolLlm, Watched
 
 HEARD = (Mark.SPEECH_START, Mark.SPEECH_END, Mark.CANDIDATE, Mark.ASR_FINAL)
 MADE = (Mark.LLM_FIRST_TOKEN, Mark.FIRST_CLAUSE, Mark.TTS_FIRST_AUDIO)

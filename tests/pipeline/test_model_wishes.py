@@ -3,7 +3,7 @@
 from pipeline.session.session import Session
 from pipeline.shared.settings import ResponseRequest, SessionSettings
 from tests.pipeline.fakes import World
-from tests.pipeline.test_session import run_session
+from tests.pipeline.scenes import run_session
 
 CAREFUL = SessionSettings(modality="text", parallel_tool_calls=False, reasoning_effort="low")
 

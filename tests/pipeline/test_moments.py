@@ -52,7 +52,7 @@ from tests.pipeline.fakes import (
     names,
     speak,
 )
-from tests.pipeline.test_session import ANSWER_TIME_MS, SILENCE, of, run_session
+from tests.pipeline.scenes import ANSWER_TIME_MS, SILENCE, of, run_session
 
 pytestmark = pytest.mark.many
 

@@ -14,8 +14,8 @@ from pipeline.transcription.recording import Transcriber
 from serving.scheduling.scheduler import Priority
 from tests.loop import run_virtual
 from tests.pipeline.fakes import LevelAsr, LoudVads, World, speak
-from tests.pipeline.test_segmenting import FaintVad, audio
-from tests.pipeline.test_session import of, run_session
+from tests.pipeline.scenes import of, run_session
+from tests.pipeline.scripted import FaintVad, audio
 
 pytestmark = pytest.mark.many
 

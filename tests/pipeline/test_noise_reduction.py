@@ -13,7 +13,7 @@ from media.processing.noise_mode import NoiseMode
 from pipeline.session.session import Session
 from pipeline.shared.settings import SessionSettings, TurnDetection
 from tests.pipeline.fakes import FRAME, World
-from tests.pipeline.test_session import of, run_session
+from tests.pipeline.scenes import of, run_session
 
 SECOND = ASR_RATE_HZ
 WORDS = slice(3 * SECOND, 4 * SECOND)

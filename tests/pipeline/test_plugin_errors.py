@@ -35,9 +35,9 @@ from pipeline.surroundings import Surroundings
 from serving.scheduling.scheduler import Priority
 from tests.loop import run_virtual
 from tests.pipeline.fakes import Counts, EchoLlm, LevelAsr, LoudVad, ToneTts, World, speak
-from tests.pipeline.test_session import of, run_session
-from tests.pipeline.test_wake import NAME as WAKE_NAME
-from tests.pipeline.test_wake import WORD_LEVEL, LevelWake, LevelWakes
+from tests.pipeline.scenes import of, run_session
+from tests.pipeline.wakeful import NAME as WAKE_NAME
+from tests.pipeline.wakeful import WORD_LEVEL, LevelWake, LevelWakes
 
 pytestmark = pytest.mark.many
 

@@ -10,8 +10,8 @@ from engines.base import TextDelta, ToolCall
 from pipeline.session.session import Session
 from pipeline.shared.settings import ResponseRequest, SessionSettings
 from tests.pipeline.fakes import names
-from tests.pipeline.test_client_tools import Delta, said, world
-from tests.pipeline.test_session import of, run_session
+from tests.pipeline.scenes import of, run_session
+from tests.pipeline.scripted import Delta, said, world
 
 TEXT = SessionSettings(modality="text")
 

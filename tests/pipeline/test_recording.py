@@ -17,7 +17,7 @@ from pipeline.transcription.segment import FEED_MS
 from serving.scheduling.scheduler import Priority
 from tests.loop import run_virtual
 from tests.pipeline.fakes import LevelAsr, World
-from tests.pipeline.test_segmenting import MS, audio
+from tests.pipeline.scripted import MS, audio
 
 pytestmark = pytest.mark.many
 

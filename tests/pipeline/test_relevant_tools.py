@@ -21,7 +21,7 @@ from pipeline.tools.selection import (
 from pipeline.tools.skills import ClockTools, HomeTools, ListTools, TimerTools
 from tests.engines.intents_talk import Talk
 from tests.pipeline.fakes import World, speak
-from tests.pipeline.test_session import run_session
+from tests.pipeline.scenes import run_session
 
 HOME = {language: Talk(language).specs() for language in ("en", "de", "fr", "es")}
 SWITCHES = {"HassTurnOn", "HassTurnOff"}

@@ -6,7 +6,7 @@ import pytest
 
 from pipeline.session.session import Session
 from tests.pipeline.fakes import World, speak
-from tests.pipeline.test_session import SILENCE, one_turn, run_session
+from tests.pipeline.scenes import SILENCE, one_turn, run_session
 
 pytestmark = pytest.mark.many
 

@@ -1,12 +1,11 @@
 """What the user hears when something is slow or fails, and what a voice is given to read."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 
 import pytest
 
-from core.audio import AudioFrame
 from core.events import (
     OutputItemDone,
     OutputText,
@@ -17,41 +16,19 @@ from core.events import (
 )
 from core.items import FunctionCallItem, FunctionOutputItem, MessageItem, TextPart
 from core.ports import ToolContext, ToolOutcome, ToolSpec
-from engines.base import AS_CONFIGURED, LlmOptions, Message, TextDelta, ToolCall, WordMark
+from engines.base import AS_CONFIGURED, LlmOptions, Message, TextDelta, ToolCall
 from pipeline.session.session import Session
 from pipeline.shared.settings import ResponseRequest, SessionSettings, TurnDetection
 from pipeline.tools.catalogue import Tool
 from pipeline.tools.mcp.tool import Approved, RemoteTool
 from serving.llm_slots import Budget
-from tests.pipeline.fakes import EchoLlm, ToneTts, World, speak
-from tests.pipeline.test_interruption import talkative
-from tests.pipeline.test_session import of, run_session
+from tests.pipeline.fakes import World, speak
+from tests.pipeline.scenes import of, run_session, talkative
+from tests.pipeline.scripted import AsksTool, Says, SlowTool, WordTts
 
 pytestmark = pytest.mark.many
 
 SILENCE, ONE, TWO = 0, 1000, 2000
-
-
-class AsksTool(EchoLlm):
-    """Calls the tool, then says `afterwards`."""
-
-    def __init__(self, afterwards: str = "It is done.") -> None:
-        super().__init__()
-        self.afterwards = afterwards
-
-    async def reply(
-        self,
-        messages: Sequence[Message],
-        tools: Sequence[ToolSpec],
-        *,
-        language: str,
-        options: LlmOptions = AS_CONFIGURED,
-    ) -> AsyncGenerator[TextDelta | ToolCall, None]:
-        self.asked.append(list(messages))
-        if messages[-1].role != "tool":
-            yield ToolCall("call_1", "slow", {})
-        elif self.afterwards:
-            yield TextDelta(self.afterwards)
 
 
 class AsksAgain(AsksTool):
@@ -70,23 +47,6 @@ class AsksAgain(AsksTool):
             yield ToolCall("call_1", "slow", {})
         else:
             yield TextDelta(self.afterwards)
-
-
-class SlowTool:
-    def __init__(
-        self, takes_s: float, error: str | None = None, *, is_read_only: bool = False
-    ) -> None:
-        self.takes_s, self.error, self.is_read_only = takes_s, error, is_read_only
-
-    def tools(self, context: ToolContext) -> Sequence[ToolSpec]:
-        is_read_only = self.is_read_only
-        return [ToolSpec("slow", "Takes its time.", {"type": "object"}, is_read_only=is_read_only)]
-
-    async def call(
-        self, name: str, arguments: Mapping[str, Any], context: ToolContext
-    ) -> ToolOutcome:
-        await asyncio.sleep(self.takes_s)
-        return ToolOutcome({}, error=self.error)
 
 
 async def one_turn(session: Session) -> None:
@@ -327,55 +287,6 @@ def test_a_model_that_fails_in_writing_gives_an_error_and_no_excuse() -> None:
     events = run_session(world, scenario, SessionSettings(modality="text"))
     assert said(events) == ""
     assert [done.status for done in of(ResponseDone, events)] == ["failed"]
-
-
-class WordTts(ToneTts):
-    """Says of every word that it takes 200 ms; notes what it was given."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.read: list[str] = []
-
-    async def speak(
-        self,
-        text: AsyncIterable[str],
-        *,
-        language: str,
-        voice: str | None = None,
-        speed: float = 1,
-        on_word: Callable[[WordMark], None] | None = None,
-    ) -> AsyncGenerator[AudioFrame, None]:
-        async def noted() -> AsyncIterable[str]:
-            chunk = 0
-            async for clause in text:
-                start_ms, end_char = float(self.clause_ms * chunk), 0
-                for number, word in enumerate(clause.split()):
-                    end_char = clause.index(word, end_char) + len(word)
-                    begin = start_ms + 200 * number
-                    if on_word is not None:
-                        on_word(WordMark(chunk, end_char, begin, begin + 200))
-                self.read.append(clause)
-                chunk += 1
-                yield clause
-
-        async for frame in super().speak(noted(), language=language, voice=voice, speed=speed):
-            yield frame
-
-
-class Says(EchoLlm):
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.text = text
-
-    async def reply(
-        self,
-        messages: Sequence[Message],
-        tools: Sequence[ToolSpec],
-        *,
-        language: str,
-        options: LlmOptions = AS_CONFIGURED,
-    ) -> AsyncGenerator[TextDelta | ToolCall, None]:
-        yield TextDelta(self.text)
 
 
 def test_a_voice_reads_what_is_speakable_and_the_transcript_keeps_what_was_written() -> None:

@@ -20,8 +20,7 @@ from pipeline.speech.language_id import TextLanguage
 from serving.llm_slots import CLOSED_WITHIN_S, MAX_GENERATIONS, Budget, Claim, Seats
 from tests.loop import run_virtual
 from tests.pipeline.fakes import Adder, EchoLlm, World, collect, speak
-from tests.pipeline.test_session import of
-from tests.pipeline.test_speculation import counted
+from tests.pipeline.scenes import counted, of
 
 pytestmark = pytest.mark.many
 

@@ -10,15 +10,9 @@ from core.audio import Pcm
 from pipeline.transcription.no_speech import Judge
 from pipeline.transcription.segmenter import LONG_PAUSE_MS, PAD_MS, Cutter, Piece, quietest
 from tests.pipeline.fakes import LoudVad
+from tests.pipeline.scripted import MS, FaintVad, audio
 
 WINDOW_MS = 10_000
-MS = 16
-"Samples."
-
-
-def audio(*script: tuple[int, float]) -> Pcm:
-    """(level, ms) runs."""
-    return np.concatenate([np.full(round(ms * MS), level, np.int16) for level, ms in script])
 
 
 def cut(pcm: Pcm, block_ms: int = 1000) -> list[Piece]:
@@ -137,16 +131,6 @@ def test_quietest_takes_the_last_of_equals() -> None:
 def test_a_gap_between_two_words_is_cut_in_its_middle(gap_ms: int) -> None:
     at = quietest(audio((1000, 700), (0, gap_ms), (1000, 700)))
     assert 700 * MS <= at <= (700 + gap_ms) * MS
-
-
-class FaintVad(LoudVad):
-    """Takes what is loud for a voice to this degree."""
-
-    def __init__(self, most: float = 0.45) -> None:
-        self.most = most
-
-    def push(self, pcm: Pcm) -> float:
-        return self.most * super().push(pcm)
 
 
 @pytest.mark.parametrize("most", [0.45, 0.003])

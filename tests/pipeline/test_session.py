@@ -1,10 +1,9 @@
 """Whole turns of a session with scripted engines, in virtual time."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterable, Callable
 from contextlib import suppress
 from itertools import pairwise
-from typing import TypeVar
 
 import numpy as np
 import pytest
@@ -30,7 +29,6 @@ from core.events import (
 from core.ids import new_id
 from core.items import MessageItem, TextPart
 from engines.base import WordMark
-from pipeline.playout.playout import PacedBy
 from pipeline.session.session import Session
 from pipeline.session.sessions import Sessions
 from pipeline.shared.settings import ResponseRequest, SessionSettings, TurnDetection
@@ -46,43 +44,9 @@ from tests.pipeline.fakes import (
     names,
     speak,
 )
+from tests.pipeline.scenes import ANSWER_TIME_MS, SILENCE, of, one_turn, run_session
 
 pytestmark = pytest.mark.many
-
-E = TypeVar("E")
-SILENCE = 0
-ANSWER_TIME_MS = 3000
-
-
-def of(kind: type[E], events: list[SessionEvent]) -> list[E]:
-    return [event for event in events if isinstance(event, kind)]
-
-
-def run_session(
-    world: World,
-    scenario: Callable[[Session], Awaitable[None]],
-    settings: SessionSettings | None = None,
-    paced_by: PacedBy = "server",
-) -> list[SessionEvent]:
-    """Run a scenario on one session, whose client names its conversation; return all it told."""
-    events: list[SessionEvent] = []
-
-    async def main() -> None:
-        sessions = Sessions(world.surroundings(), world.conversations, max_sessions=10)
-        opened = sessions.open(
-            settings or SessionSettings(), paced_by=paced_by, conversation_id=new_id("conv")
-        )
-        async with asyncio.TaskGroup() as tasks, opened as session:
-            tasks.create_task(collect(session, events))
-            await scenario(session)
-        assert sessions.count == 0
-
-    run_virtual(main())
-    return events
-
-
-async def one_turn(session: Session) -> None:
-    await speak(session, (SILENCE, 200), (1000, 600), (2000, 400), (SILENCE, ANSWER_TIME_MS))
 
 
 def test_a_spoken_turn_tells_its_story_in_order() -> None:

@@ -37,8 +37,8 @@ from pipeline.session.sessions import Sessions
 from pipeline.shared.settings import ResponseRequest, SessionSettings
 from tests.loop import run_virtual
 from tests.pipeline.fakes import Counts, LevelAsr, LoopClock, ToneTts, World, speak
-from tests.pipeline.test_sayings import WordTts
-from tests.pipeline.test_session import of
+from tests.pipeline.scenes import of
+from tests.pipeline.scripted import WordTts
 
 pytestmark = pytest.mark.many
 

@@ -24,16 +24,13 @@ from pipeline.session.session import Session
 from pipeline.shared.settings import SessionSettings, TurnDetection
 from serving.llm_slots import Budget
 from serving.scheduling.scheduler import Priority
-from tests.pipeline.fakes import Adder, EchoLlm, LevelAsr, ToneTts, World, speak
-from tests.pipeline.test_session import of, run_session
+from tests.pipeline.fakes import EchoLlm, LevelAsr, ToneTts, World, speak
+from tests.pipeline.scenes import counted, of, run_session
+from tests.pipeline.scripted import ToolLlm, Watched
 
 pytestmark = pytest.mark.many
 
 SILENCE, ONE, TWO, FOUR, NOISE = 0, 1000, 2000, 4000, 5000
-
-
-def counted(world: World, outcome: str) -> float:
-    return world.metrics.counts.get(f"earshot_speculation:{outcome}", 0)
 
 
 async def one_turn(session: Session) -> None:
@@ -109,42 +106,6 @@ def test_speech_that_resumes_ends_the_draft_upstream() -> None:
     (done,) = of(ResponseDone, events)
     assert done.status == "completed"
     assert "earshot_speculation_wasted_seconds" in world.metrics.observed
-
-
-class ToolLlm(EchoLlm):
-    """Calls the tool first, whatever it hears."""
-
-    tool = "add"
-
-    async def reply(
-        self,
-        messages: Sequence[Message],
-        tools: Sequence[ToolSpec],
-        *,
-        language: str,
-        options: LlmOptions = AS_CONFIGURED,
-    ) -> AsyncGenerator[TextDelta | ToolCall, None]:
-        if messages[-1].role != "tool":
-            yield ToolCall("call_1", self.tool, {"a": 2, "b": 2})
-            return
-        yield TextDelta(f"It is {messages[-1].text} now, as you wished.")
-
-
-class Watched(Adder):
-    """Notes when it ran."""
-
-    def __init__(self, *, is_read_only: bool) -> None:
-        self.is_read_only = is_read_only
-        self.ran: list[float] = []
-
-    def tools(self, context: ToolContext) -> Sequence[ToolSpec]:
-        return [ToolSpec("add", "Adds.", {"type": "object"}, is_read_only=self.is_read_only)]
-
-    async def call(
-        self, name: str, arguments: Mapping[str, Any], context: ToolContext
-    ) -> ToolOutcome:
-        self.ran.append(asyncio.get_running_loop().time())
-        return await super().call(name, arguments, context)
 
 
 @pytest.mark.parametrize("is_read_only", [True, False])

@@ -10,7 +10,7 @@ from engines.base import Vad
 from pipeline.session.session import Session
 from pipeline.shared.settings import SessionSettings, TurnDetection
 from tests.pipeline.fakes import LoudVad, LoudVads, World, speak
-from tests.pipeline.test_session import of, run_session
+from tests.pipeline.scenes import of, run_session
 
 SURE = 0.6
 WORD_MS = 1600

@@ -2,10 +2,8 @@
 
 import json
 from base64 import b64decode
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,20 +16,9 @@ from pipeline.shared import trace
 from pipeline.shared.mcp_servers import RemoteServer
 from pipeline.shared.settings import SessionSettings
 from pipeline.shared.trace import Trace
+from tests.pipeline.fakes import Kept
 
 SETTINGS = SessionSettings(instructions="be brief", keywords=("Ada",), language="en")
-
-
-@dataclass
-class Kept:
-    records: list[Mapping[str, Any]] = field(default_factory=list[Mapping[str, Any]])
-
-    def write(self, record: Mapping[str, Any]) -> None:
-        json.dumps(record)
-        self.records.append(record)
-
-    def names(self) -> list[str]:
-        return [record["event"] for record in self.records]
 
 
 class Still:

@@ -21,7 +21,7 @@ from pipeline.user_turn.endpointing import CANDIDATE_MS
 from serving.scheduling.scheduler import Priority
 from tests.loop import run_virtual
 from tests.pipeline.fakes import FRAME, LevelAsr, LoopClock, World, speak
-from tests.pipeline.test_session import SILENCE, of, run_session
+from tests.pipeline.scenes import SILENCE, of, run_session
 
 pytestmark = pytest.mark.many
 

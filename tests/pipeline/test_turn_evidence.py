@@ -14,7 +14,7 @@ from pipeline.shared.settings import SessionSettings, TurnDetection
 from pipeline.user_turn.end_of_turn import WAITS, wait_ms
 from pipeline.user_turn.turn_evidence import NOT_UNDERSTOOD, UNDERSTOOD
 from tests.pipeline.fakes import EchoLlm, World, speak
-from tests.pipeline.test_session import of, run_session
+from tests.pipeline.scenes import of, run_session
 
 pytestmark = pytest.mark.many
 

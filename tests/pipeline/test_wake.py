@@ -1,92 +1,28 @@
 """A session that waits for a word: what is not heard before it, and when it sleeps again."""
 
-from base64 import b64decode
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from core.audio import Pcm
 from core.errors import RequestError
 from core.events import ResponseDone, SpeechStarted, Transcribed, WakeChanged
 from core.items import MessageItem, TextPart
-from engines.base.wake import Detection, Wake, WakeWord
 from pipeline.playout.playout import PacedBy
 from pipeline.session.session import Session
 from pipeline.shared.settings import ResponseRequest, SessionSettings, TurnDetection
-from pipeline.surroundings import Surroundings
 from pipeline.user_turn.wake_word import FOLLOW_UP_S, Attention, find_word
-from tests.pipeline.fakes import ToneTts, World, speak
-from tests.pipeline.test_session import of, run_session
-from tests.pipeline.test_trace_sound import Kept
+from tests.pipeline.fakes import ToneTts, speak
+from tests.pipeline.scenes import of, run_session
+from tests.pipeline.wakeful import NAME, WORD_LEVEL, LevelWakes, WakefulWorld
 
 pytestmark = pytest.mark.many
 
-NAME = "computer"
-WORD_LEVEL = 9000
-"What the scripted engine takes for the wake word; the recogniser knows no word of this level."
 
 ASKED = SessionSettings(wake_word=NAME)
 FOLLOW_UP_MS = round(1000 * FOLLOW_UP_S)
 ANSWER_MS = 2000
-
-
-class LevelWake:
-    """Hears loud samples, once until it is reset; tells so `late_ms` afterwards."""
-
-    def __init__(self, name: str, late_ms: int) -> None:
-        self._name, self._late = name, late_ms * 16
-        self._heard, self._is_told = 0, False
-        self._ended: int | None = None
-
-    def push(self, pcm: Pcm) -> tuple[Detection, ...]:
-        self._heard += len(pcm)
-        if np.abs(pcm).max() >= WORD_LEVEL and self._ended is None:
-            self._ended = self._heard
-        if self._ended is None or self._is_told or self._heard < self._ended + self._late:
-            return ()
-        self._is_told = True
-        return (Detection(self._name, self._heard, self._ended),)
-
-    def reset(self) -> None:
-        self._heard, self._is_told, self._ended = 0, False, None
-
-
-@dataclass
-class LevelWakes:
-    late_ms: int = 0
-    name: str = "level"
-    words: tuple[WakeWord, ...] = (
-        WakeWord(NAME, "Computer", ("en",)),
-        WakeWord("robot", "Robot", ("en",)),
-    )
-
-    def open(self, names: Sequence[str]) -> Wake:
-        (name,) = names
-        return LevelWake(name, self.late_ms)
-
-
-@dataclass
-class WakefulWorld(World):
-    trace: Kept = field(default_factory=Kept)
-    late_ms: int = 0
-
-    def surroundings(self) -> Surroundings:
-        usual = super().surroundings()
-        engines = replace(usual.engines, wake=LevelWakes(self.late_ms))
-        return replace(usual, engines=engines, trace=self.trace, traces_sound=True)
-
-    def loudest(self) -> int:
-        """Of all that the recogniser was given."""
-        return max((int(np.abs(item.pcm).max()) for _, _, item in self.asr.asked), default=0)
-
-    def kept_levels(self) -> set[int]:
-        """Of all sound in the trace."""
-        sound = [record["pcm"] for record in self.trace.records if "pcm" in record]
-        samples = np.frombuffer(b"".join(b64decode(pcm) for pcm in sound), "<i2")
-        return {int(level) for level in np.unique(samples)}
 
 
 def awake(events: list[Any]) -> list[bool]:

@@ -51,6 +51,18 @@ def test_core_imports_the_standard_library_and_numpy_only() -> None:
     assert found == []
 
 
+def test_no_file_imports_from_a_test_module() -> None:
+    """What several tests need is in a module of its own: a test module may move or go."""
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno} {name}"
+        for path in python_files("tests")
+        for node, module in _imports(path)
+        for name in (module, *(one.name for one in node.names))
+        if module.startswith("tests.") and name.split(".")[-1].startswith("test_")
+    ]
+    assert found == []
+
+
 def test_own_packages_are_never_imported_bare() -> None:
     """`import web` is too easily another library's `web`; `from web.x import y` says whose."""
     found = [

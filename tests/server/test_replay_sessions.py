@@ -23,7 +23,7 @@ from server.commands.replay.tool_stubs import NOT_RUN, Rehearsal
 from server.commands.replay.trace_reader import Called, Recorded, Turn, recorded
 from tests.loop import run_virtual
 from tests.pipeline.fakes import Counts, World, speak
-from tests.pipeline.test_interruption import ONE, SILENCE, TWO, UH_HUH, talkative
+from tests.pipeline.scenes import ONE, SILENCE, TWO, UH_HUH, talkative
 
 pytestmark = pytest.mark.many
 

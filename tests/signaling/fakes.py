@@ -174,3 +174,55 @@ def play(client: Client, scene: Scene, **options: Any) -> tuple[End, float]:
 
     seconds = run_virtual(main())
     return ends[0], seconds
+
+
+Event = dict[str, Any]
+
+
+def sends(*events: Event | str) -> Scene:
+    """Send events, then hang up."""
+
+    async def scene(connection: Connection) -> None:
+        for event in events:
+            await connection.receive(event if isinstance(event, str) else json.dumps(event))
+        connection.close()
+
+    return scene
+
+
+def converse(client: Client, *events: Event | str, **options: Any) -> list[Event]:
+    """What the client was sent after the session had begun."""
+    assert play(client, sends(*events), **options)[0] is End.CLIENT
+    assert client.types[:2] == BEGUN
+    return client.sent[2:]
+
+
+SENT_BYTES = 200_000
+
+
+async def gone(connection: Connection) -> None:
+    """Wait, within the test's deadline, until nobody is beside the call."""
+    while True:
+        if not connection.asides:
+            return
+        await asyncio.sleep(0.01)
+
+
+class TalkativeHome:
+    """A home of which there is always something to tell."""
+
+    def __init__(self, told: str = "x" * SENT_BYTES) -> None:
+        self.state = told
+        self.told = 0
+
+    async def watch(self, language: str | None = None) -> AsyncGenerator[Any, None]:
+        while True:
+            self.told += 1
+            yield {"areas": self.state}
+            await asyncio.sleep(0)
+
+
+WATCH = {
+    "type": "session.update",
+    "session": {"type": "realtime", "include": ["earshot.home"]},
+}

@@ -20,7 +20,7 @@ from engines.base import AS_CONFIGURED, CallDelta, LlmOptions, Message, TextDelt
 from pipeline.shared.mcp_servers import RemotePolicy
 from pipeline.surroundings import Surroundings
 from tests.pipeline.fakes import EchoLlm, World
-from tests.pipeline.mcp.test_servers import KITCHEN, Kitchen
+from tests.pipeline.mcp.kitchens import KITCHEN, Kitchen
 from tests.ports import reserved_port
 from tests.shared import ROOT
 from tests.signaling.servers import Server, Setup, running

@@ -14,10 +14,9 @@ from pipeline.shared.settings import ResponseRequest, SessionSettings
 from signaling.realtime.protocol.beta import is_beta, secret_request_to_ga, session_to_beta, to_ga
 from signaling.realtime.protocol.translator import Translator
 from signaling.realtime.session.settings import Terms, session_json
-from tests.signaling.fakes import Client
-from tests.signaling.test_connection import converse
-from tests.signaling.test_server_events import EVERY
-from tests.signaling.test_session_object import after
+from tests.signaling.client_events import after
+from tests.signaling.fakes import Client, converse
+from tests.signaling.server_events import EVERY
 
 KNOWN: TypeAdapter[Any] = TypeAdapter(BetaServerEvent)
 BETA = Terms(is_beta=True)

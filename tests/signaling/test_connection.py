@@ -25,9 +25,7 @@ from signaling.realtime.session.settings import Terms
 from signaling.realtime.transports.fairness import SAMPLES_PER_EVENT, SAMPLES_PER_TURN
 from signaling.realtime.transports.told import Told
 from tests.loop import VirtualClockLoop
-from tests.signaling.fakes import BEGUN, Client, NotedSession, Scene, play
-
-Event = dict[str, Any]
+from tests.signaling.fakes import BEGUN, Client, Event, NotedSession, converse, play
 
 USER_ITEM = {
     "type": "message",
@@ -36,24 +34,6 @@ USER_ITEM = {
     "content": [{"type": "input_text", "text": "hi"}],
 }
 OUTPUT_ITEM = {"type": "function_call_output", "id": "item_2", "call_id": "c", "output": "{}"}
-
-
-def sends(*events: Event | str) -> Scene:
-    """Send events, then hang up."""
-
-    async def scene(connection: Connection) -> None:
-        for event in events:
-            await connection.receive(event if isinstance(event, str) else json.dumps(event))
-        connection.close()
-
-    return scene
-
-
-def converse(client: Client, *events: Event | str, **options: Any) -> list[Event]:
-    """What the client was sent after the session had begun."""
-    assert play(client, sends(*events), **options)[0] is End.CLIENT
-    assert client.types[:2] == BEGUN
-    return client.sent[2:]
 
 
 def append(pcm: bytes) -> Event:

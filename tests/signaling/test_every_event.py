@@ -8,8 +8,7 @@ from openai.types.realtime import RealtimeClientEvent
 
 from core.errors import EarshotError
 from signaling.realtime.protocol.decode import _KINDS, BadEvent, decode
-from tests.signaling.fakes import Client
-from tests.signaling.test_connection import converse
+from tests.signaling.fakes import Client, converse
 
 Json = dict[str, Any]
 

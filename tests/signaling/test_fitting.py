@@ -11,8 +11,7 @@ from core.events import ItemRetrieved
 from core.items import MessageItem, TextPart
 from signaling.realtime.connection import Connection, End
 from signaling.realtime.session.settings import Terms
-from tests.signaling.fakes import Client, play
-from tests.signaling.test_connection import converse
+from tests.signaling.fakes import Client, converse, play
 
 LIMIT = 4000
 IMAGE = f"data:image/png;base64,{b64encode(bytes.fromhex('89504e470d0a1a0a') * 500).decode()}"

@@ -24,8 +24,7 @@ from signaling.realtime.protocol.client_events import MAX_PARTS
 from signaling.realtime.protocol.decode import MAX_CONTROL_EVENT_BYTES
 from signaling.realtime.protocol.server_events import item_json
 from signaling.realtime.session.items import MAX_IMAGE_CHARS
-from tests.signaling.fakes import Client
-from tests.signaling.test_connection import converse
+from tests.signaling.fakes import Client, converse
 
 Json = dict[str, Any]
 

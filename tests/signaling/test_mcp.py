@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 
 from core.http.fetch_policy import Hosts
 from pipeline.shared.mcp_servers import RemotePolicy
-from tests.pipeline.mcp.test_servers import Kitchen
+from tests.pipeline.mcp.kitchens import Kitchen
 from tests.signaling.mcp_servers import Event, House, cooking, in_house, kinds, of
 
 pytestmark = pytest.mark.live

@@ -16,9 +16,9 @@ from core.errors import RequestError
 from core.http.fetch_policy import Address, Hosts
 from pipeline.shared.mcp_servers import RemotePolicy
 from signaling.realtime.session.settings import session_json
-from tests.pipeline.mcp.test_servers import Kitchen
+from tests.pipeline.mcp.kitchens import Kitchen
+from tests.signaling.client_events import after, asked, realtime
 from tests.signaling.mcp_servers import Event, House, cooking, in_house, kinds
-from tests.signaling.test_session_object import after, asked, realtime
 
 pytestmark = pytest.mark.live
 

@@ -10,8 +10,7 @@ from msgspec import inspect
 
 from signaling.realtime.protocol.decode import _KINDS, decode
 from signaling.realtime.session.prompt import FileValue, ImageValue
-from tests.signaling.fakes import Client
-from tests.signaling.test_connection import converse
+from tests.signaling.fakes import Client, converse
 
 Json = dict[str, Any]
 Path = tuple[str | int, ...]

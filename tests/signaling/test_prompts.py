@@ -18,9 +18,8 @@ from signaling.realtime.session.response import response_request
 from signaling.realtime.session.settings import Terms, session_json
 from tests.pipeline.fakes import LoopClock
 from tests.server.http import error_of
+from tests.signaling.client_events import after, expect, realtime, update
 from tests.signaling.servers import Server, Setup, against
-from tests.signaling.test_session_object import after, realtime
-from tests.signaling.test_websocket import expect, update
 
 pytestmark = pytest.mark.live
 

@@ -8,8 +8,8 @@ import pytest
 
 from core.errors import RequestError
 from signaling.realtime.connection import Connection
+from tests.signaling.client_events import after, decoding, heard, realtime
 from tests.signaling.fakes import BEGUN, Client, NotedSession, play
-from tests.signaling.test_session_object import after, decoding, heard, realtime
 
 
 @pytest.mark.parametrize(

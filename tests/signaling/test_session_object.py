@@ -12,10 +12,11 @@ from core.items import ItemReference, MessageItem, TextPart
 from core.ports import ToolSpec
 from pipeline.conversation.context_window import Truncation
 from pipeline.shared.settings import NamedTool, ResponseRequest, SessionSettings, TurnDetection
-from signaling.realtime.protocol.client_events import ResponseCreate, SessionUpdate
+from signaling.realtime.protocol.client_events import ResponseCreate
 from signaling.realtime.protocol.decode import decode
 from signaling.realtime.session.response import response_request
-from signaling.realtime.session.settings import Terms, check_unchanged, merged, session_json
+from signaling.realtime.session.settings import Terms, check_unchanged, session_json
+from tests.signaling.client_events import after, asked, decoding, heard, realtime
 
 F = {"type": "function", "name": "f"}
 
@@ -24,33 +25,12 @@ def user(*content: dict[str, Any]) -> dict[str, Any]:
     return {"type": "message", "role": "user", "content": list(content)}
 
 
-def after(*updates: dict[str, Any], terms: Terms | None = None) -> Terms:
-    terms = terms or Terms()
-    for sent in updates:
-        event = decode(json.dumps({"type": "session.update", "session": sent}))
-        assert isinstance(event, SessionUpdate)
-        terms = merged(terms, event.session)
-    return terms
-
-
-def realtime(**fields: Any) -> dict[str, Any]:
-    return {"type": "realtime", **fields}
-
-
-def heard(**fields: Any) -> dict[str, Any]:
-    return realtime(audio={"input": fields})
-
-
 def spoken(**fields: Any) -> dict[str, Any]:
     return realtime(audio={"output": fields})
 
 
 def vad(**fields: Any) -> dict[str, Any]:
     return heard(turn_detection={"type": "server_vad", **fields})
-
-
-def decoding(**fields: Any) -> dict[str, Any]:
-    return realtime(earshot={"transcription": fields})
 
 
 FAR = {"type": "far_field"}
@@ -381,12 +361,6 @@ def test_one_answer_may_differ(params: dict[str, Any] | None, request_: Response
     event = decode(json.dumps({"type": "response.create", "response": params}))
     assert isinstance(event, ResponseCreate)
     assert response_request(event.response) == request_
-
-
-def asked(**params: Any) -> ResponseRequest:
-    event = decode(json.dumps({"type": "response.create", "response": params}))
-    assert isinstance(event, ResponseCreate)
-    return response_request(event.response)
 
 
 def test_an_answer_may_have_a_context_tools_and_notes_of_its_own() -> None:

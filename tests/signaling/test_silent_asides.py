@@ -15,9 +15,9 @@ from signaling.realtime.connection import Connection
 from signaling.realtime.transports import event_socket, sideband
 from signaling.realtime.transports.told import MAX_UNTAKEN_CHARS, Told
 from tests.signaling.callers import Caller, form, talking
+from tests.signaling.fakes import WATCH, TalkativeHome, gone
 from tests.signaling.raw_client import BUFFER_BYTES, CLOSE, PONG, TEXT, RawClient, upgraded
 from tests.signaling.servers import Server, Setup, against
-from tests.signaling.test_silent_clients import WATCH, TalkativeHome, gone
 
 pytestmark = pytest.mark.live
 

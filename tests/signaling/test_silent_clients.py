@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
@@ -10,10 +9,11 @@ from aiohttp import WSCloseCode
 from aiohttp.web import WebSocketResponse
 
 from media.webrtc.peer import PeerSettings
-from signaling.realtime.connection import ClientLagging, Connection
+from signaling.realtime.connection import ClientLagging
 from signaling.realtime.door import RealtimeSettings
 from signaling.realtime.transports.event_socket import EventSocket
 from tests.signaling.callers import talking
+from tests.signaling.fakes import SENT_BYTES, WATCH, TalkativeHome, gone
 from tests.signaling.raw_client import CLOSE, PING, PONG, TEXT, upgraded
 from tests.signaling.servers import Server, Setup, against
 
@@ -22,7 +22,6 @@ pytestmark = pytest.mark.live
 HEARTBEAT_S = 0.5
 "Half of it is what an answer may take."
 
-SENT_BYTES = 200_000
 LONG = {
     "type": "session.update",
     "session": {"type": "realtime", "instructions": "x" * SENT_BYTES},
@@ -73,14 +72,6 @@ def test_the_heartbeat_is_not_set_anew_for_each_frame_of_sound(
     assert 1 <= resets < 25, "once a second, on a machine however slow"
 
 
-async def gone(connection: Connection) -> None:
-    """Wait, within the test's deadline, until nobody is beside the call."""
-    while True:
-        if not connection.asides:
-            return
-        await asyncio.sleep(0.01)
-
-
 def test_a_half_open_sideband_is_let_go_and_the_call_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("signaling.realtime.transports.event_socket.HEARTBEAT_S", HEARTBEAT_S)
 
@@ -95,26 +86,6 @@ def test_a_half_open_sideband_is_let_go_and_the_call_stays(monkeypatch: pytest.M
             await caller.expect("session.updated")
 
     against(scene)
-
-
-class TalkativeHome:
-    """A home of which there is always something to tell."""
-
-    def __init__(self, told: str = "x" * SENT_BYTES) -> None:
-        self.state = told
-        self.told = 0
-
-    async def watch(self, language: str | None = None) -> AsyncGenerator[Any, None]:
-        while True:
-            self.told += 1
-            yield {"areas": self.state}
-            await asyncio.sleep(0)
-
-
-WATCH = {
-    "type": "session.update",
-    "session": {"type": "realtime", "include": ["earshot.home"]},
-}
 
 
 @pytest.mark.parametrize("state", ["x" * SENT_BYTES, "x" * 30_000, "語" * 30_000])

@@ -6,38 +6,25 @@ from typing import Any
 
 import numpy as np
 import pytest
-from aiohttp import ClientWebSocketResponse, WSCloseCode, WSMsgType, WSServerHandshakeError
+from aiohttp import WSCloseCode, WSMsgType, WSServerHandshakeError
 
 from signaling.realtime.door import RealtimeSettings
 from signaling.realtime.protocol.decode import MAX_APPEND_BYTES, MAX_EVENT_BYTES
-from tests.pipeline.test_wake import WORD_LEVEL, WakefulWorld
+from tests.pipeline.wakeful import WORD_LEVEL, WakefulWorld
 from tests.server.http import error_of
+from tests.signaling.client_events import expect, update
 from tests.signaling.servers import Server, Setup, against
 
 pytestmark = pytest.mark.live
 
-Event = dict[str, Any]
 LEVEL_ONE = 1000
 "What the scripted recogniser hears as the word `one`."
-
-
-async def expect(ws: ClientWebSocketResponse, kind: str) -> list[Event]:
-    """Everything up to the first event of this type."""
-    seen: list[Event] = []
-    while not seen or seen[-1]["type"] != kind:
-        seen.append(await ws.receive_json())
-    return seen
 
 
 def pcm(*runs: tuple[int, int]) -> str:
     """(level, ms) runs at 24 kHz."""
     samples = np.concatenate([np.full(24 * ms, level, "<i2") for level, ms in runs])
     return b64encode(samples.tobytes()).decode()
-
-
-async def update(ws: ClientWebSocketResponse, **session: Any) -> Event:
-    await ws.send_json({"type": "session.update", "session": {"type": "realtime", **session}})
-    return (await expect(ws, "session.updated"))[-1]["session"]  # type: ignore[no-any-return]
 
 
 def test_a_written_turn() -> None:

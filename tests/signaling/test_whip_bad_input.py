@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.media.test_sdp import OFFER
+from tests.media.offers import OFFER
 from tests.raw_peer import RawPeer
 from tests.server.http import error_of
 from tests.signaling.whip_client import FRAGMENT, SDP, Publisher, beeps

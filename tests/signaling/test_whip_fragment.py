@@ -20,14 +20,7 @@ from signaling.whip.sdp_fragment import (
     ufrag_of,
     write_fragment,
 )
-
-ONE = "candidate:1 1 udp 2122260223 192.0.2.1 51712 typ host generation 0"
-PASSWORD = "l4Ck9s0mE3xAmpl3Pwd0123v"
-HEAD = f"a=ice-ufrag:Gx7p\r\na=ice-pwd:{PASSWORD}\r\n"
-RFC = (
-    "a=group:BUNDLE 0 1\r\nm=audio 9 UDP/TLS/RTP/SAVPF 111\r\na=mid:0\r\n"
-    f"{HEAD}a={ONE} ufrag Gx7p\r\na=end-of-candidates\r\n"
-)
+from tests.signaling.client_events import HEAD, ONE, PASSWORD, RFC
 
 
 @pytest.mark.parametrize(

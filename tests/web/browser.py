@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, expect, sync_playwright
 
 from pipeline.tools.home import Home, default_home
 from tests.conftest import require
-from tests.web.test_engines import REPORT
+from tests.web.reports import REPORT
 from web.routes import PageDoor, routes
 
 T = TypeVar("T")

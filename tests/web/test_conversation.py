@@ -1,16 +1,15 @@
 """The page's conversation: server events in, turns out. Runs in the browser, without a server."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page
 
 from tests.web.browser import Stub, serving
+from tests.web.calls import TRANSCRIPTION, Json, answer, created, done, said, spoken, traced, user
 
 pytestmark = pytest.mark.browser
 
-Json = dict[str, Any]
 
 REDUCE = """async (events) => {
   const { activity, emptyConversation, hasActiveResponse, isShown, liveWords, medians, reduce } =
@@ -19,8 +18,6 @@ REDUCE = """async (events) => {
   return { ...state, activity: activity(state), live: liveWords(state), medians: medians(state),
     shown: state.turns.filter(isShown), busy: hasActiveResponse(state) };
 }"""
-
-TRANSCRIPTION = "conversation.item.input_audio_transcription"
 
 
 @pytest.fixture(scope="module")
@@ -36,56 +33,6 @@ def tab(browser: Browser) -> Iterator[Page]:
 def reduced(tab: Page, *events: Json) -> Json:
     state: Json = tab.evaluate(REDUCE, list(events))
     return state
-
-
-def user(item: str, text: str | None = None) -> Json:
-    part = {"type": "input_audio", "transcript": None}
-    if text:
-        part = {"type": "input_text", "text": text}
-    item_json = {"id": item, "type": "message", "role": "user", "content": [part]}
-    return {"type": "conversation.item.added", "item": item_json}
-
-
-def spoken(item: str, text: str) -> list[Json]:
-    return [
-        {"type": "input_audio_buffer.speech_started", "item_id": item, "audio_start_ms": 0},
-        {"type": "input_audio_buffer.speech_stopped", "item_id": item, "audio_end_ms": 900},
-        {"type": "input_audio_buffer.committed", "item_id": item},
-        user(item),
-        {"type": f"{TRANSCRIPTION}.completed", "item_id": item, "transcript": text},
-    ]
-
-
-def created(response: str) -> Json:
-    return {"type": "response.created", "response": {"id": response, "status": "in_progress"}}
-
-
-def said(response: str, text: str) -> Json:
-    name = "response.output_audio_transcript.delta"
-    return {"type": name, "response_id": response, "delta": text}
-
-
-def answer(response: str, text: str, status: str = "completed") -> Json:
-    content = [{"type": "output_audio", "transcript": text}]
-    item = {"type": "message", "role": "assistant", "status": status, "content": content}
-    return {"type": "response.output_item.done", "response_id": response, "item": item}
-
-
-def done(response: str, status: str = "completed", **details: Any) -> Json:
-    body: Json = {"id": response, "status": status, "output": [], "status_details": details or None}
-    return {"type": "response.done", "response": body}
-
-
-def traced(
-    response: str | None, item: str | None, status: str, *spans: tuple[str, int, int]
-) -> Json:
-    stages = [{"stage": name, "start_ms": a, "end_ms": b} for name, a, b in spans]
-    latency = spans[-1][2] if spans and status == "answered" else None
-    turn = {"id": "t", "item_id": item, "response_id": response, "status": status}
-    return {
-        "type": "earshot.turn",
-        "turn": {**turn, "response_latency_ms": latency, "stages": stages},
-    }
 
 
 def test_words_appear_while_they_are_spoken(tab: Page) -> None:

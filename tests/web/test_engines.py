@@ -4,29 +4,10 @@ import msgspec
 import pytest
 
 from tests.web.client import Client, with_client
-from web.engines import EngineChoice, EngineOffer, EnginesReport, engine_routes
+from tests.web.reports import REPORT
+from web.engines import EnginesReport, engine_routes
 
 pytestmark = pytest.mark.live
-
-
-def _choice(name: str, *languages: str) -> EngineChoice:
-    return EngineChoice(name, "only one installed", (EngineOffer(name, languages, True),))
-
-
-REPORT = EnginesReport(
-    asr=EngineChoice(
-        "pocketsphinx",
-        "no Whisper weights in models/",
-        (
-            EngineOffer("pocketsphinx", ("en",), True),
-            EngineOffer("faster_whisper", ("*",), False, "no weights"),
-        ),
-    ),
-    llm=_choice("intents", "en", "de"),
-    tts=_choice("espeak", "en", "de"),
-    vad=_choice("silero"),
-    languages=("en", "de", "fr", "es"),
-)
 
 
 def test_the_report_survives_the_wire() -> None:

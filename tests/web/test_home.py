@@ -1,6 +1,5 @@
 """The home as JSON and as a stream of events."""
 
-import asyncio
 from collections.abc import AsyncGenerator
 
 import msgspec
@@ -8,48 +7,13 @@ import pytest
 from aiohttp import ClientResponse
 
 from core.http import sending
-from pipeline.tools.home.state import EntityState, HomeState, TimerState
+from pipeline.tools.home.state import HomeState
 from tests.web.client import Client, with_client
+from tests.web.reports import FakeHome, _home
 from web import home as web_home
 from web.home import home_routes, server_sent
 
 pytestmark = pytest.mark.live
-
-
-def _home(revision: int, state: str = "off", name: str = "Lamp") -> HomeState:
-    return HomeState(
-        revision,
-        areas=(),
-        entities=(EntityState("light.lamp", name, "kitchen", "light", state, {}),),
-        shopping_list=(),
-        timers=(TimerState("timer_1", "tea\neggs", "conv_1", 60.0, 12.5, "running"),),
-    )
-
-
-class FakeHome:
-    """Shows one state, then another each time `change` is set; counts who watches."""
-
-    def __init__(self) -> None:
-        self.changed = asyncio.Event()
-        self.left = asyncio.Event()
-        self.watchers = 0
-        self.asked: list[str | None] = []
-
-    def snapshot(self, language: str | None = None) -> HomeState:
-        self.asked.append(language)
-        return _home(1, name={"de": "Lampe"}.get(language or "", "Lamp"))
-
-    async def watch(self, language: str | None = None) -> AsyncGenerator[HomeState, None]:
-        self.asked.append(language)
-        self.watchers += 1
-        try:
-            yield _home(1)
-            await self.changed.wait()
-            yield _home(2, "on")
-            await asyncio.Event().wait()
-        finally:
-            self.watchers -= 1
-            self.left.set()
 
 
 async def _next_event(answer: ClientResponse) -> tuple[bytes, HomeState]:

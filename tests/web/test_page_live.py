@@ -8,56 +8,21 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from pipeline.tools.home.state import TimerState
 from tests.web.browser import Stub
+from tests.web.calls import (
+    STAGES,
+    a_turn,
+    answer,
+    done,
+    is_in,
+    opened,
+    say,
+    sent,
+)
 from tests.web.conftest import FAKE_CALL
-from tests.web.test_conversation import Json, answer, created, done, said, spoken, traced
 
 pytestmark = pytest.mark.browser
 
 OUR_EVENTS = ["earshot.hypothesis", "earshot.turn", "earshot.connection", "earshot.wake"]
-
-STAGES = (
-    ("endpoint_wait", 0, 400),
-    ("asr", 80, 430),
-    ("llm", 430, 436),
-    ("tts", 436, 450),
-    ("playout", 450, 470),
-)
-
-
-def is_in(page: Page, state: str) -> None:
-    expect(page.locator("html")).to_have_attribute("data-state", state)
-
-
-def say(page: Page, *events: Json) -> None:
-    page.evaluate("(events) => calls.at(-1).say(...events)", list(events))
-
-
-def sent(page: Page) -> list[Json]:
-    events: list[Json] = page.evaluate("calls.at(-1).sent")
-    return events
-
-
-def opened(page: Page) -> None:
-    """The page, in a hands-free call."""
-    page.goto("/")
-    page.get_by_test_id("mic").click()
-    is_in(page, "listening")
-    conversation = {"type": "realtime", "earshot": {"conversation_id": "conv_7"}}
-    say(page, {"type": "session.created", "session": conversation})
-
-
-def a_turn(number: int, question: str, reply: str) -> list[Json]:
-    item, response = f"item_{number}", f"resp_{number}"
-    return [
-        *spoken(item, question),
-        created(response),
-        said(response, reply),
-        {"type": "output_audio_buffer.started", "response_id": response},
-        traced(response, item, "answered", *STAGES),
-        answer(response, reply),
-        done(response),
-        {"type": "output_audio_buffer.stopped", "response_id": response},
-    ]
 
 
 def test_the_home_is_live_before_any_call(page: Page, stub: Stub) -> None:

@@ -1,7 +1,6 @@
 """Which of the page's routes are open: only the files."""
 
-from tests.web.test_engines import REPORT
-from tests.web.test_home import FakeHome
+from tests.web.reports import REPORT, FakeHome
 from web.routes import PageDoor, routes
 
 

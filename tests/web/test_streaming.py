@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.web.test_conversation import created, said, spoken
-from tests.web.test_page_live import a_turn, opened, say
+from tests.web.calls import a_turn, created, opened, said, say, spoken
 
 pytestmark = pytest.mark.browser
 

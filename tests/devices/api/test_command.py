@@ -20,7 +20,7 @@ from server.config.load import load
 from server.http.auth import Gate
 from server.runtime.state_dir import make_key
 from tests.devices.api.fakes import FakeLive
-from tests.devices.api.test_door import Scene, scene
+from tests.devices.api.scenes import Scene, scene
 from tests.devices.registry.known import contact
 from tests.server.http import KEY
 

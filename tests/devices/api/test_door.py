@@ -2,9 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from secrets import token_hex
@@ -12,73 +10,22 @@ from typing import Any
 
 import msgspec
 import pytest
-from aiohttp import ClientResponse, ClientSession
+from aiohttp import ClientResponse
 
-from core.errors import RequestError
 from core.http import sending
-from devices.announcements import Announcements
 from devices.api import door as door_file
-from devices.api.door import DevicesDoor
-from devices.api.event_log import Journal
-from devices.api.routes import routes
-from devices.directory import Device, DeviceProfile, Kind
+from devices.directory import DeviceProfile
 from devices.ota import FirmwareFolder
 from devices.pairing import RegistrySettings
-from devices.presence import Presence
 from devices.registry.database import opened
 from devices.registry.registry import Registry
 from server.http.auth import Gate
-from tests.devices.api.fakes import FakeLive, FakeTalks
-from tests.devices.registry.known import Moment, contact
-from tests.server.http import KEY, error_of, serving
+from tests.devices.api.fakes import FakeLive
+from tests.devices.api.scenes import scene
+from tests.devices.registry.known import contact
+from tests.server.http import KEY, error_of
 
 pytestmark = pytest.mark.live
-
-DEADLINE_S = 30
-
-
-@dataclass
-class Scene:
-    client: ClientSession
-    registry: Registry
-    presence: Presence
-    announcements: Announcements
-    clock: Moment
-    door: DevicesDoor
-
-    async def new(self, hardware_id: str = "aa:01", address: str = "192.168.1.7") -> Device:
-        return await self.registry.check_in(contact(hardware_id, address))
-
-    async def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
-        """Status, and the body or the error."""
-        async with self.client.request(method, f"/v1/{path}", json=body) as response:
-            if response.status >= 400:
-                return response.status, await error_of(response)
-            return response.status, await response.json() if response.status != 204 else None
-
-
-def only_german(profile: DeviceProfile) -> None:
-    if profile.language not in ("", "de"):
-        raise RequestError("there is: de", code="unsupported_language", param="audio.x")
-
-
-@asynccontextmanager
-async def scene(
-    folder: Path,
-    *,
-    gate: Gate | None = None,
-    heartbeat_s: float = 60.0,
-    images: Mapping[Kind, FirmwareFolder] | None = None,
-) -> AsyncIterator[Scene]:
-    clock = Moment()
-    async with asyncio.timeout(DEADLINE_S), opened(f"sqlite:///{folder}/devices.db") as database:
-        registry = Registry(database, clock, RegistrySettings())
-        journal = Journal(clock)
-        presence = Presence(journal)
-        said = Announcements(FakeTalks(), registry, presence, clock)
-        door = DevicesDoor(registry, presence, journal, said, only_german, images, heartbeat_s)
-        async with serving(routes(door), gate=gate) as client:
-            yield Scene(client, registry, presence, said, clock, door)
 
 
 def test_a_device_as_the_page_sees_it(tmp_path: Path) -> None:

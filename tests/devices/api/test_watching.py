@@ -17,7 +17,7 @@ from devices.directory import Device
 from devices.presence import Presence
 from devices.registry.registry import Registry
 from tests.devices.api.fakes import FakeLive, FakeRooms, FakeTalks, device
-from tests.devices.api.test_door import scene
+from tests.devices.api.scenes import scene
 from tests.loop import run_virtual
 from tests.pipeline.fakes import LoopClock
 

@@ -1,15 +1,24 @@
 """The door behind the real edge, with scripted engines."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+)
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from aiohttp import ClientSession
 
+from core.audio import AudioFrame
+from core.errors import EngineError
 from devices.willow.wis.door import WillowDoor, WillowSettings
 from devices.willow.wis.routes import routes
+from engines.base import LlmOptions, TextDelta, WordMark
 from media.files.upload_spool import SpoolLimits, Spools
 from pipeline.conversation.conversation import Conversations
 from pipeline.services import EngineSet
@@ -141,3 +150,61 @@ def against(act: Callable[[Server], Awaitable[Any]], scene: Scene | None = None)
             await act(server)
 
     asyncio.run(main())
+
+
+class PickyTts(ToneTts):
+    """Remembers what it was asked; `wait` stops it after the first piece of each clause."""
+
+    def __init__(self) -> None:
+        super().__init__(clause_ms=300)
+        self.asked: list[tuple[str, str, str | None, float]] = []
+        self.goes_on = asyncio.Event()
+        self.goes_on.set()
+        self.breaks = False
+
+    async def speak(
+        self,
+        text: AsyncIterable[str],
+        *,
+        language: str,
+        voice: str | None = None,
+        speed: float = 1,
+        on_word: Callable[[WordMark], None] | None = None,
+    ) -> AsyncGenerator[AudioFrame, None]:
+        async def noted() -> AsyncIterable[str]:
+            async for clause in text:
+                self.asked.append((clause, language, voice, speed))
+                if clause != "-":
+                    yield clause
+
+        async for frame in super().speak(noted(), language=language, voice=voice, speed=speed):
+            yield frame
+            await self.goes_on.wait()
+            if self.breaks:
+                raise EngineError("tts", "tone", "breaks on purpose")
+
+
+class HeldLlm(EchoLlm):
+    """Says one sentence, and the next when it may."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.goes_on = asyncio.Event()
+        self.is_asked = asyncio.Event()
+        self.is_closed = asyncio.Event()
+        self.options: list[LlmOptions] = []
+
+    async def reply(self, messages: Any, tools: Any, *, language: str, options: Any = None) -> Any:
+        self.asked.append(list(messages))
+        self.languages_asked.append(language)
+        self.options.append(options)
+        self.is_asked.set()
+        complete = False
+        try:
+            yield TextDelta("One whole sentence. ")
+            await self.goes_on.wait()
+            yield TextDelta("And another one.")
+            complete = True
+        finally:
+            self.closed_early += not complete
+            self.is_closed.set()

@@ -4,17 +4,15 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
-from aiohttp import ClientSession, ClientTimeout, FormData
+from aiohttp import ClientSession
 
 from media.files.decode import decode_file
+from tests.devices.willow.requests import KEY, asked, heard
 from tests.devices.willow.uploads import form, wav
 from tests.server.process import serving
 from tests.speech import say
 
 pytestmark = pytest.mark.live
-
-KEY = "a-key-of-the-tests-0123456789"
-COMMAND = "turn on the kitchen light"
 
 
 @pytest.fixture(scope="module")
@@ -28,26 +26,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     assert not [line for line in server.said if "kitchen" in line or "Licht" in line]
 
 
-def asked(method: str, url: str, data: FormData | None = None, **query: str) -> tuple[int, bytes]:
-    """Status and body. The client makes an Authorization header of `user:password@` in the URL."""
-
-    async def ask() -> tuple[int, bytes]:
-        async with (
-            ClientSession(timeout=ClientTimeout(20)) as client,
-            client.request(method, url, data=data, params=query) as response,
-        ):
-            return response.status, await response.read()
-
-    return asyncio.run(ask())
-
-
-def heard(url: str, sound: bytes) -> str:
-    """What our own recogniser understands of an answer."""
-    data = FormData({"model": "default", "response_format": "text", "language": "en"})
-    data.add_field("file", sound, filename="answer")
-    status, text = asked("POST", f"{url}/v1/audio/transcriptions", data)
-    assert status == 200, text
-    return text.decode().lower()
+COMMAND = "turn on the kitchen light"
 
 
 def test_a_light_is_switched(url: str) -> None:

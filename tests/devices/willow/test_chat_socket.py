@@ -10,8 +10,7 @@ from aiohttp import ClientWebSocketResponse, WSMsgType
 from devices.willow.wis.chat_params import USUAL_TEMPERATURE
 from devices.willow.wis.door import WillowSettings
 from engines.base import LlmOptions
-from tests.devices.willow.servers import Scene, Server, against
-from tests.devices.willow.test_chatbot import HeldLlm
+from tests.devices.willow.servers import HeldLlm, Scene, Server, against
 from tests.loop import longest_turn
 from tests.server.http import error_of
 

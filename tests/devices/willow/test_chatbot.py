@@ -8,42 +8,15 @@ import numpy as np
 import pytest
 
 from core.items import MessageItem
-from engines.base import LlmOptions, TextDelta
+from engines.base import LlmOptions
 from media.files.decode import decode_file
 from tests.devices.slow_tools import hurry
-from tests.devices.willow.servers import Scene, Server, against
-from tests.pipeline.fakes import EchoLlm
+from tests.devices.willow.servers import HeldLlm, Scene, Server, against
 from tests.server.http import error_of
 
 pytestmark = pytest.mark.live
 
 BOTH = pytest.mark.parametrize("path", ["/api/chatbot", "/api/chatbot/tts"])
-
-
-class HeldLlm(EchoLlm):
-    """Says one sentence, and the next when it may."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.goes_on = asyncio.Event()
-        self.is_asked = asyncio.Event()
-        self.is_closed = asyncio.Event()
-        self.options: list[LlmOptions] = []
-
-    async def reply(self, messages: Any, tools: Any, *, language: str, options: Any = None) -> Any:
-        self.asked.append(list(messages))
-        self.languages_asked.append(language)
-        self.options.append(options)
-        self.is_asked.set()
-        complete = False
-        try:
-            yield TextDelta("One whole sentence. ")
-            await self.goes_on.wait()
-            yield TextDelta("And another one.")
-            complete = True
-        finally:
-            self.closed_early += not complete
-            self.is_closed.set()
 
 
 def test_an_answer_looks_as_wis_said_it() -> None:

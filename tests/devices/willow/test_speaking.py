@@ -10,48 +10,15 @@ import pytest
 from aiohttp import ClientPayloadError
 
 from core.audio import AudioFrame
-from core.errors import EngineError
 from core.http import sending
 from engines.base import WordMark
 from media.files.decode import decode_file
 from media.files.encode import UNKNOWN_SIZE
-from tests.devices.willow.servers import Scene, Server, against
+from tests.devices.willow.servers import PickyTts, Scene, Server, against
 from tests.pipeline.fakes import ToneTts
 from tests.server.http import error_of
 
 pytestmark = pytest.mark.live
-
-
-class PickyTts(ToneTts):
-    """Remembers what it was asked; `wait` stops it after the first piece of each clause."""
-
-    def __init__(self) -> None:
-        super().__init__(clause_ms=300)
-        self.asked: list[tuple[str, str, str | None, float]] = []
-        self.goes_on = asyncio.Event()
-        self.goes_on.set()
-        self.breaks = False
-
-    async def speak(
-        self,
-        text: AsyncIterable[str],
-        *,
-        language: str,
-        voice: str | None = None,
-        speed: float = 1,
-        on_word: Callable[[WordMark], None] | None = None,
-    ) -> AsyncGenerator[AudioFrame, None]:
-        async def noted() -> AsyncIterable[str]:
-            async for clause in text:
-                self.asked.append((clause, language, voice, speed))
-                if clause != "-":
-                    yield clause
-
-        async for frame in super().speak(noted(), language=language, voice=voice, speed=speed):
-            yield frame
-            await self.goes_on.wait()
-            if self.breaks:
-                raise EngineError("tts", "tone", "breaks on purpose")
 
 
 class EndlessTts(ToneTts):

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from media.files.decode import decode_file
-from tests.devices.willow.servers import Scene, Server, TranslatingAsr, against
-from tests.devices.willow.test_speaking import PickyTts
+from tests.devices.willow.servers import PickyTts, Scene, Server, TranslatingAsr, against
 from tests.devices.willow.uploads import form, wav
 from tests.server.http import error_of
 

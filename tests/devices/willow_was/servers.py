@@ -148,3 +148,28 @@ def against(
             await act(server)
 
     asyncio.run(main())
+
+
+SECRETS = ("token-0123456789", "correct horse battery", "mqtt-password-1", "rest-pass-1")
+
+
+IMAGE = b"\xe9" + bytes(3000)
+
+
+def files(root: Path) -> Scene:
+    for name, data in {
+        "firmware/0.4.2/ESP32-S3-BOX-3.bin": IMAGE,
+        "firmware/0.4.1/ESP32-S3-BOX-3.bin": b"old",
+        "assets/audio/bell.wav": b"RIFF" + bytes(40),
+        "assets/audio/bell.mp3": b"ID3",
+        "assets/image/room.png": b"\x89PNG",
+        "secret.bin": SECRETS[0].encode(),
+    }.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(data)
+    return Scene(folder=root)
+
+
+async def post(server: Server, path: str, body: Any) -> Any:
+    response = await server.client.post(path, json=body)
+    return response.status, await response.json()

@@ -6,8 +6,7 @@ import pytest
 
 from core.errors import RequestError
 from devices.presence import Notice
-from tests.devices.willow_was.servers import Server, against, mac_of
-from tests.devices.willow_was.test_rest import post
+from tests.devices.willow_was.servers import Server, against, mac_of, post
 
 pytestmark = pytest.mark.live
 

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.devices.willow_was.servers import SPEECH, Server, against
-from tests.devices.willow_was.test_rest import IMAGE, files, post
+from tests.devices.willow_was.servers import IMAGE, SPEECH, Server, against, files, post
 
 pytestmark = pytest.mark.live
 

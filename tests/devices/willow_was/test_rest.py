@@ -8,13 +8,21 @@ from typing import Any
 import pytest
 
 from devices.willow.was.device_config import MASK
-from tests.devices.willow_was.servers import Scene, Server, against, mac_of
+from tests.devices.willow_was.servers import (
+    IMAGE,
+    SECRETS,
+    Scene,
+    Server,
+    against,
+    files,
+    mac_of,
+    post,
+)
 from tests.devices.willow_was.simulated import fetch
 from tests.server.http import error_of
 
 pytestmark = pytest.mark.live
 
-SECRETS = ("token-0123456789", "correct horse battery", "mqtt-password-1", "rest-pass-1")
 CONFIG = {
     "hass_host": "ha.lan",
     "hass_token": SECRETS[0],
@@ -26,7 +34,6 @@ NVS = {
     "WAS": {"URL": "ws://192.168.1.2:8502/ws"},
     "WIFI": {"SSID": "home", "PSK": SECRETS[1]},
 }
-IMAGE = b"\xe9" + bytes(3000)
 
 GETS = (
     "/api/client",
@@ -40,25 +47,6 @@ GETS = (
     "/api/release?type=willow",
     *(f"/api/status?type={kind}" for kind in ("asyncio_tasks", "connmgr", "notify_queue")),
 )
-
-
-def files(root: Path) -> Scene:
-    for name, data in {
-        "firmware/0.4.2/ESP32-S3-BOX-3.bin": IMAGE,
-        "firmware/0.4.1/ESP32-S3-BOX-3.bin": b"old",
-        "assets/audio/bell.wav": b"RIFF" + bytes(40),
-        "assets/audio/bell.mp3": b"ID3",
-        "assets/image/room.png": b"\x89PNG",
-        "secret.bin": SECRETS[0].encode(),
-    }.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_bytes(data)
-    return Scene(folder=root)
-
-
-async def post(server: Server, path: str, body: Any) -> Any:
-    response = await server.client.post(path, json=body)
-    return response.status, await response.json()
 
 
 def test_no_answer_holds_a_secret_and_masks_change_nothing(

@@ -168,3 +168,18 @@ def sound(*parts: tuple[int, int], rate: int = 16_000, channels: int = 1) -> lis
 
 def limited(scene: Scene, **settings: Any) -> Scene:
     return replace(scene, settings=replace(scene.settings, **settings))
+
+
+def run(scene: Scene, *said: object, last: str) -> list[Event]:
+    """What one connection that sends these gets, up to the last."""
+
+    async def main() -> list[Event]:
+        async with scene.serving() as port, client(port) as one:
+            await send(one, *said)  # type: ignore[arg-type]
+            return await until(one, last)
+
+    return asyncio.run(main())
+
+
+def texts(events: list[Event], kind: str) -> list[str]:
+    return [event.data["text"] for event in events if event.type == kind]

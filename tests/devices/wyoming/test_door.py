@@ -28,27 +28,14 @@ from tests.devices.wyoming.servers import (
     client,
     kinds,
     limited,
+    run,
     send,
     sound,
+    texts,
     until,
 )
 
 pytestmark = pytest.mark.live
-
-
-def run(scene: Scene, *said: object, last: str) -> list[Event]:
-    """What one connection that sends these gets, up to the last."""
-
-    async def main() -> list[Event]:
-        async with scene.serving() as port, client(port) as one:
-            await send(one, *said)  # type: ignore[arg-type]
-            return await until(one, last)
-
-    return asyncio.run(main())
-
-
-def texts(events: list[Event], kind: str) -> list[str]:
-    return [event.data["text"] for event in events if event.type == kind]
 
 
 def test_it_says_what_it_has() -> None:

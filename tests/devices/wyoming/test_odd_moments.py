@@ -21,11 +21,12 @@ from tests.devices.wyoming.servers import (
     client,
     kinds,
     limited,
+    run,
     send,
     sound,
+    texts,
     until,
 )
-from tests.devices.wyoming.test_door import run, texts
 
 pytestmark = pytest.mark.live
 

@@ -19,8 +19,18 @@ from core.audio import ASR_RATE_HZ, Pcm
 from engines.base.wake import WakeEngine
 from engines.registry import available, load
 from engines.wake.none import NoWake
-from tests.devices.wyoming.servers import SILENCE, SPEECH, Scene, client, kinds, send, sound, until
-from tests.devices.wyoming.test_door import run, texts
+from tests.devices.wyoming.servers import (
+    SILENCE,
+    SPEECH,
+    Scene,
+    client,
+    kinds,
+    run,
+    send,
+    sound,
+    texts,
+    until,
+)
 from tests.speech import say
 
 pytestmark = pytest.mark.live

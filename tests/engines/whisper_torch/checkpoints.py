@@ -19,7 +19,7 @@ from transformers import GenerationConfig, WhisperConfig, WhisperForConditionalG
 from bench.gpu.random_models import tensors
 from bench.server.whisper_tokens import LANGUAGES, whisper_tokens
 from engines.asr.whisper_torch.checkpoint import Shape
-from tests.engines.test_faster_whisper import NANO
+from tests.engines.nano import NANO
 
 Array = npt.NDArray[Any]
 

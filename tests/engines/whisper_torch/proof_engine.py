@@ -15,18 +15,18 @@ from engines.asr.whisper_torch.engine import WhisperTorch
 from engines.base import AsrItem, AsrModel, AsrOptions, AsrResult
 from engines.base.asr import JoiningModel
 from engines.registry import load
-from tests.engines import test_contract as contract
-from tests.engines.test_faster_whisper import NANO
+from tests.engines import asr_contract as contract
+from tests.engines.nano import NANO
 from tests.engines.whisper_torch import checkpoints
 from tests.engines.whisper_torch.driver import clips
 
 PATIENCE_S = 30
 
 CONTRACT = (
-    contract.test_asr_hears_words,
-    contract.test_asr_takes_an_empty_batch,
-    contract.test_asr_utterances_at_once_keep_their_words,
-    contract.test_asr_cancelled_utterance_leaves_nothing_behind,
+    contract.hears_words,
+    contract.takes_an_empty_batch,
+    contract.utterances_at_once_keep_their_words,
+    contract.cancelled_utterance_leaves_nothing_behind,
 )
 
 OPTIONS = {
@@ -73,7 +73,7 @@ def test_contract(engine: WhisperTorch, test: Any) -> None:
     "pcm", [contract.NO_AUDIO, silence(10, ASR_RATE_HZ), silence(2000, 16_000)]
 )
 def test_it_hears_nothing_in_nothing(engine: WhisperTorch, pcm: Any) -> None:
-    contract.test_asr_hears_nothing_in_nothing(engine, pcm)
+    contract.hears_nothing_in_nothing(engine, pcm)
 
 
 @pytest.mark.parametrize("name", OPTIONS)

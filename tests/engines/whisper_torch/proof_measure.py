@@ -8,7 +8,7 @@ from server.commands.models import bench as measuring
 from serving.placement.benchmarks import device_name, note_measured, read_measured
 from serving.placement.choose import Wanted, choose, find_whisper
 from serving.placement.hardware import look
-from tests.engines.test_faster_whisper import NANO
+from tests.engines.nano import NANO
 from tests.engines.whisper_torch import checkpoints
 
 

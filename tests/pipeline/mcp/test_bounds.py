@@ -8,8 +8,8 @@ import pytest
 from core.ports import ToolContext, ToolOutcome
 from pipeline.tools.mcp import McpServer, McpTools
 from pipeline.tools.mcp.bounded import MAX_MESSAGE_BYTES
+from tests.pipeline.mcp.kitchens import running
 from tests.pipeline.mcp.stubborn import stubborn
-from tests.pipeline.mcp.test_servers import running
 
 pytestmark = pytest.mark.live
 

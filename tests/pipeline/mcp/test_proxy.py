@@ -7,8 +7,8 @@ import pytest
 
 from core.errors import ConfigError
 from pipeline.tools.mcp import McpServer, McpTools
+from tests.pipeline.mcp.kitchens import running
 from tests.pipeline.mcp.stubborn import Stubborn, stubborn
-from tests.pipeline.mcp.test_servers import running
 
 pytestmark = pytest.mark.live
 

@@ -4,9 +4,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +16,24 @@ from engines.base import ToolCall
 from pipeline.tools.mcp import McpServer, McpTools, client, mcp_tools
 from pipeline.tools.toolbox import Toolbox
 from tests.pipeline.fakes import Counts
+from tests.pipeline.mcp.kitchens import Kitchen, running
 from tests.ports import reserved_port
 from tests.shared import ROOT
 
 pytestmark = pytest.mark.live
 
+
+@pytest.fixture(params=["stdio", "http", "sse"])
+def kitchen(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    if request.param == "stdio":
+        yield Kitchen(tmp_path, None)
+    else:
+        with reserved_port() as port:
+            yield Kitchen(tmp_path, port, is_older=request.param == "sse")
+
+
 CONTEXT = ToolContext("conv_1", "en")
 PATIENCE_S = 30.0
-KITCHEN = ("-m", "tests.pipeline.mcp.kitchen")
 GONE = "tool_unavailable"
 
 
@@ -41,64 +49,6 @@ async def until(condition: Callable[[], object]) -> None:
             await asyncio.sleep(0.01)
 
 
-@asynccontextmanager
-async def running(*tools: McpTools) -> AsyncIterator[None]:
-    """As the server runs them: leaving cancels them, and waits for their ends."""
-    async with asyncio.TaskGroup() as tasks:
-        tasks_of = [tasks.create_task(one.run()) for one in tools]
-        try:
-            yield
-        finally:
-            for task in tasks_of:
-                task.cancel()
-
-
-@dataclass
-class Kitchen:
-    """The official package's server, over each transport."""
-
-    folder: Path
-    port: int | None
-    is_older: bool = False
-    process: asyncio.subprocess.Process | None = None
-
-    def settings(self) -> McpServer:
-        if self.port is not None:
-            url = f"http://127.0.0.1:{self.port}"
-            sse_url = f"{url}/sse" if self.is_older else ""
-            return McpServer(url=f"{url}/mcp", sse_url=sse_url)
-        args = (*KITCHEN, str(self.folder))
-        return McpServer(command=sys.executable, args=args, env={"KITCHEN_KEY": "hush-hush"})
-
-    def tools(self) -> McpTools:
-        return McpTools("kitchen", self.settings(), first_wait_s=0.05)
-
-    async def open(self) -> None:
-        """With stdio the client does it."""
-        if self.port is not None:
-            self.process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                *KITCHEN,
-                str(self.folder),
-                str(self.port),
-                *(["sse"] if self.is_older else []),
-                stderr=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.DEVNULL,
-            )
-
-    async def close(self) -> None:
-        if self.process is not None:
-            if self.process.returncode is None:
-                self.process.kill()
-            await self.process.wait()
-
-    def has(self, name: str) -> bool:
-        return (self.folder / name).exists()
-
-    def starts(self) -> list[int]:
-        return [int(pid) for pid in (self.folder / "starts").read_text().split()]
-
-
 async def with_kitchen(kitchen: Kitchen, scenario: Callable[[McpTools], Any]) -> None:
     tools = kitchen.tools()
     await kitchen.open()
@@ -108,15 +58,6 @@ async def with_kitchen(kitchen: Kitchen, scenario: Callable[[McpTools], Any]) ->
             await scenario(tools)
     finally:
         await kitchen.close()
-
-
-@pytest.fixture(params=["stdio", "http", "sse"])
-def kitchen(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
-    if request.param == "stdio":
-        yield Kitchen(tmp_path, None)
-    else:
-        with reserved_port() as port:
-            yield Kitchen(tmp_path, port, is_older=request.param == "sse")
 
 
 def names(tools: McpTools) -> list[str]:

@@ -17,14 +17,13 @@ from server.commands.models.command import REACH_S
 from server.models.inventory import partial_folder
 from serving.placement.benchmarks import Measured, device_name, note_measured
 from serving.placement.hardware import look
+from tests.engines.nano import NANO
+from tests.server.models.cli import COMMAND, earshot, environment_of, last_line
 from tests.server.models.fake_hub import FakeHub, serving, weights_file, whisper_files
 from tests.shared import ROOT
 
 pytestmark = pytest.mark.live
 
-NANO = ROOT / "tests" / "fixtures" / "whisper-nano"
-
-COMMAND = [executable, "-m", "server", "models"]
 
 AUTO = ("pull", "auto", "--best-effort")
 "What `make run` says."
@@ -36,36 +35,6 @@ def fake() -> Iterator[FakeHub]:
     names = ["tiny", "base", "small"]
     with serving(FakeHub({f"Systran/faster-whisper-{name}": files for name in names})) as fake:
         yield fake
-
-
-def environment_of(models: Path, hub: str) -> dict[str, str]:
-    return {
-        "EARSHOT_MODELS_DIR": str(models),
-        "HF_ENDPOINT": hub,
-        "HOME": str(models.parent),
-        "NO_PROXY": "*",
-        "PATH": "",  # no nvidia-smi: `auto` is the same everywhere
-    }
-
-
-def earshot(models: Path, hub: str, *arguments: str, **environment: str) -> tuple[int, str, str]:
-    done = run(
-        [*COMMAND, *arguments],
-        env=environment_of(models, hub) | environment,
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert "Traceback" not in done.stderr, done.stderr
-    return done.returncode, done.stdout, done.stderr
-
-
-def last_line(models: Path, hub: str, *arguments: str, **environment: str) -> str:
-    code, out, err = earshot(models, hub, *arguments, **environment)
-    assert code == 0, err
-    return out.strip().splitlines()[-1]
 
 
 def test_make_run_fetches_once(tmp_path: Path, fake: FakeHub) -> None:

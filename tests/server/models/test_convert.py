@@ -17,8 +17,9 @@ from engines.registry import load
 from server.models.convert import LIBRARIES
 from server.models.inventory import find_installed
 from server.models.record import read_record
+from tests.server.models.cli import earshot, last_line
 from tests.server.models.fake_hub import FakeHub, serving
-from tests.server.models.test_command import NANO, earshot, last_line
+from tests.engines.nano import NANO
 from tests.shared import NEEDS_SHARED, ROOT, SHARED
 from tests.speech import say
 

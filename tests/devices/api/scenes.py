@@ -1,0 +1,72 @@
+"""The door of the devices' API, with a registry of its own."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aiohttp import ClientSession
+
+from core.errors import RequestError
+from devices.announcements import Announcements
+from devices.api.door import DevicesDoor
+from devices.api.event_log import Journal
+from devices.api.routes import routes
+from devices.directory import Device, DeviceProfile, Kind
+from devices.ota import FirmwareFolder
+from devices.pairing import RegistrySettings
+from devices.presence import Presence
+from devices.registry.database import opened
+from devices.registry.registry import Registry
+from server.http.auth import Gate
+from tests.devices.api.fakes import FakeTalks
+from tests.devices.registry.known import Moment, contact
+from tests.server.http import error_of, serving
+
+DEADLINE_S = 30
+
+
+@dataclass
+class Scene:
+    client: ClientSession
+    registry: Registry
+    presence: Presence
+    announcements: Announcements
+    clock: Moment
+    door: DevicesDoor
+
+    async def new(self, hardware_id: str = "aa:01", address: str = "192.168.1.7") -> Device:
+        return await self.registry.check_in(contact(hardware_id, address))
+
+    async def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        """Status, and the body or the error."""
+        async with self.client.request(method, f"/v1/{path}", json=body) as response:
+            if response.status >= 400:
+                return response.status, await error_of(response)
+            return response.status, await response.json() if response.status != 204 else None
+
+
+def only_german(profile: DeviceProfile) -> None:
+    if profile.language not in ("", "de"):
+        raise RequestError("there is: de", code="unsupported_language", param="audio.x")
+
+
+@asynccontextmanager
+async def scene(
+    folder: Path,
+    *,
+    gate: Gate | None = None,
+    heartbeat_s: float = 60.0,
+    images: Mapping[Kind, FirmwareFolder] | None = None,
+) -> AsyncIterator[Scene]:
+    clock = Moment()
+    async with asyncio.timeout(DEADLINE_S), opened(f"sqlite:///{folder}/devices.db") as database:
+        registry = Registry(database, clock, RegistrySettings())
+        journal = Journal(clock)
+        presence = Presence(journal)
+        said = Announcements(FakeTalks(), registry, presence, clock)
+        door = DevicesDoor(registry, presence, journal, said, only_german, images, heartbeat_s)
+        async with serving(routes(door), gate=gate) as client:
+            yield Scene(client, registry, presence, said, clock, door)

@@ -1,0 +1,95 @@
+"""Whole sessions in virtual time: running one, and what tests look for in its events."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from core.events import (
+    InputCommitted,
+    ItemAdded,
+    ItemDeleted,
+    OutputAudio,
+    OutputItemAdded,
+    OutputItemDone,
+    OutputText,
+    SessionEvent,
+)
+from core.ids import new_id
+from pipeline.playout.playout import PacedBy
+from pipeline.session.session import Session
+from pipeline.session.sessions import Sessions
+from pipeline.shared.settings import SessionSettings
+from tests.loop import run_virtual
+from tests.pipeline.fakes import (
+    EchoLlm,
+    LevelAsr,
+    World,
+    collect,
+    speak,
+)
+
+E = TypeVar("E")
+
+SILENCE, ONE, TWO, UH_HUH, NOISE = 0, 1000, 2000, 6000, 5000
+"Levels of samples, which the scripted recogniser takes for these words (`fakes.WORDS`)."
+
+ANSWER_TIME_MS = 3000
+
+
+def talkative(delay_s: float = 0.05) -> World:
+    """Answers with some five seconds of sound."""
+    ending = ", and this, and that, and then some more, and again, and that was all of it"
+    world = World(asr=LevelAsr(delay_s), llm=EchoLlm(ending=ending))
+    world.tts.clause_ms = 4000
+    return world
+
+
+def of(kind: type[E], events: list[SessionEvent]) -> list[E]:
+    return [event for event in events if isinstance(event, kind)]
+
+
+def run_session(
+    world: World,
+    scenario: Callable[[Session], Awaitable[None]],
+    settings: SessionSettings | None = None,
+    paced_by: PacedBy = "server",
+) -> list[SessionEvent]:
+    """Run a scenario on one session, whose client names its conversation; return all it told."""
+    events: list[SessionEvent] = []
+
+    async def main() -> None:
+        sessions = Sessions(world.surroundings(), world.conversations, max_sessions=10)
+        opened = sessions.open(
+            settings or SessionSettings(), paced_by=paced_by, conversation_id=new_id("conv")
+        )
+        async with asyncio.TaskGroup() as tasks, opened as session:
+            tasks.create_task(collect(session, events))
+            await scenario(session)
+        assert sessions.count == 0
+
+    run_virtual(main())
+    return events
+
+
+async def one_turn(session: Session) -> None:
+    await speak(session, (SILENCE, 200), (1000, 600), (2000, 400), (SILENCE, ANSWER_TIME_MS))
+
+
+def nothing_is_said_of_what_is_gone(events: list[SessionEvent]) -> None:
+    """Clients forget an item when they are told that it was deleted."""
+    gone: set[str] = set()
+    for event in events:
+        match event:
+            case ItemDeleted(item_id):
+                assert item_id not in gone
+                gone.add(item_id)
+            case ItemAdded(item=item) | OutputItemAdded(item=item) | OutputItemDone(item=item):
+                assert gone.isdisjoint({item.id, event.previous_item_id})
+            case InputCommitted(item_id, previous):
+                assert gone.isdisjoint({item_id, previous})
+            case OutputText(item_id=item_id) | OutputAudio(item_id=item_id):
+                assert item_id not in gone
+
+
+def counted(world: World, outcome: str) -> float:
+    return world.metrics.counts.get(f"earshot_speculation:{outcome}", 0)

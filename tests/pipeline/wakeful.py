@@ -1,0 +1,74 @@
+"""A wake word that is loud sound, and sessions that wait for it."""
+
+from base64 import b64decode
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from core.audio import Pcm
+from engines.base.wake import Detection, Wake, WakeWord
+from pipeline.surroundings import Surroundings
+from tests.pipeline.fakes import Kept, World
+
+NAME = "computer"
+
+
+WORD_LEVEL = 9000
+"What the scripted engine takes for the wake word; the recogniser knows no word of this level."
+
+
+class LevelWake:
+    """Hears loud samples, once until it is reset; tells so `late_ms` afterwards."""
+
+    def __init__(self, name: str, late_ms: int) -> None:
+        self._name, self._late = name, late_ms * 16
+        self._heard, self._is_told = 0, False
+        self._ended: int | None = None
+
+    def push(self, pcm: Pcm) -> tuple[Detection, ...]:
+        self._heard += len(pcm)
+        if np.abs(pcm).max() >= WORD_LEVEL and self._ended is None:
+            self._ended = self._heard
+        if self._ended is None or self._is_told or self._heard < self._ended + self._late:
+            return ()
+        self._is_told = True
+        return (Detection(self._name, self._heard, self._ended),)
+
+    def reset(self) -> None:
+        self._heard, self._is_told, self._ended = 0, False, None
+
+
+@dataclass
+class LevelWakes:
+    late_ms: int = 0
+    name: str = "level"
+    words: tuple[WakeWord, ...] = (
+        WakeWord(NAME, "Computer", ("en",)),
+        WakeWord("robot", "Robot", ("en",)),
+    )
+
+    def open(self, names: Sequence[str]) -> Wake:
+        (name,) = names
+        return LevelWake(name, self.late_ms)
+
+
+@dataclass
+class WakefulWorld(World):
+    trace: Kept = field(default_factory=Kept)
+    late_ms: int = 0
+
+    def surroundings(self) -> Surroundings:
+        usual = super().surroundings()
+        engines = replace(usual.engines, wake=LevelWakes(self.late_ms))
+        return replace(usual, engines=engines, trace=self.trace, traces_sound=True)
+
+    def loudest(self) -> int:
+        """Of all that the recogniser was given."""
+        return max((int(np.abs(item.pcm).max()) for _, _, item in self.asr.asked), default=0)
+
+    def kept_levels(self) -> set[int]:
+        """Of all sound in the trace."""
+        sound = [record["pcm"] for record in self.trace.records if "pcm" in record]
+        samples = np.frombuffer(b"".join(b64decode(pcm) for pcm in sound), "<i2")
+        return {int(level) for level in np.unique(samples)}

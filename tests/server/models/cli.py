@@ -1,0 +1,39 @@
+"""`earshot models` as a process."""
+
+from pathlib import Path
+from subprocess import run
+from sys import executable
+
+from tests.shared import ROOT
+
+COMMAND = [executable, "-m", "server", "models"]
+
+
+def environment_of(models: Path, hub: str) -> dict[str, str]:
+    return {
+        "EARSHOT_MODELS_DIR": str(models),
+        "HF_ENDPOINT": hub,
+        "HOME": str(models.parent),
+        "NO_PROXY": "*",
+        "PATH": "",  # no nvidia-smi: `auto` is the same everywhere
+    }
+
+
+def earshot(models: Path, hub: str, *arguments: str, **environment: str) -> tuple[int, str, str]:
+    done = run(
+        [*COMMAND, *arguments],
+        env=environment_of(models, hub) | environment,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    return done.returncode, done.stdout, done.stderr
+
+
+def last_line(models: Path, hub: str, *arguments: str, **environment: str) -> str:
+    code, out, err = earshot(models, hub, *arguments, **environment)
+    assert code == 0, err
+    return out.strip().splitlines()[-1]
