@@ -15,7 +15,7 @@ jobs="${JOBS:-$((cores < 8 ? cores + 1 : 8))}"
 
 tally="$(mktemp)"
 trap 'rm -f "$tally"' EXIT
-export EARSHOT_SECOND_TRIES="$tally" # counted over both runs
+export TESTS_TRIED_AGAIN="$tally" # counted over both runs
 
 NOTHING_CHOSEN=5 # pytest's exit status
 # Threads of several workers would take the cores from each other.

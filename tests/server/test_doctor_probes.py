@@ -1,6 +1,7 @@
 """What `earshot doctor` asks the parts of an answer, and when it says that there will be none."""
 
 import asyncio
+import logging
 import shutil
 import sys
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterator, Sequence
@@ -40,6 +41,13 @@ pytestmark = pytest.mark.live
 
 FINE = PathsConfig(state_dir="/tmp", models_dir="/tmp")
 VOICES: dict[str, Tts] = {"tone": ToneTts()}
+
+
+@pytest.fixture(autouse=True)
+def _quiet_logger_is_loud_again() -> Iterator[None]:
+    """`doctor` ends with its process; here other tests of this worker read that logger's lines."""
+    yield
+    logging.getLogger("pipeline.mcp.connection").setLevel(logging.NOTSET)
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from tests.signaling.mcp_servers import RemoteWorld, of
 from tests.signaling.servers import Server, Setup, against
 from tests.signaling.whip_servers import OpusAsr
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.alone]
 
 SPEECH = 4000
 "Of a caller: loud enough, whatever the codec makes of it."

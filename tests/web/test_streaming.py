@@ -47,6 +47,12 @@ SIGHT = f"""() => {{
 }}"""
 "`hidden`: pixels of the newest words below the dock."
 
+DOWN = """async () => {
+  document.querySelector("#turns > li:last-child").scrollIntoView({ block: "end" });
+  await new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)));
+}"""
+"To the end of the newest words; the page is told of it in the next frame."
+
 
 def streamed(page: Page, every_ms: int, words: int) -> Any:
     return page.evaluate(STREAM, {"everyMs": every_ms, "words": words})
@@ -83,9 +89,7 @@ def test_a_long_answer_is_followed_until_the_user_scrolls_up(
     assert page.evaluate(SIGHT)["top"] == above["top"], "the user was pulled back down"
     page.mouse.wheel(0, 10_000)
     page.wait_for_function(f"(top) => {TOP} > top", arg=above["top"])
-    page.evaluate(
-        "document.querySelector('#turns > li:last-child').scrollIntoView({ block: 'end' })"
-    )
+    page.evaluate(DOWN)
     streamed(page, every_ms=2, words=60)
     assert page.evaluate(SIGHT)["hidden"] <= 0
 

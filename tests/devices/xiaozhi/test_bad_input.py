@@ -302,6 +302,7 @@ def test_a_server_that_drains_says_so() -> None:
     against(act, replace(Scene()))
 
 
+@pytest.mark.alone
 def test_a_server_that_drains_lets_the_last_word_be_heard() -> None:
     async def act(server: Server) -> None:
         board = await server.ready()
