@@ -265,6 +265,29 @@ def test_an_answer_may_say_more_of_a_server_of_the_session(kitchen: Kitchen) -> 
     in_house(kitchen, scene)
 
 
+def test_a_client_is_told_how_many_tools_are_beyond_the_limit(
+    kitchen: Kitchen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("servers", "tool"):
+        monkeypatch.setattr(f"pipeline.remote.{module}.MAX_TOOLS", 1)
+
+    async def scene(house: House) -> None:
+        [*_, done] = await house.given()
+        count = len(done["item"]["tools"])
+        [error] = [one["error"] for one in await house.until("error")]
+        assert error["code"] == "too_many_mcp_tools"
+        assert error["message"] == (
+            f"The MCP servers have {count} tools, and a model is offered 1 at most: "
+            f"{count - 1} are left out. Name the useful ones in allowed_tools."
+        )
+        await house.ask("hello")
+        assert [name for name in house.llm.offered[-1] if name != "add"] == ["weigh"]
+        await house.given(allowed_tools=["weigh"])
+        assert of("error", await house.ask("hello")) == []
+
+    in_house(kitchen, scene)
+
+
 def test_as_many_servers_as_allowed_are_all_offered(kitchen: Kitchen) -> None:
     async def scene(house: House) -> None:
         await house.given(require_approval="never", allowed_tools=["weigh"])

@@ -18,7 +18,7 @@ from pipeline.conversation.history import History
 from pipeline.shared.mcp_servers import RemotePolicy, RemoteServer
 from pipeline.tools.mcp import McpTools
 from pipeline.tools.mcp.approvals import Approvals
-from pipeline.tools.mcp.tool import RemoteTool, listed, made
+from pipeline.tools.mcp.tool import MAX_TOOLS, RemoteTool, listed, made
 
 NOBODY = ToolContext("", "")
 "An MCP server has the same tools for everybody."
@@ -215,7 +215,21 @@ class RemoteServers:
         if failure:
             what = f"the MCP server {link.server.label!r} is not there: {failure}"
             self._emit(Failed("mcp_list_tools_failed", what))
+        else:
+            self._warn_of_limit(link)
         link.is_known.set()
+
+    def _warn_of_limit(self, link: _Link) -> None:
+        """Tells the client that the tools of this server and those of the session's other servers
+        are more than a model is offered."""
+        others = [one for one in self._settled if one.link != link.server.link]
+        count = len(self.tools([*others, link.server]))
+        if count > MAX_TOOLS:
+            what = (
+                f"The MCP servers have {count} tools, and a model is offered {MAX_TOOLS} at most: "
+                f"{count - MAX_TOOLS} are left out. Name the useful ones in allowed_tools."
+            )
+            self._emit(Failed("too_many_mcp_tools", what))
 
 
 def _tools(link: _Link, server: RemoteServer) -> tuple[RemoteTool, ...]:
