@@ -10,7 +10,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 UV="uv>=0.13,<0.14"
 LOCK="requirements.lock"
-# torch and Ray are left out: which build of them is right depends on the machine, and they are large.
+# torch is left out: which build of it is right depends on the machine, and it is large.
 EXTRAS=(bench dev gpu kokoro mcp mic piper postgresql wake)
 
 tools="$(mktemp -d)"

@@ -31,7 +31,7 @@ def name_of(requirement: str) -> str:
 def locked_names(lock: Path = LOCK) -> frozenset[str]:
     """The packages that the lock pins; none where there is no lock.
 
-    torch and Ray are not among them: which build of them is right depends on the machine.
+    torch is not among them: which build of it is right depends on the machine.
     """
     try:
         text = lock.read_text(encoding="utf-8")
