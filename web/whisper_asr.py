@@ -22,6 +22,7 @@ from pipeline.shared.settings import DEFAULT
 from pipeline.transcription.recording import Recording, Transcriber, Transcript
 from web.openai.transcriptions.fields import File
 from web.openai.transcriptions.formats import (
+    MODEL_HEADER,
     TEXT,
     VTT,
     VerboseSegment,
@@ -100,7 +101,10 @@ class WhisperService:
         wishes = _wishes(request.query)
         transcript = await while_connected(request, self._heard(request, wishes, _options(wishes)))
         body, content_type = _answer(wishes, transcript)
-        return aioweb.Response(text=body, content_type=content_type, charset="utf-8")
+        headers = {MODEL_HEADER: self._transcriber.name_of(DEFAULT)}
+        return aioweb.Response(
+            text=body, content_type=content_type, charset="utf-8", headers=headers
+        )
 
     async def detect_language(self, request: aioweb.Request) -> aioweb.Response:
         """`POST /detect-language`."""

@@ -35,6 +35,7 @@ def test_every_output(query: dict[str, Any], content_type: str, body: str, tmp_p
     async def scene(server: Server) -> None:
         response = await ask(server, **query)
         assert (response.status, response.content_type) == (200, content_type)
+        assert response.headers["X-Earshot-Model"] == "listener"
         assert (await response.text()).startswith(body)
 
     against(tmp_path, scene)

@@ -17,15 +17,12 @@ from media.files.upload_spool import Spool, Spools
 from pipeline.transcription.recording import Recording, Transcriber
 from web.openai.models import Models, model, model_list
 from web.openai.transcriptions.fields import TranscriptionFields, TranslationFields
-from web.openai.transcriptions.formats import answer
+from web.openai.transcriptions.formats import MODEL_HEADER, answer
 from web.openai.transcriptions.multipart import FILE, MAX_REST_BYTES, read_form
 from web.openai.transcriptions.request import Job, transcription, translation
 from web.openai.transcriptions.sse import streamed
 from web.openai.transcriptions.validation import is_known
 from web.whisper_asr import WhisperService
-
-MODEL_HEADER = "X-Earshot-Model"
-"Which model gave the answer, by its own name."
 
 PADDING_HEADER = "X-Earshot-Padding"
 "What was done, where the padding asked for is not for this model."

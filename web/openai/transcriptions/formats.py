@@ -17,6 +17,9 @@ JSON = "application/json"
 TEXT = "text/plain"
 VTT = "text/vtt"
 
+MODEL_HEADER = "X-Earshot-Model"
+"Which model gave the answer, by its own name."
+
 ENGLISH = "english"
 "What verbose_json of a translation is in."
 
