@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from aiohttp.web import UrlDispatcher
 from msgspec import Struct
 
 from core.errors import ConfigError, EarshotError
@@ -143,8 +144,11 @@ def open_plugin_doors(chosen: Sequence[ChosenPlugin], services: DoorServices) ->
         routes = tuple(replace(route, tag=name) for route in routes)
         try:  # what cannot be described would break the page of the whole API
             document(routes, title="", version="", description="")
+            for route in routes:
+                UrlDispatcher().add_route(route.method, route.path, route.handler)
         except Exception as error:
-            raise ConfigError(f"{one.label}: its routes cannot be described: {error}") from error
+            what = f"{type(error).__name__}: {error}"
+            raise ConfigError(f"{one.label}: its routes cannot be mounted: {what}") from error
         background = door if isinstance(door, RunsInBackground) else None
         opened.append(OpenedDoor(one.label, name, routes, background))
     return opened

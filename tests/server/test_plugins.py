@@ -12,6 +12,7 @@ import pytest
 from core.errors import ConfigError
 from core.http.routes import Route
 from core.ports import ToolContext
+from server.compose.doors import _background
 from server.compose.plugins import (
     OpenedDoor,
     choose_plugins,
@@ -22,6 +23,8 @@ from server.compose.plugins import (
 )
 from server.compose.tools import own_tools
 from server.config import Config
+from server.http.edge import Contained
+from tests.pipeline.fakes import Counts
 from tests.plugins.packages import EXAMPLES, declare, install, searched
 
 SETTINGS = (
@@ -170,7 +173,11 @@ def test_a_tool_that_cannot_be_created_says_whose_it_is(body: str, why: str, sit
         ("return type('D', (), {'routes': ['/x']})()", r": '/x' is no core\.http\.routes\.Route"),
         (
             "return type('D', (), {'routes': [Route('GET', '/x', print, '', '', request=open)]})()",
-            ": its routes cannot be described: ",
+            ": its routes cannot be mounted: TypeError: ",
+        ),
+        (
+            "return type('D', (), {'routes': [Route('GET', '/{', print, '', '')]})()",
+            ": its routes cannot be mounted: ValueError: Invalid path",
         ),
     ],
 )
@@ -180,6 +187,27 @@ def test_a_door_that_cannot_be_opened_says_whose_it_is(body: str, why: str, site
     chosen = choose_plugins("earshot.doors", {name: {}})
     with pytest.raises(ConfigError, match=rf"doors\.{name} \(acme 1\.0\){why}"):
         open_plugin_doors(chosen, SERVICES)
+
+
+class Listens:
+    """A door with work in the background, which breaks."""
+
+    routes = ()
+
+    async def run(self) -> None:
+        raise KeyError("x")
+
+
+def test_an_error_in_the_background_of_a_door_ends_that_work_alone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    metrics = Counts()
+    door = OpenedDoor("doors.a (acme 1.0)", "a", (), Listens())
+    ((name, run),) = _background([door], Contained(metrics)).items()
+    asyncio.run(run())
+    assert name == "door-a"
+    assert "doors.a (acme 1.0) failed" in caplog.text
+    assert metrics.counts["earshot_errors:internal"] == 1
 
 
 async def nothing(_: object) -> None: ...
