@@ -49,13 +49,18 @@ class PageFile:
 
 
 def load(folder: Path = STATIC) -> Mapping[str, PageFile]:
-    """Every servable file in `folder` by its name; blocking, for the start."""
+    """Every servable file below `folder` by its path in it; blocking, for the start."""
     return {
-        path.name: PageFile(body, CONTENT_TYPES[path.suffix], f'"{sha256(body).hexdigest()[:32]}"')
-        for path in sorted(folder.iterdir())
+        path.relative_to(folder).as_posix(): _page_file(path)
+        for path in sorted(folder.rglob("*"))
         if path.suffix in CONTENT_TYPES
-        for body in (path.read_bytes(),)
     }
+
+
+def _page_file(path: Path) -> PageFile:
+    body = path.read_bytes()
+    etag = f'"{sha256(body).hexdigest()[:32]}"'
+    return PageFile(body, CONTENT_TYPES[path.suffix], etag)
 
 
 def page_routes(folder: Path = STATIC) -> tuple[Route, ...]:
@@ -73,7 +78,7 @@ def willow_page_routes() -> tuple[Route, ...]:
 
 def willow_pages(files: Mapping[str, PageFile] | None = None) -> tuple[Route, ...]:
     """The same without the files, for a listener that has `page_routes` too."""
-    file = (files or load())["willow.html"]
+    file = (files or load())["willow/index.html"]
     summary = "Willow's page: speech to text over WebRTC, and questions to the assistant."
     return tuple(_html(path, file, summary) for path in ("/rtc", "/chatbot"))
 
@@ -89,14 +94,14 @@ def _html(path: str, file: PageFile, summary: str) -> Route:
 
 def _files(files: Mapping[str, PageFile]) -> Route:
     async def static(request: aioweb.Request) -> aioweb.Response:
-        name = request.match_info["name"]
-        if name not in files:
-            raise NotFound(f"the page has no file {name[:80]!r}")
-        return _answer(request, files[name])
+        path = request.match_info["path"]
+        if path not in files:
+            raise NotFound(f"the page has no file {path[:80]!r}")
+        return _answer(request, files[path])
 
     return Route(
         "GET",
-        "/static/{name}",
+        "/static/{path:.+}",
         static,
         "A file of the page.",
         "page",

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.browser
 
 REDUCE = """async (events) => {
   const { activity, emptyConversation, hasActiveResponse, isShown, liveWords, medians, reduce } =
-    await import("/static/conversation.js");
+    await import("/static/conversation/reducer.js");
   const state = events.reduce(reduce, emptyConversation());
   return { ...state, activity: activity(state), live: liveWords(state), medians: medians(state),
     shown: state.turns.filter(isShown), busy: hasActiveResponse(state) };
@@ -176,7 +176,7 @@ def test_what_changes_nothing_leaves_the_same_turns(tab: Page) -> None:
     nothing = [said("unknown", "x"), done("unknown"), answer("r", ""), spoken("i", "hi")[-1]]
     same = tab.evaluate(
         """async ([events, nothing]) => {
-          const { emptyConversation, reduce } = await import("/static/conversation.js");
+          const { emptyConversation, reduce } = await import("/static/conversation/reducer.js");
           const before = events.reduce(reduce, emptyConversation());
           return nothing.map((event) => reduce(before, event) === before);
         }""",
@@ -189,7 +189,8 @@ def test_medians_are_made_of_the_same_traces_while_words_come(tab: Page) -> None
     events = [*spoken("i", "hi"), created("r"), traced("r", "i", "answered")]
     same = tab.evaluate(
         """async ([events, word]) => {
-          const { emptyConversation, reduce, tracesOf } = await import("/static/conversation.js");
+          const reducer = await import("/static/conversation/reducer.js");
+          const { emptyConversation, reduce, tracesOf } = reducer;
           const before = events.reduce(reduce, emptyConversation());
           const [old] = tracesOf(before);
           const [now, ...more] = tracesOf(reduce(before, word));
@@ -205,7 +206,7 @@ def test_a_conversation_is_restored_without_what_was_under_way(tab: Page) -> Non
     session = {"type": "session.created", "session": {"earshot": {"conversation_id": "conv_1"}}}
     states = tab.evaluate(
         """async (events) => {
-          const page = await import("/static/conversation.js");
+          const page = await import("/static/conversation/reducer.js");
           const { emptyConversation, kept, reduce, restored } = page;
           const state = events.reduce(reduce, emptyConversation());
           const value = JSON.parse(JSON.stringify(kept(state)));

@@ -274,7 +274,7 @@ def test_esc_over_an_open_form_gives_the_form_up(page: Page, house: House) -> No
 
 def test_every_language_has_the_same_words(page: Page) -> None:
     words: dict[str, dict[str, str]] = page.evaluate(
-        "import('/static/device_words.js').then(({ DEVICE_WORDS }) => DEVICE_WORDS)"
+        "import('/static/words/device_words.js').then(({ DEVICE_WORDS }) => DEVICE_WORDS)"
     )
     assert set(words) == {"en", "de", "fr", "es"}
     for language, sentences in words.items():

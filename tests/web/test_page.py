@@ -1,7 +1,8 @@
 """The page's files: found, validated, nothing else served, nothing foreign allowed."""
 
 import re
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from posixpath import normpath
 
 import pytest
 
@@ -10,12 +11,13 @@ from web.page import STATIC, load, page_routes
 
 pytestmark = pytest.mark.live
 
-TYPES = {"a.js": "text/javascript", "b.css": "text/css", "c.svg": "image/svg+xml"}
+TYPES = {"a.js": "text/javascript", "b.css": "text/css", "home/c.svg": "image/svg+xml"}
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "index.html").write_text("<!doctype html><title>Grüezi</title>")
+    (tmp_path / "home").mkdir()
     for name in TYPES:
         (tmp_path / name).write_text(name)
     (tmp_path / "notes.txt").write_text("not for the web")
@@ -55,7 +57,18 @@ def test_an_unchanged_file_is_not_sent_again(folder: Path, header: str, status: 
 
 
 @pytest.mark.parametrize(
-    "path", ["notes.txt", "missing.js", "%2e%2e%2fpage.py", "..%2f..%2fpyproject.toml", "%00"]
+    "path",
+    [
+        "notes.txt",
+        "missing.js",
+        "home",
+        "c.svg",
+        "home/missing.svg",
+        "%2e%2e%2fpage.py",
+        "..%2f..%2fpyproject.toml",
+        "home%2f..%2f..%2fpage.py",
+        "%00",
+    ],
 )
 def test_nothing_else_is_served(folder: Path, path: str) -> None:
     async def use(client: Client) -> None:
@@ -86,11 +99,14 @@ def test_the_page_keeps_to_its_own_policy() -> None:
         text = file.body.decode()
         foreign = set(re.findall(r"https?://[^\s\"'`)]+", text)) - {"http://www.w3.org/2000/svg"}
         assert not foreign, f"{name} names a foreign address"
-        for imported in re.findall(r"""(?:from|import)\s+["']\./([^"']+)["']""", text):
-            assert imported in page, f"{name} imports {imported}, which does not exist"
-    for path in re.findall(r'(?:src|href)="/static/([^"#]+)"', html):
-        assert path in page
+        for imported in re.findall(r"""(?:from|import)\s+["'](\.[^"']+)["']""", text):
+            path = normpath(PurePosixPath(name).parent / imported)
+            assert path in page, f"{name} imports {imported}, which does not exist"
+        for path in re.findall(r"""["']/static/([^"'#]+)["']""", text):
+            assert path in page, f"{name} names {path}, which does not exist"
 
 
 def test_every_file_in_the_folder_is_served() -> None:
-    assert {path.name for path in STATIC.iterdir()} == set(load())
+    assert {path for path in STATIC.rglob("*") if path.is_file()} == {
+        STATIC / path for path in load()
+    }

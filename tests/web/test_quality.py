@@ -14,7 +14,7 @@ pytestmark = pytest.mark.browser
 Json = dict[str, Any]
 
 FIGURES = """async ([reports, server]) => {
-  const { emptyQuality, figures, graded, measured, told } = await import("/static/quality.js");
+  const { emptyQuality, figures, graded, measured, told } = await import("/static/call/quality.js");
   let quality = emptyQuality();
   for (const report of reports) {
     quality = measured(quality, new Map(report.map((one) => [one.id, one])));

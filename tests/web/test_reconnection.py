@@ -13,8 +13,8 @@ from tests.web.conftest import FAKE_CALL
 pytestmark = pytest.mark.browser
 
 CONNECTION = """
-const { Connection } = await import("/static/connection.js");
-const { Call } = await import("/static/realtime.js");
+const { Connection } = await import("/static/call/connection.js");
+const { Call } = await import("/static/call/call.js");
 const track = new AudioContext().createMediaStreamDestination().stream.getAudioTracks()[0];
 const told = [];
 const connection = new Connection({

@@ -6,7 +6,7 @@ from web.routes import PageDoor, routes
 
 def test_only_the_files_are_open() -> None:
     every = routes(PageDoor(FakeHome(), lambda: REPORT))
-    assert {route.path for route in every if route.is_public} == {"/", "/static/{name}"}
+    assert {route.path for route in every if route.is_public} == {"/", "/static/{path:.+}"}
     assert {route.path for route in every if not route.is_public} == {
         "/earshot/home",
         "/earshot/home/events",

@@ -1,7 +1,7 @@
 // The choices in the header, and the list of engines: drawn from what the server offers.
 
-import { byId, h, icon } from "./dom.js";
-import { languageName, nativeName, t } from "./i18n.js";
+import { byId, h, icon } from "../view/keyed.js";
+import { languageName, nativeName, t } from "../words/translate.js";
 
 const KINDS = ["asr", "llm", "tts", "vad"];
 

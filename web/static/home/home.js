@@ -1,8 +1,8 @@
 // The home as the server streams it: rooms that light up, whether or not anyone talks.
 
-import { isAway, pause, serverSent } from "./api.js";
-import { byId, h, hasIcon, icon, setText } from "./dom.js";
-import { formatNumber, t } from "./i18n.js";
+import { isAway, pause, serverSent } from "../server/api.js";
+import { byId, h, hasIcon, icon, setText } from "../view/keyed.js";
+import { formatNumber, t } from "../words/translate.js";
 import { showShopping, Timers } from "./household.js";
 
 const AGAIN_MS = 250; // a proxy may have ended a stream that was live; how long a lost server stays unseen

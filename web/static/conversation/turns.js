@@ -1,9 +1,9 @@
 // The conversation on the page: one list entry per turn, changed in place while its words come.
 
-import { isShown, liveWords } from "./conversation.js";
-import { arrange, byId, h, patch, setText } from "./dom.js";
-import { t } from "./i18n.js";
-import { waterfall } from "./waterfall.js";
+import { isShown, liveWords } from "./reducer.js";
+import { arrange, byId, h, patch, setText } from "../view/keyed.js";
+import { t } from "../words/translate.js";
+import { waterfall } from "../view/waterfall.js";
 
 const NEAR_END_PX = 120; // a user who scrolled back to here wants to follow again
 const GAP_PX = 16; // between the newest words and the dock that lies over the page of a phone

@@ -1,8 +1,8 @@
 // The indicator of how good the connection is, and the figures behind it.
 
-import { byId, h, setText } from "./dom.js";
-import { formatMs, formatNumber, t } from "./i18n.js";
-import { figures, graded } from "./quality.js";
+import { byId, h, setText } from "../view/keyed.js";
+import { formatMs, formatNumber, t } from "../words/translate.js";
+import { figures, graded } from "../call/quality.js";
 
 const GAP_PX = 8; // between the button and what it opens, and to the edge of the window
 

@@ -1,9 +1,9 @@
 // One device in the devices view: what it is, what it does, what can be done with it.
 
-import { h } from "./dom.js";
-import { traceOf } from "./device_stages.js";
-import { t } from "./i18n.js";
-import { waterfall } from "./waterfall.js";
+import { h } from "../view/keyed.js";
+import { traceOf } from "./device_trace.js";
+import { t } from "../words/translate.js";
+import { waterfall } from "../view/waterfall.js";
 
 const FIELDS = ["voice", "language", "wake_word"];
 const ECHO = ["off", "cancel", "half_duplex"];

@@ -1,7 +1,7 @@
 // The page's words in the language of the conversation.
 
 import { DEVICE_WORDS } from "./device_words.js";
-import { WORDS } from "./words.js";
+import { WORDS } from "./page_words.js";
 
 export const UI_LANGUAGES = Object.keys(WORDS);
 

@@ -1,8 +1,8 @@
 // Where a turn's milliseconds went: a table whose cells are drawn as bars on one time axis.
 
-import { STAGES } from "./conversation.js";
-import { h } from "./dom.js";
-import { formatMs, t } from "./i18n.js";
+import { STAGES } from "../conversation/reducer.js";
+import { h } from "./keyed.js";
+import { formatMs, t } from "../words/translate.js";
 
 const TICKS = 5; // more labels than this touch each other on a phone
 const SHORTEST = 0.6; // percent; a stage of half a millisecond must still be seen

@@ -1,6 +1,6 @@
 // The page of Willow's paths /rtc and /chatbot: speech to text over WebRTC, and questions.
 
-import { authorization, takeKey } from "./key.js";
+import { authorization, takeKey } from "../server/key.js";
 
 const $ = (id) => document.getElementById(id);
 const tell = (text) => { $("state").textContent = text; };

@@ -1,6 +1,6 @@
 // One WebRTC call to the Realtime door: offer, data channel `oai-events`, hang-up.
 
-import { Refused, getJson, request } from "./api.js";
+import { Refused, getJson, request } from "../server/api.js";
 
 const GATHERING_MS = 300; // host candidates take a few ms; the server accepts later ones unseen
 const RELAYED_MS = 3_000; // STUN and TURN servers answer within a round trip; TCP to them takes longer

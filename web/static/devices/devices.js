@@ -1,9 +1,9 @@
 // The devices view: who is connected and what each does, live; approve, edit, announce, update.
 
-import { getJson, pause, request, serverSent } from "./api.js";
-import { byId, h, setText } from "./dom.js";
+import { getJson, pause, request, serverSent } from "../server/api.js";
+import { byId, h, setText } from "../view/keyed.js";
 import { deviceCard } from "./device_card.js";
-import { t } from "./i18n.js";
+import { t } from "../words/translate.js";
 
 const RETRY_MS = 3_000;
 const MAX_ABSENT_MS = 60_000; // a server without devices has no list; nor has a proxy whose server restarts

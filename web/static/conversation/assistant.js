@@ -1,10 +1,10 @@
 // What one can do with the assistant: talk, hold to talk, write, stop. Owns call and microphone.
 
-import { Connection } from "./connection.js";
-import { activity, emptyConversation, hasActiveResponse, kept, reduce, restored } from "./conversation.js";
-import { Microphone, NoMicrophone } from "./microphone.js";
-import { emptyQuality, measured, told } from "./quality.js";
-import { readJson, remove, writeJson } from "./storage.js";
+import { Connection } from "../call/connection.js";
+import { activity, emptyConversation, hasActiveResponse, kept, reduce, restored } from "./reducer.js";
+import { Microphone, NoMicrophone } from "../call/microphone.js";
+import { emptyQuality, measured, told } from "../call/quality.js";
+import { readJson, remove, writeJson } from "../state/storage.js";
 
 const STORED = "earshot.conversation";
 const CLAIM_MS = 1_000; // other tabs answer in a few ms; a later answer is to another tab's question

@@ -1,23 +1,23 @@
 // Wires the page together: choices and gestures in, the assistant's state out.
 
-import { getJson } from "./api.js";
-import { Assistant } from "./assistant.js";
-import { Choices } from "./choices.js";
-import { Controls } from "./controls.js";
-import { medians, tracesOf } from "./conversation.js";
-import { DevicesView } from "./devices.js";
-import { byId, h, icon, scrollableByKeyboard, setText } from "./dom.js";
-import { Header } from "./header.js";
-import { HomeView } from "./home.js";
-import { speakLanguage, t } from "./i18n.js";
-import { takeKey } from "./key.js";
-import { Messages } from "./messages.js";
-import { Meter, Ribbon } from "./meter.js";
-import { Network } from "./network.js";
-import { Turns } from "./turns.js";
-import { Voice } from "./voice.js";
-import { WakeLock } from "./wake_lock.js";
-import { medianTable } from "./waterfall.js";
+import { getJson } from "./server/api.js";
+import { Assistant } from "./conversation/assistant.js";
+import { Choices } from "./state/choices.js";
+import { Controls } from "./conversation/controls.js";
+import { medians, tracesOf } from "./conversation/reducer.js";
+import { DevicesView } from "./devices/devices.js";
+import { byId, h, icon, scrollableByKeyboard, setText } from "./view/keyed.js";
+import { Header } from "./header/header.js";
+import { HomeView } from "./home/home.js";
+import { speakLanguage, t } from "./words/translate.js";
+import { takeKey } from "./server/key.js";
+import { Messages } from "./conversation/messages.js";
+import { Meter, Ribbon } from "./conversation/ribbon.js";
+import { Network } from "./header/call_quality.js";
+import { Turns } from "./conversation/turns.js";
+import { Voice } from "./call/speaker.js";
+import { WakeLock } from "./call/wake_lock.js";
+import { medianTable } from "./view/waterfall.js";
 
 const MIC_ICONS = { speaking: "wave", thinking: "dots", connecting: "dots", reconnecting: "dots" };
 const TOLD_ALREADY = new Set(["lost", "unreachable", "key"]); // messages that say more about a lost server

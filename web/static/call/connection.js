@@ -1,7 +1,7 @@
 // Keeps one call alive: opens it when needed, and again, with growing patience, when it is lost.
 
-import { Refused } from "./api.js";
-import { Call } from "./realtime.js";
+import { Refused } from "../server/api.js";
+import { Call } from "./call.js";
 
 const BACKOFF_MS = [300, 1_000, 2_000, 4_000, 8_000, 15_000]; // then every 15 s, for as long as wanted
 const JITTER = 0.3; // a restarted server should not meet all its pages in the same moment

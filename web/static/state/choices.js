@@ -1,6 +1,6 @@
 // What the user chose: language, engines, how to talk, light or dark. Kept in this browser.
 
-import { UI_LANGUAGES } from "./i18n.js";
+import { UI_LANGUAGES } from "../words/translate.js";
 import { readJson, writeJson } from "./storage.js";
 
 const STORED = "earshot.choices";

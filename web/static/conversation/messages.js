@@ -1,8 +1,8 @@
 // One message at a time to the user, in the user's language, with what can be done about it.
 
-import { byId, h, icon } from "./dom.js";
-import { t } from "./i18n.js";
-import { setKey } from "./key.js";
+import { byId, h, icon } from "../view/keyed.js";
+import { t } from "../words/translate.js";
+import { setKey } from "../server/key.js";
 
 const CALM = new Set(["lost", "gone", "autoplay", "mic_muted", "heard_nothing", "idle"]); // passing things, not errors
 

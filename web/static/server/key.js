@@ -1,6 +1,6 @@
 // The server's key: taken from the address once, kept for this tab, sent as a Bearer token.
 
-import { read, write } from "./storage.js";
+import { read, write } from "../state/storage.js";
 
 const STORED = "earshot.key";
 

@@ -1,7 +1,7 @@
 // Timers that count down between the server's updates, and the shopping list.
 
-import { h, icon, patchChildren, setText } from "./dom.js";
-import { t } from "./i18n.js";
+import { h, icon, patchChildren, setText } from "../view/keyed.js";
+import { t } from "../words/translate.js";
 
 const TICK_MS = 200; // a second must not be skipped when a tick comes late
 const DUE_MS = 500; // a timer that goes this close to its end has rung, and was not cancelled

@@ -1,6 +1,6 @@
 // The microphone button, the space bar and the text box: gestures become actions.
 
-import { byId, icon } from "./dom.js";
+import { byId, icon } from "../view/keyed.js";
 
 const TYPING = "input, textarea, select, button, summary, a, [contenteditable]";
 
