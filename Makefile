@@ -37,13 +37,14 @@ run: install ## Install, fetch a Whisper if one can be had (PULL=0 skips), start
 	@if [[ '$(PULL)' != 0 ]]; then $(bin)/earshot models pull auto --best-effort; fi
 	@exec $(bin)/earshot serve $(serve)
 
-check: install-dev ## Lint, format, types, layers, sizes, documents, scripts, Dockerfile
+check: install-dev ## Lint, format, types, layers, sizes, documents, scripts, the page's JavaScript, Dockerfile
 	$(bin)/ruff check .
 	$(bin)/ruff format --check .
 	$(bin)/mypy
 	$(bin)/lint-imports
 	$(bin)/shellcheck scripts/*.sh .ci/run
 	$(bin)/hadolint Dockerfile
+	scripts/check_page.sh
 	$(bin)/python -m pytest tests/repo/test_size.py tests/repo/test_docs.py
 
 unit: install-dev ## The fast tests; fails when they take more than 10 s of processor time
@@ -68,6 +69,6 @@ release: ## Build the wheel, and the list of what it runs with (CycloneDX), into
 	@PYTHON='$(PYTHON)' scripts/release.sh $(ARGS)
 
 clean: ## Remove the environment, caches and builds; keep models and data
-	rm -rf build dist ./*.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf build dist scripts/javascript/node_modules ./*.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
 	@if [[ -f '$(VENV)/.earshot-installed' ]]; then rm -rf '$(VENV)'; fi

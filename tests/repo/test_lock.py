@@ -1,5 +1,6 @@
 """requirements.lock: what it must hold so that an installation is the same everywhere."""
 
+import json
 import re
 import tomllib
 from collections.abc import Iterator
@@ -93,3 +94,12 @@ def test_an_installation_asks_for_everything_once() -> None:
 def test_an_unknown_extra_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["locked", "mpc"]) == 2
     assert capsys.readouterr().err == "earshot install: there is no extra 'mpc'\n"
+
+
+def test_the_lock_of_the_pages_checks_names_no_place_to_fetch_from() -> None:
+    lock = json.loads((ROOT / "scripts/javascript/package-lock.json").read_text(encoding="utf-8"))
+    packages = [package for path, package in lock["packages"].items() if path]
+    assert packages
+    for package in packages:
+        assert "resolved" not in package, "scripts/javascript/.npmrc leaves addresses out"
+        assert package["integrity"].startswith("sha512-")

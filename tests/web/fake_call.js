@@ -7,7 +7,12 @@ window.fates = [];
 window.RTCPeerConnection = class extends EventTarget {
   constructor() {
     super();
-    Object.assign(this, { connectionState: "new", iceGatheringState: "complete", sent: [], tracks: [] });
+    Object.assign(this, {
+      connectionState: "new",
+      iceGatheringState: "complete",
+      sent: [],
+      tracks: [],
+    });
     this.fate = window.fates.shift() ?? "opens";
     this.channel = new EventTarget();
     Object.assign(this.channel, {

@@ -272,15 +272,6 @@ def test_esc_over_an_open_form_gives_the_form_up(page: Page, house: House) -> No
     expect(page.get_by_test_id("edit-name")).to_have_count(0)
 
 
-def test_every_language_has_the_same_words(page: Page) -> None:
-    words: dict[str, dict[str, str]] = page.evaluate(
-        "import('/static/words/device_words.js').then(({ DEVICE_WORDS }) => DEVICE_WORDS)"
-    )
-    assert set(words) == {"en", "de", "fr", "es"}
-    for language, sentences in words.items():
-        assert set(sentences) == set(words["en"]), language
-
-
 def test_a_server_without_devices_has_no_view(browser: Browser) -> None:
     stub = Stub()
     with serving(stub):

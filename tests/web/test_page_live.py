@@ -390,7 +390,7 @@ def test_choices_are_remembered(context: BrowserContext, page: Page) -> None:
 def test_every_language_has_every_sentence(page: Page) -> None:
     page.goto("/")
     words: dict[str, dict[str, Any]] = page.evaluate(
-        "import('/static/words/page_words.js').then(({ WORDS }) => WORDS)"
+        "import('/static/words/translate.js').then(({ WORDS }) => WORDS)"
     )
     assert set(words) == {"en", "de", "fr", "es"}
     for language, sentences in words.items():

@@ -111,7 +111,16 @@ class Page {
     if (this.home.home) this.home.show(this.home.home);
     this.devices.translate();
     const samples = t("suggestions").map((text) =>
-      h("li", {}, h("button", { type: "button", class: "suggestion", click: () => this.assistant.write(text) }, text)));
+      h(
+        "li",
+        {},
+        h(
+          "button",
+          { type: "button", class: "suggestion", click: () => this.assistant.write(text) },
+          text,
+        ),
+      ),
+    );
     byId("suggestions").replaceChildren(...samples);
     this.#changed(true);
   }
@@ -169,12 +178,17 @@ class Page {
 
   #drawMedians(anew) {
     const traces = tracesOf(this.assistant.conversation);
-    const isSame = traces.length === this.measured?.length && traces.every((trace, index) => trace === this.measured[index]);
+    const isSame =
+      traces.length === this.measured?.length &&
+      traces.every((trace, index) => trace === this.measured[index]);
     if (!anew && isSame) return;
     this.measured = traces;
     const values = medians(this.assistant.conversation);
     byId("medians").replaceChildren(medianTable(values));
-    setText(byId("medians-count"), values.count ? t(values.count === 1 ? "turn_count" : "turns_count", { n: values.count }) : "");
+    setText(
+      byId("medians-count"),
+      values.count ? t(values.count === 1 ? "turn_count" : "turns_count", { n: values.count }) : "",
+    );
   }
 
   #hint(state) {

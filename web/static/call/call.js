@@ -56,7 +56,9 @@ export class Call {
   }
 
   send(event) {
-    if (!this.closed && this.channel.readyState === "open") this.channel.send(JSON.stringify(event));
+    if (!this.closed && this.channel.readyState === "open") {
+      this.channel.send(JSON.stringify(event));
+    }
   }
 
   /** Send `track` from now on. A call that is over refuses it, and the next call sends it. */
@@ -72,7 +74,9 @@ export class Call {
   /** There is reason to think that the server is gone: lost, if no sound comes from now on. */
   async suspect() {
     const before = await this.#packets();
-    await new Promise((resolve) => setTimeout(resolve, SUSPECTED_MS));
+    await new Promise((resolve) => {
+      setTimeout(resolve, SUSPECTED_MS);
+    });
     if (before > 0 && (await this.#packets()) === before) this.#lost();
   }
 
@@ -176,6 +180,8 @@ const noPath = () => new Refused(0, "no_path", "");
 
 function packetsIn(report) {
   let packets = 0;
-  for (const stat of report.values()) if (stat.type === "inbound-rtp") packets += stat.packetsReceived;
+  for (const stat of report.values()) {
+    if (stat.type === "inbound-rtp") packets += stat.packetsReceived;
+  }
   return packets;
 }

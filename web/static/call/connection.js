@@ -80,7 +80,10 @@ export class Connection {
       this.opening = null;
       this.#become(state);
     };
-    opening.then(() => settle("open"), () => settle("idle"));
+    opening.then(
+      () => settle("open"),
+      () => settle("idle"),
+    );
   }
 
   /** One call, open; rejects with `Refused`, and then nothing of it is left. */
@@ -125,7 +128,9 @@ export class Connection {
   }
 
   #nextTry() {
-    const outcome = new Promise((resolve, reject) => this.waiting.push({ resolve, reject }));
+    const outcome = new Promise((resolve, reject) => {
+      this.waiting.push({ resolve, reject });
+    });
     this.hurry();
     return outcome;
   }

@@ -1,6 +1,11 @@
 // The microphone, and silence in its place: a call always has a track, so it never renegotiates.
 
-const WANTED = { echoCancellation: true, noiseSuppression: true, autoGainControl: true, channelCount: 1 };
+const WANTED = {
+  echoCancellation: true,
+  noiseSuppression: true,
+  autoGainControl: true,
+  channelCount: 1,
+};
 
 /** `code`: insecure, no_microphone, denied, busy; or closed, while the browser asked. */
 export class NoMicrophone extends Error {
@@ -11,9 +16,12 @@ export class NoMicrophone extends Error {
 }
 
 const CODES = {
-  NotFoundError: "no_microphone", OverconstrainedError: "no_microphone",
-  NotAllowedError: "denied", SecurityError: "denied",
-  NotReadableError: "busy", AbortError: "busy",
+  NotFoundError: "no_microphone",
+  OverconstrainedError: "no_microphone",
+  NotAllowedError: "denied",
+  SecurityError: "denied",
+  NotReadableError: "busy",
+  AbortError: "busy",
 };
 
 export class Microphone {
@@ -73,17 +81,19 @@ export class Microphone {
   }
 
   #ask() {
-    const opening = this.#stream().then((stream) => {
-      if (this.opening !== opening) {
-        stream.getTracks().forEach((track) => track.stop());
-        throw new NoMicrophone("closed");
-      }
-      this.stream = stream;
-      this.isMissing = false;
-      this.#watch(stream);
-    }).finally(() => {
-      if (this.opening === opening) this.opening = null;
-    });
+    const opening = this.#stream()
+      .then((stream) => {
+        if (this.opening !== opening) {
+          stream.getTracks().forEach((track) => track.stop());
+          throw new NoMicrophone("closed");
+        }
+        this.stream = stream;
+        this.isMissing = false;
+        this.#watch(stream);
+      })
+      .finally(() => {
+        if (this.opening === opening) this.opening = null;
+      });
     return opening;
   }
 
@@ -101,7 +111,9 @@ export class Microphone {
     track.enabled = this.isEnabled;
     const isOurs = () => this.stream === stream;
     track.addEventListener("ended", () => isOurs() && this.#fallBack());
-    for (const event of ["mute", "unmute"]) track.addEventListener(event, () => isOurs() && this.onChange());
+    for (const event of ["mute", "unmute"]) {
+      track.addEventListener(event, () => isOurs() && this.onChange());
+    }
   }
 
   /** It was unplugged: the system's next one, or none until one is plugged in. */

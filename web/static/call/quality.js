@@ -13,21 +13,23 @@ export const emptyQuality = () => ({ samples: [], server: null });
 export const told = (quality, connection) => ({ ...quality, server: connection });
 
 export const measured = (quality, report) => ({
-  ...quality, samples: [...quality.samples, sampleOf([...report.values()])].slice(-KEPT),
+  ...quality,
+  samples: [...quality.samples, sampleOf([...report.values()])].slice(-KEPT),
 });
 
 /** What is known now; null where nobody knows. Up is from here to the server. */
 export function figures({ samples, server }) {
   const newest = samples.at(-1) ?? {};
   const oldest = samples[0] ?? {};
-  const since = (name) => (newest[name] ?? 0) - (samples.length > 1 ? oldest[name] ?? 0 : 0);
+  const since = (name) => (newest[name] ?? 0) - (samples.length > 1 ? (oldest[name] ?? 0) : 0);
   const up = server?.up ?? {};
   const down = server?.down ?? {};
   const { codec, localType, remoteType, protocol } = newest;
   return {
     round_trip: newest.roundTrip ?? server?.round_trip_ms ?? null,
     loss_up: up.loss ?? newest.lossUp ?? null,
-    loss_down: share(Math.max(0, since("lost")), since("lost") + since("received")) ?? down.loss ?? null,
+    loss_down:
+      share(Math.max(0, since("lost")), since("lost") + since("received")) ?? down.loss ?? null,
     jitter_up: up.jitter_ms ?? newest.jitterUp ?? null,
     jitter_down: newest.jitter ?? down.jitter_ms ?? null,
     buffer_up: up.buffer_ms ?? null,
@@ -47,27 +49,37 @@ export function graded(known) {
     jitter: worse(known.jitter_up, known.jitter_down),
     round_trip: known.round_trip,
   };
-  const levels = Object.entries(values).filter(([, value]) => value !== null)
-    .map(([name, value]) => ({ name, level: LIMITS[name].filter((limit) => value >= limit).length }));
+  const levels = Object.entries(values)
+    .filter(([, value]) => value !== null)
+    .map(([name, value]) => ({
+      name,
+      level: LIMITS[name].filter((limit) => value >= limit).length,
+    }));
   if (!levels.length) return null;
   const worst = levels.reduce((a, b) => (b.level > a.level ? b : a));
   return { grade: GRADES[worst.level], because: worst.level ? worst.name : null };
 }
 
 function sampleOf(stats) {
-  const audio = (type) => stats.find((one) => one.type === type && (one.kind ?? "audio") === "audio");
+  const audio = (type) =>
+    stats.find((one) => one.type === type && (one.kind ?? "audio") === "audio");
   const byId = (id) => stats.find((one) => one.id === id);
   const inbound = audio("inbound-rtp") ?? {};
   const remote = audio("remote-inbound-rtp") ?? {};
   const pair = selectedPair(stats, byId) ?? {};
   const local = byId(pair.localCandidateId) ?? {};
   return {
-    received: inbound.packetsReceived, lost: inbound.packetsLost, jitter: ms(inbound.jitter),
-    delay: inbound.jitterBufferDelay, emitted: inbound.jitterBufferEmittedCount,
-    lossUp: remote.fractionLost, jitterUp: ms(remote.jitter),
+    received: inbound.packetsReceived,
+    lost: inbound.packetsLost,
+    jitter: ms(inbound.jitter),
+    delay: inbound.jitterBufferDelay,
+    emitted: inbound.jitterBufferEmittedCount,
+    lossUp: remote.fractionLost,
+    jitterUp: ms(remote.jitter),
     roundTrip: ms(pair.currentRoundTripTime ?? remote.roundTripTime),
     codec: byId(inbound.codecId)?.mimeType?.split("/")[1],
-    localType: local.candidateType, remoteType: byId(pair.remoteCandidateId)?.candidateType,
+    localType: local.candidateType,
+    remoteType: byId(pair.remoteCandidateId)?.candidateType,
     protocol: local.relayProtocol ?? local.protocol,
   };
 }
@@ -75,9 +87,11 @@ function sampleOf(stats) {
 function selectedPair(stats, byId) {
   const chosen = stats.find((one) => one.type === "transport" && one.selectedCandidatePairId);
   if (chosen) return byId(chosen.selectedCandidatePairId);
-  return stats.find((one) => one.type === "candidate-pair" && one.nominated && one.state === "succeeded");
+  return stats.find(
+    (one) => one.type === "candidate-pair" && one.nominated && one.state === "succeeded",
+  );
 }
 
 const ms = (seconds) => (Number.isFinite(seconds) ? 1_000 * seconds : undefined);
 const share = (part, whole) => (whole > 0 ? part / whole : null);
-const worse = (a, b) => (a === null || b === null ? a ?? b : Math.max(a, b));
+const worse = (a, b) => (a === null || b === null ? (a ?? b) : Math.max(a, b));

@@ -1,7 +1,14 @@
 // What one can do with the assistant: talk, hold to talk, write, stop. Owns call and microphone.
 
 import { Connection } from "../call/connection.js";
-import { activity, emptyConversation, hasActiveResponse, kept, reduce, restored } from "./reducer.js";
+import {
+  activity,
+  emptyConversation,
+  hasActiveResponse,
+  kept,
+  reduce,
+  restored,
+} from "./reducer.js";
 import { Microphone, NoMicrophone } from "../call/microphone.js";
 import { emptyQuality, measured, told } from "../call/quality.js";
 import { readJson, remove, writeJson } from "../state/storage.js";
@@ -41,7 +48,9 @@ export class Assistant {
       this.#keep();
       this.stop();
     });
-    document.addEventListener("visibilitychange", () => (document.hidden ? this.#keep() : this.#seen()));
+    document.addEventListener("visibilitychange", () =>
+      document.hidden ? this.#keep() : this.#seen(),
+    );
     addEventListener("pageshow", () => this.#seen());
     this.#claim();
   }
@@ -259,13 +268,19 @@ export class Assistant {
   }
 
   #take(event) {
-    if (event.type === "earshot.connection") return this.#qualityBecame(told(this.quality, event.connection));
+    if (event.type === "earshot.connection") {
+      return this.#qualityBecame(told(this.quality, event.connection));
+    }
     if (event.type === "earshot.hypothesis" && !this.#isMeant(event)) return;
     if (event.type === "error" && !QUIET.has(event.error.code)) this.#complain(event.error);
-    if (event.response?.status_details?.error?.code === "no_speech") this.onTrouble("heard_nothing");
+    if (event.response?.status_details?.error?.code === "no_speech") {
+      this.onTrouble("heard_nothing");
+    }
     const { conversationId } = this.conversation;
     this.conversation = reduce(this.conversation, event);
-    if (this.conversation.conversationId !== conversationId || event.type === "response.done") this.#keep();
+    if (this.conversation.conversationId !== conversationId || event.type === "response.done") {
+      this.#keep();
+    }
     this.onChange();
   }
 

@@ -27,12 +27,17 @@ export class Controls {
     for (const end of ["pointerup", "pointercancel"]) {
       mic.addEventListener(end, () => this.choices.pushToTalk && this.assistant.release());
     }
-    mic.addEventListener("contextmenu", (event) => this.choices.pushToTalk && event.preventDefault());
+    mic.addEventListener(
+      "contextmenu",
+      (event) => this.choices.pushToTalk && event.preventDefault(),
+    );
     mic.addEventListener("click", (event) => {
       if (mic.getAttribute("aria-disabled") === "true") return;
       if (!this.choices.pushToTalk) this.assistant.toggle();
       // Screen readers click without pointer or key: then one click starts and the next sends.
-      else if (event.detail === 0 && !this.isKey) this.assistant.held ? this.assistant.release() : this.assistant.press();
+      else if (event.detail === 0 && !this.isKey) {
+        this.assistant.held ? this.assistant.release() : this.assistant.press();
+      }
       this.isKey = false;
     });
   }
@@ -41,8 +46,11 @@ export class Controls {
   #bindSpaceBar() {
     let heldKey = null;
     const isOurs = (event) =>
-      this.choices.pushToTalk && (event.code === "Space" || (event.code === "Enter" && event.target === this.mic)) &&
-      !event.ctrlKey && !event.altKey && !event.metaKey && // the system's and the browser's shortcuts
+      this.choices.pushToTalk &&
+      (event.code === "Space" || (event.code === "Enter" && event.target === this.mic)) &&
+      !event.ctrlKey &&
+      !event.altKey &&
+      !event.metaKey && // the system's and the browser's shortcuts
       (event.target === this.mic || !event.target.closest?.(TYPING));
     const release = () => {
       heldKey = null;

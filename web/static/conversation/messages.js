@@ -52,14 +52,25 @@ export class Messages {
   #actionsFor(code) {
     if (code === "key") return [this.#keyForm()];
     if (code === "autoplay") return [this.#button(t("m_hear"), () => this.#then("hear"))];
-    const isRetried = ["full", "unreachable", "no_path", "denied", "busy", "no_microphone", "mic_muted"].includes(code);
+    const isRetried = [
+      "full",
+      "unreachable",
+      "no_path",
+      "denied",
+      "busy",
+      "no_microphone",
+      "mic_muted",
+    ].includes(code);
     return isRetried ? [this.#button(t("m_retry"), () => this.#then("retry"))] : [];
   }
 
   #keyForm() {
     const field = h("input", {
-      type: "password", "aria-label": t("m_key_field"), placeholder: t("m_key_field"),
-      autocomplete: "off", "data-testid": "key-input",
+      type: "password",
+      "aria-label": t("m_key_field"),
+      placeholder: t("m_key_field"),
+      autocomplete: "off",
+      "data-testid": "key-input",
     });
     const submit = (event) => {
       event.preventDefault();
@@ -67,16 +78,29 @@ export class Messages {
       setKey(field.value);
       this.#then("rekeyed");
     };
-    return h("form", { class: "key-form", submit }, field, h("button", { class: "small" }, t("m_key_use")));
+    return h(
+      "form",
+      { class: "key-form", submit },
+      field,
+      h("button", { class: "small" }, t("m_key_use")),
+    );
   }
 
   #button(text, click) {
-    return h("button", { type: "button", class: "small", "data-testid": "message-action", click }, text);
+    return h(
+      "button",
+      { type: "button", class: "small", "data-testid": "message-action", click },
+      text,
+    );
   }
 
   #dismiss() {
     const click = () => this.clear();
-    return h("button", { type: "button", class: "icon-button", "aria-label": t("m_dismiss"), click }, icon("close"));
+    return h(
+      "button",
+      { type: "button", class: "icon-button", "aria-label": t("m_dismiss"), click },
+      icon("close"),
+    );
   }
 
   #then(action) {

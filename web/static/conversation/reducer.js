@@ -18,9 +18,20 @@ export const kept = ({ conversationId, turns, made }) => ({ conversationId, turn
 
 /** The conversation that `kept` gave; what was under way in it is lost. Null if it is not one. */
 export function restored(value) {
-  if (typeof value?.conversationId !== "string" || !Array.isArray(value.turns) || !Number.isInteger(value.made)) return null;
-  const turns = value.turns.filter((turn) => typeof turn?.id === "string").map((turn) => ({ ...NEW_TURN, ...turn }));
-  return reduce({ ...emptyConversation(value.conversationId, value.made), turns }, { type: "page.disconnected" });
+  if (
+    typeof value?.conversationId !== "string" ||
+    !Array.isArray(value.turns) ||
+    !Number.isInteger(value.made)
+  ) {
+    return null;
+  }
+  const turns = value.turns
+    .filter((turn) => typeof turn?.id === "string")
+    .map((turn) => ({ ...NEW_TURN, ...turn }));
+  return reduce(
+    { ...emptyConversation(value.conversationId, value.made), turns },
+    { type: "page.disconnected" },
+  );
 }
 
 /** The state after one server event, or one of ours (`page.disconnected`). Unknown ones change nothing. */
@@ -30,7 +41,8 @@ export function reduce(state, event) {
 
 /** A turn is shown once there is something to read. */
 export const isShown = (turn) =>
-  turn.status !== "noise" && Boolean(turn.said || turn.reply || turn.reason || turn.status === "lost");
+  turn.status !== "noise" &&
+  Boolean(turn.said || turn.reply || turn.reason || turn.status === "lost");
 
 /** The utterance that is being heard or decoded, if there are words to show for it. */
 export function liveWords(state) {
@@ -43,16 +55,22 @@ export function activity(state) {
   if (state.hearing !== null) return "hearing";
   if (state.speaking !== null) return "speaking";
   const last = state.turns.findLast((turn) => turn.status !== "noise");
-  return last && (last.status === "transcribing" || last.status === "answering") ? "thinking" : null;
+  return last && (last.status === "transcribing" || last.status === "answering")
+    ? "thinking"
+    : null;
 }
 
 /** Whether an answer is being made or played, or was asked for and has not begun. */
 export const hasActiveResponse = (state) =>
   state.speaking !== null ||
-  state.turns.some((turn) => turn.status === "answering" || (turn.status === "transcribing" && turn.source === "text"));
+  state.turns.some(
+    (turn) =>
+      turn.status === "answering" || (turn.status === "transcribing" && turn.source === "text"),
+  );
 
 /** What medians are made of: the same items in the same order give the same medians. */
-export const tracesOf = (state) => state.turns.map((turn) => turn.trace).filter((trace) => trace?.status === "answered");
+export const tracesOf = (state) =>
+  state.turns.map((turn) => turn.trace).filter((trace) => trace?.status === "answered");
 
 /** Over answered turns: { count, latency_ms: median, latency_p95_ms, stages: { asr: median ms, ... } }. */
 export function medians(state) {
@@ -63,7 +81,9 @@ export function medians(state) {
     if (spans.length) stages[name] = median(spans.map((span) => span.end_ms - span.start_ms));
   }
   const latencies = traces.map((trace) => trace.response_latency_ms).filter(Number.isFinite);
-  const [latency_ms, latency_p95_ms] = latencies.length ? [median(latencies), percentile(latencies, 95)] : [null, null];
+  const [latency_ms, latency_p95_ms] = latencies.length
+    ? [median(latencies), percentile(latencies, 95)]
+    : [null, null];
   return { count: traces.length, latency_ms, latency_p95_ms, stages };
 }
 
@@ -82,8 +102,17 @@ export function median(values) {
 const isPending = (turn) => turn.status === "hearing" || turn.status === "transcribing";
 
 const NEW_TURN = {
-  itemId: null, source: "voice", stable: "", unstable: "", said: "", responseId: null,
-  reply: "", heard: null, status: "hearing", reason: "", trace: null,
+  itemId: null,
+  source: "voice",
+  stable: "",
+  unstable: "",
+  said: "",
+  responseId: null,
+  reply: "",
+  heard: null,
+  status: "hearing",
+  reason: "",
+  trace: null,
 };
 
 function append(state, turn) {
@@ -96,7 +125,9 @@ function change(state, predicate, patch) {
   const turns = state.turns.map((turn) => {
     if (!predicate(turn)) return turn;
     const values = Object.entries(typeof patch === "function" ? patch(turn) : patch);
-    return values.every(([name, value]) => turn[name] === value) ? turn : { ...turn, ...Object.fromEntries(values) };
+    return values.every(([name, value]) => turn[name] === value)
+      ? turn
+      : { ...turn, ...Object.fromEntries(values) };
   });
   return turns.every((turn, index) => turn === state.turns[index]) ? state : { ...state, turns };
 }
@@ -111,7 +142,10 @@ function withItem(state, itemId, patch) {
 }
 
 const textOf = (item) =>
-  (item.content ?? []).map((part) => part.text ?? part.transcript ?? "").filter(Boolean).join(" ");
+  (item.content ?? [])
+    .map((part) => part.text ?? part.transcript ?? "")
+    .filter(Boolean)
+    .join(" ");
 
 function itemSeen(state, { item }) {
   if (item.type !== "message" || item.role !== "user") return state;
@@ -126,7 +160,7 @@ function itemSeen(state, { item }) {
 function answerDone(state, responseId, item) {
   if (item?.type !== "message" || item.role !== "assistant") return state;
   const text = textOf(item);
-  return change(state, ofResponse(responseId), (turn) => {
+  return change(state, ofResponse(responseId), () => {
     if (item.status === "incomplete") return { heard: text, status: "cut" };
     return text ? { reply: text } : {};
   });
@@ -134,11 +168,16 @@ function answerDone(state, responseId, item) {
 
 function responseCreated(state, { response }) {
   const patch = { responseId: response.id, status: "answering" };
-  const waiting = state.turns.findLast((turn) => turn.responseId === null && turn.status === "transcribing");
+  const waiting = state.turns.findLast(
+    (turn) => turn.responseId === null && turn.status === "transcribing",
+  );
   if (!waiting) return append(state, { source: "none", ...patch });
   // Whoever waited before it is not answered any more: the server answers the latest.
-  return change(state, (turn) => turn.responseId === null && turn.status === "transcribing", (turn) =>
-    turn === waiting ? patch : { status: "answered" });
+  return change(
+    state,
+    (turn) => turn.responseId === null && turn.status === "transcribing",
+    (turn) => (turn === waiting ? patch : { status: "answered" }),
+  );
 }
 
 function responseDone(state, { response }) {
@@ -149,7 +188,10 @@ function responseDone(state, { response }) {
     if (response.status === "cancelled") return { status: "cut", heard: turn.heard ?? turn.reply };
     if (response.status === "failed") {
       if (details.error?.code === "no_speech") return { status: "noise" };
-      return { status: "failed", reason: details.error?.message ?? details.error?.code ?? "failed" };
+      return {
+        status: "failed",
+        reason: details.error?.message ?? details.error?.code ?? "failed",
+      };
     }
     return turn.status === "cut" ? {} : { status: "answered" };
   });
@@ -160,8 +202,12 @@ function turnTraced(state, { turn: trace }) {
   const predicate = byResponse ? ofResponse(trace.response_id) : ofItem(trace.item_id);
   return change(state, predicate, (turn) => {
     if (trace.status === "rejected") return { trace, status: "noise" };
-    if (trace.status === "failed" && !turn.reason) return { trace, status: "failed", reason: "failed" };
-    if (isPending(turn)) return { trace, status: trace.status === "transcribed" ? "answered" : turn.status };
+    if (trace.status === "failed" && !turn.reason) {
+      return { trace, status: "failed", reason: "failed" };
+    }
+    if (isPending(turn)) {
+      return { trace, status: trace.status === "transcribed" ? "answered" : turn.status };
+    }
     return { trace };
   });
 }
@@ -171,14 +217,18 @@ const addReply = (state, { response_id: id, delta }) =>
 const setReply = (text) => (state, event) =>
   change(state, ofResponse(event.response_id), (turn) => ({ reply: event[text] || turn.reply }));
 const learnSession = (state, { session }) => ({
-  ...state, conversationId: session.earshot?.conversation_id ?? state.conversationId,
+  ...state,
+  conversationId: session.earshot?.conversation_id ?? state.conversationId,
 });
 const stopSpeaking = (state) => ({ ...state, speaking: null });
 
 /** The answer that was asked for will not come. */
 const refused = (state, { error }) =>
   error.code === "conversation_already_has_active_response"
-    ? change(state, (turn) => turn === state.turns.findLast(isPending), { status: "failed", reason: error.message })
+    ? change(state, (turn) => turn === state.turns.findLast(isPending), {
+        status: "failed",
+        reason: error.message,
+      })
     : state;
 
 const HANDLERS = {
@@ -186,18 +236,22 @@ const HANDLERS = {
   "session.created": learnSession,
   "session.updated": learnSession,
   "input_audio_buffer.speech_started": (state, { item_id: id }) => ({
-    ...withItem(state, id, { status: "hearing" }), hearing: id,
+    ...withItem(state, id, { status: "hearing" }),
+    hearing: id,
   }),
   "earshot.hypothesis": (state, { item_id: id, stable, unstable }) =>
     withItem(state, id, { stable, unstable }),
   "input_audio_buffer.speech_stopped": (state, { item_id: id }) => ({
-    ...withItem(state, id, { status: "transcribing" }), hearing: null,
+    ...withItem(state, id, { status: "transcribing" }),
+    hearing: null,
   }),
   "input_audio_buffer.committed": (state, { item_id: id }) => ({
-    ...withItem(state, id, { status: "transcribing" }), hearing: null,
+    ...withItem(state, id, { status: "transcribing" }),
+    hearing: null,
   }),
   "input_audio_buffer.cleared": (state) => ({
-    ...change(state, (turn) => turn.status === "hearing", { status: "noise" }), hearing: null,
+    ...change(state, (turn) => turn.status === "hearing", { status: "noise" }),
+    hearing: null,
   }),
   "conversation.item.added": itemSeen,
   "conversation.item.done": itemSeen,
@@ -220,15 +274,24 @@ const HANDLERS = {
   "output_audio_buffer.started": (state, { response_id: id }) => ({ ...state, speaking: id }),
   "output_audio_buffer.stopped": stopSpeaking,
   "output_audio_buffer.cleared": (state, { response_id: id }) => ({
-    ...change(state, ofResponse(id), (turn) => ({ status: "cut", heard: turn.heard ?? turn.reply })),
+    ...change(state, ofResponse(id), (turn) => ({
+      status: "cut",
+      heard: turn.heard ?? turn.reply,
+    })),
     speaking: null,
   }),
   "earshot.turn": turnTraced,
   "earshot.wake": (state, { wake }) => ({ ...state, wake }),
   "page.disconnected": (state) => ({
-    ...change(state, (turn) => isPending(turn) || turn.status === "answering", (turn) => ({
-      status: turn.said || turn.reply ? "lost" : "noise",
-    })),
-    hearing: null, speaking: null, wake: null,
+    ...change(
+      state,
+      (turn) => isPending(turn) || turn.status === "answering",
+      (turn) => ({
+        status: turn.said || turn.reply ? "lost" : "noise",
+      }),
+    ),
+    hearing: null,
+    speaking: null,
+    wake: null,
   }),
 };

@@ -27,15 +27,23 @@ export class Turns {
     const last = turns.findLast((turn) => turn.trace)?.id;
     const before = this.drawn;
     this.drawn = new Map();
-    for (const turn of turns) this.drawn.set(turn.id, this.#draw(turn, before?.get(turn.id), turn.id === last, anew));
+    for (const turn of turns) {
+      this.drawn.set(turn.id, this.#draw(turn, before?.get(turn.id), turn.id === last, anew));
+    }
     for (const [id, { node }] of before ?? []) if (!this.drawn.has(id)) node.remove();
-    arrange(this.list, [...this.drawn.values()].map(({ node }) => node));
+    arrange(
+      this.list,
+      [...this.drawn.values()].map(({ node }) => node),
+    );
     // What a reload brought back was read out before.
     for (const entry of this.drawn.values()) this.#announce(entry, before === null);
     this.#showLive(state);
     byId("empty").hidden = turns.length > 0 || !byId("live").hidden;
     const end = byId("live").hidden ? this.list.lastElementChild : byId("live");
-    this.view.follow(end, turns.some((turn) => !before?.has(turn.id)));
+    this.view.follow(
+      end,
+      turns.some((turn) => !before?.has(turn.id)),
+    );
   }
 
   #draw(turn, old, isLast, anew) {
@@ -94,7 +102,9 @@ class FollowedView {
     const below = this.#below();
     const scroller = this.#scroller();
     if (below > 0) scroller.scrollBy({ top: below, behavior: "instant" });
-    else if (isNew && end.getBoundingClientRect().bottom < 0) end.scrollIntoView({ block: "nearest" });
+    else if (isNew && end.getBoundingClientRect().bottom < 0) {
+      end.scrollIntoView({ block: "nearest" });
+    }
     this.tops.set(scroller, scroller.scrollTop); // a movement away from here is the user's
   }
 
@@ -126,8 +136,14 @@ class FollowedView {
 
 function drawTurn(turn, isLast) {
   return h(
-    "li", { class: "turn", "data-testid": "turn", "data-status": turn.status, "data-source": turn.source },
-    turn.said && h("p", { class: "said", "data-testid": "said" }, who("you"), turn.said) || null,
+    "li",
+    {
+      class: "turn",
+      "data-testid": "turn",
+      "data-status": turn.status,
+      "data-source": turn.source,
+    },
+    (turn.said && h("p", { class: "said", "data-testid": "said" }, who("you"), turn.said)) || null,
     drawReply(turn),
     turn.trace?.stages.length ? waterfall(turn.trace, isLast) : null,
   );
@@ -137,7 +153,9 @@ function drawReply(turn) {
   if (turn.status === "failed") return note(t("failed", { reason: turn.reason }));
   if (turn.status === "lost") return note(t("lost"));
   if (turn.status === "cut") return drawCut(turn);
-  if (!turn.reply) return turn.status === "answering" || turn.status === "transcribing" ? drawWaiting() : null;
+  if (!turn.reply) {
+    return turn.status === "answering" || turn.status === "transcribing" ? drawWaiting() : null;
+  }
   return h("p", { class: "reply", "data-testid": "reply" }, who("assistant"), turn.reply);
 }
 
@@ -146,14 +164,17 @@ function drawCut(turn) {
   const heard = turn.heard ?? "";
   const rest = turn.reply.startsWith(heard) ? turn.reply.slice(heard.length) : "";
   return h(
-    "p", { class: "reply cut", "data-testid": "reply" },
+    "p",
+    { class: "reply cut", "data-testid": "reply" },
     who("assistant"),
     h("span", { "data-testid": "heard" }, heard),
     rest.trim() ? h("s", { "data-testid": "unheard" }, rest) : null,
-    " ", h("span", { class: "tag", "data-testid": "cut" }, t("cut")),
+    " ",
+    h("span", { class: "tag", "data-testid": "cut" }, t("cut")),
   );
 }
 
 const note = (text) => h("p", { class: "reply note", "data-testid": "reply" }, text);
 const who = (key) => h("span", { class: "sr-only" }, `${t(key)}: `);
-const drawWaiting = () => h("p", { class: "waiting", "aria-hidden": "true" }, h("i"), h("i"), h("i"));
+const drawWaiting = () =>
+  h("p", { class: "waiting", "aria-hidden": "true" }, h("i"), h("i"), h("i"));

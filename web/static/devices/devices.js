@@ -43,13 +43,23 @@ export class DevicesView {
     setText(byId("devices-badge"), t("devices_waiting", { n: waiting }));
     byId("pair-form").hidden = waiting === 0;
     if (this.editing) return; // what is being typed stays; drawn when it is done
-    const open = new Set([...byId("device-list").querySelectorAll("details[open]")].map((one) => one.closest("[data-id]").dataset.id));
+    const open = new Set(
+      [...byId("device-list").querySelectorAll("details[open]")].map(
+        (one) => one.closest("[data-id]").dataset.id,
+      ),
+    );
     const focused = document.activeElement?.closest?.("[data-id]")?.dataset.id;
     const action = document.activeElement?.dataset?.action;
     const drawn = devices.map((one) => deviceCard(one, this.#actions(one), open.has(one.id)));
-    byId("device-list").replaceChildren(...(drawn.length ? drawn : [h("li", { class: "nothing" }, t("no_devices"))]));
+    byId("device-list").replaceChildren(
+      ...(drawn.length ? drawn : [h("li", { class: "nothing" }, t("no_devices"))]),
+    );
     // Live updates must not throw the keyboard's place away.
-    if (focused && action) byId("device-list").querySelector(`[data-id="${focused}"] [data-action="${action}"]`)?.focus();
+    if (focused && action) {
+      byId("device-list")
+        .querySelector(`[data-id="${focused}"] [data-action="${action}"]`)
+        ?.focus();
+    }
   }
 
   async #follow(signal) {
@@ -83,7 +93,8 @@ export class DevicesView {
     const { name, area, pairing_code: code } = device;
     return {
       // With the code that this card shows: another one may have come since.
-      approve: () => this.#post(`${path}/approve`, code ? { code } : {}, t("was_approved", { name })),
+      approve: () =>
+        this.#post(`${path}/approve`, code ? { code } : {}, t("was_approved", { name })),
       block: () => this.#post(`${path}/block`, {}),
       forget: () => this.#send("DELETE", path),
       save: (changes) => this.#post(path, changes, t("was_saved")),
@@ -91,7 +102,10 @@ export class DevicesView {
       firmware: () => this.#ask(`${path}/firmware`),
       update: (firmware) => this.#post(`${path}/update`, { firmware }, t("was_updated", { name })),
       announce: async (text, isEverywhere) => {
-        const told = await this.#post(isEverywhere ? `/v1/areas/${encodeURIComponent(area)}/notify` : `${path}/notify`, { text });
+        const told = await this.#post(
+          isEverywhere ? `/v1/areas/${encodeURIComponent(area)}/notify` : `${path}/notify`,
+          { text },
+        );
         if (!told) return false;
         const isHeard = isEverywhere ? told.devices.length > 0 : told.is_heard;
         const missed = isEverywhere ? t("nobody_there", { area }) : t("is_waiting", { name });
@@ -130,7 +144,12 @@ export class DevicesView {
   /** The answer, or null when the server refused; then its reason is shown. */
   async #send(method, path, body, done = "") {
     const options = { method, limitMs: ACTION_MS };
-    if (body) Object.assign(options, { body: JSON.stringify(body), headers: { "Content-Type": "application/json" } });
+    if (body) {
+      Object.assign(options, {
+        body: JSON.stringify(body),
+        headers: { "Content-Type": "application/json" },
+      });
+    }
     try {
       const response = await request(path, options);
       const answer = response.status === 204 ? {} : await response.json();

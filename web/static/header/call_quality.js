@@ -10,7 +10,10 @@ export class Network {
   constructor() {
     this.button = byId("quality");
     this.details = byId("quality-details");
-    this.details.addEventListener("beforetoggle", ({ newState }) => newState === "open" && this.#fill());
+    this.details.addEventListener(
+      "beforetoggle",
+      ({ newState }) => newState === "open" && this.#fill(),
+    );
     this.details.addEventListener("toggle", ({ newState }) => newState === "open" && this.#place());
     addEventListener("resize", () => this.#isOpen() && this.#place());
   }
@@ -28,7 +31,9 @@ export class Network {
     this.button.dataset.grade = verdict.grade;
     setText(byId("quality-grade"), t(`q_${verdict.grade}`));
     const label = t("q_label", { grade: t(`q_${verdict.grade}`) });
-    if (this.button.getAttribute("aria-label") !== label) this.button.setAttribute("aria-label", label);
+    if (this.button.getAttribute("aria-label") !== label) {
+      this.button.setAttribute("aria-label", label);
+    }
     if (this.#isOpen()) this.#fill();
   }
 
@@ -38,20 +43,40 @@ export class Network {
 
   #fill() {
     const { known, verdict } = this;
-    setText(byId("quality-verdict"), t(verdict?.because ? `q_because_${verdict.because}` : "q_all_good"));
-    const ways = [["loss", percent], ["jitter", inMs], ["buffer", inMs]].map(([name, show]) =>
-      h("tr", {}, h("th", { scope: "row" }, t(`q_${name}`)),
-        cell(`${name}_up`, show(known[`${name}_up`])), cell(`${name}_down`, show(known[`${name}_down`]))));
+    setText(
+      byId("quality-verdict"),
+      t(verdict?.because ? `q_because_${verdict.because}` : "q_all_good"),
+    );
+    const ways = [
+      ["loss", percent],
+      ["jitter", inMs],
+      ["buffer", inMs],
+    ].map(([name, show]) =>
+      h(
+        "tr",
+        {},
+        h("th", { scope: "row" }, t(`q_${name}`)),
+        cell(`${name}_up`, show(known[`${name}_up`])),
+        cell(`${name}_down`, show(known[`${name}_down`])),
+      ),
+    );
     byId("quality-ways").replaceChildren(...ways);
     const path = known.local && known.remote ? `${known.local} – ${known.remote}` : null;
     const facts = [
       ["round_trip", inMs(known.round_trip)],
       ["codec", known.codec ? codecName(known.codec) : "–"],
       ["path", path ?? "–"],
-      ["transport", [TRANSPORTS[known.transport], known.protocol?.toUpperCase()].filter(Boolean).join(", ")],
+      [
+        "transport",
+        [TRANSPORTS[known.transport], known.protocol?.toUpperCase()].filter(Boolean).join(", "),
+      ],
     ];
-    byId("quality-facts").replaceChildren(...facts.flatMap(([name, text]) =>
-      [h("dt", {}, t(`q_${name}`)), h("dd", { "data-testid": `quality-${name}` }, text)]));
+    byId("quality-facts").replaceChildren(
+      ...facts.flatMap(([name, text]) => [
+        h("dt", {}, t(`q_${name}`)),
+        h("dd", { "data-testid": `quality-${name}` }, text),
+      ]),
+    );
   }
 
   /** Below its button, within the window. */

@@ -10,12 +10,16 @@ export class Header {
   constructor(choices, onChange) {
     this.choices = choices;
     const bind = (id, name) =>
-      byId(id).addEventListener("change", ({ target }) => this.#choose(onChange, name, target.value));
+      byId(id).addEventListener("change", ({ target }) =>
+        this.#choose(onChange, name, target.value),
+      );
     bind("language", "language");
     bind("engine", "asr");
     bind("model", "llm");
     bind("wake", "wakeWord");
-    byId("ptt").addEventListener("change", ({ target }) => this.#choose(onChange, "pushToTalk", target.checked));
+    byId("ptt").addEventListener("change", ({ target }) =>
+      this.#choose(onChange, "pushToTalk", target.checked),
+    );
     byId("theme").addEventListener("click", () => {
       this.#choose(onChange, "theme", this.#isDark() ? "light" : "dark");
       this.showTheme();
@@ -25,7 +29,11 @@ export class Header {
 
   show() {
     const { choices } = this;
-    fill(byId("language"), choices.languages().map((one) => [one, nativeName(one)]), choices.language);
+    fill(
+      byId("language"),
+      choices.languages().map((one) => [one, nativeName(one)]),
+      choices.language,
+    );
     fill(byId("engine"), this.#engineOptions("asr"), choices.asr);
     fill(byId("model"), this.#engineOptions("llm"), choices.llm);
     byId("model-choice").hidden = choices.usable("llm").length < 2;
@@ -47,7 +55,10 @@ export class Header {
   get unheard() {
     if (this.choices.isHeard) return "";
     const { name, languages } = this.choices.recognizer();
-    return t("hears_only", { engine: title(name), languages: languages.map(languageName).join(", ") });
+    return t("hears_only", {
+      engine: title(name),
+      languages: languages.map(languageName).join(", "),
+    });
   }
 
   #choose(onChange, name, value) {
@@ -63,7 +74,10 @@ export class Header {
   #engineOptions(kind) {
     const chosen = this.choices.engines?.[kind]?.chosen;
     const automatic = chosen ? t("default_engine", { name: title(chosen) }) : t("automatic");
-    return [["default", automatic], ...this.choices.usable(kind).map(({ name }) => [name, title(name)])];
+    return [
+      ["default", automatic],
+      ...this.choices.usable(kind).map(({ name }) => [name, title(name)]),
+    ];
   }
 
   #wakeOptions() {
@@ -76,20 +90,39 @@ export class Header {
     if (!engines) return;
     const rows = KINDS.filter((kind) => engines[kind]).flatMap((kind) => {
       const { chosen, why, available } = engines[kind];
-      const others = available.filter(({ name }) => name !== chosen).map((engine) =>
-        h("li", { title: engine.reason || null, "data-installed": String(engine.installed) },
-          engine.installed ? title(engine.name) : `${title(engine.name)} (${t("not_installed")})`));
+      const others = available
+        .filter(({ name }) => name !== chosen)
+        .map((engine) =>
+          h(
+            "li",
+            { title: engine.reason || null, "data-installed": String(engine.installed) },
+            engine.installed ? title(engine.name) : `${title(engine.name)} (${t("not_installed")})`,
+          ),
+        );
       return [
         h("dt", {}, t(`engine_${kind}`)),
-        h("dd", {}, h("strong", {}, title(chosen)), why ? h("span", { class: "why" }, why) : null,
-          others.length ? h("ul", { class: "others" }, ...others) : null),
+        h(
+          "dd",
+          {},
+          h("strong", {}, title(chosen)),
+          why ? h("span", { class: "why" }, why) : null,
+          others.length ? h("ul", { class: "others" }, ...others) : null,
+        ),
       ];
     });
     byId("engines").replaceChildren(...rows);
   }
 }
 
-const TITLES = { asr: "ASR", tts: "TTS", vad: "VAD", pocketsphinx: "PocketSphinx", faster_whisper: "Whisper", espeak: "eSpeak", openai: "OpenAI" };
+const TITLES = {
+  asr: "ASR",
+  tts: "TTS",
+  vad: "VAD",
+  pocketsphinx: "PocketSphinx",
+  faster_whisper: "Whisper",
+  espeak: "eSpeak",
+  openai: "OpenAI",
+};
 
 /** An engine's configured name as people write it. */
 export function title(name) {
@@ -98,7 +131,10 @@ export function title(name) {
 
 function fill(select, options, value) {
   const drawn = options.map(([key, text]) => h("option", { value: key }, text));
-  if ([...select.options].map((one) => one.value + one.text).join() !== drawn.map((one) => one.value + one.text).join()) {
+  if (
+    [...select.options].map((one) => one.value + one.text).join() !==
+    drawn.map((one) => one.value + one.text).join()
+  ) {
     select.replaceChildren(...drawn);
   }
   select.value = value;

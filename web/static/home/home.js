@@ -31,7 +31,10 @@ export class HomeView {
     for (let attempt = 0; !watching.signal.aborted; attempt += 1) {
       let isAnswered = false;
       try {
-        for await (const { event, data } of serverSent(`/earshot/home/events?language=${language}`, watching.signal)) {
+        for await (const { event, data } of serverSent(
+          `/earshot/home/events?language=${language}`,
+          watching.signal,
+        )) {
           if (event !== "home") continue;
           attempt = -1;
           this.show(JSON.parse(data));
@@ -45,14 +48,22 @@ export class HomeView {
       this.#live(false);
       const wasLive = attempt < 0;
       if (!wasLive && !isAnswered) this.#lost();
-      await pause(wasLive ? AGAIN_MS : RETRY_MS[Math.min(attempt, RETRY_MS.length - 1)], watching.signal);
+      await pause(
+        wasLive ? AGAIN_MS : RETRY_MS[Math.min(attempt, RETRY_MS.length - 1)],
+        watching.signal,
+      );
     }
   }
 
   show(home) {
     this.home = home;
     this.#live(true, home.reach);
-    const areas = home.areas.map((area) => this.#area(area, home.entities.filter((one) => one.area === area.id)));
+    const areas = home.areas.map((area) =>
+      this.#area(
+        area,
+        home.entities.filter((one) => one.area === area.id),
+      ),
+    );
     keepInPlace(byId("areas"), areas);
     this.timers.show(home.timers);
     showShopping(byId("shopping"), home.shopping_list);
@@ -81,12 +92,20 @@ export class HomeView {
     const climate = entities.find((one) => one.kind === "climate");
     const active = entities.filter((one) => ACTIVE.has(one.state));
     const card = h(
-      "li", { class: "area", "data-testid": `area-${area.id}`, "data-lit": String(lit.length > 0) },
+      "li",
+      { class: "area", "data-testid": `area-${area.id}`, "data-lit": String(lit.length > 0) },
       h("h3", {}, area.name),
       h("ul", { class: "entities" }, ...entities.map((one) => this.#entity(one))),
-      h("p", { class: "area-foot" },
-        h("span", { class: "active", "aria-hidden": "true" }, active.map((one) => summary(one, area.name)).join(" · ")),
-        climate ? temperature(climate) : null),
+      h(
+        "p",
+        { class: "area-foot" },
+        h(
+          "span",
+          { class: "active", "aria-hidden": "true" },
+          active.map((one) => summary(one, area.name)).join(" · "),
+        ),
+        climate ? temperature(climate) : null,
+      ),
     );
     const brightest = Math.max(0, ...lit.map((one) => Number(one.attributes.brightness ?? 100)));
     card.style.setProperty("--glow", String(brightest / 100));
@@ -102,11 +121,16 @@ export class HomeView {
     const tile = h(
       "li",
       {
-        class: `entity ${entity.kind}`, "data-testid": `entity-${entity.id}`, "data-state": entity.state,
-        "data-active": String(ACTIVE.has(entity.state)), "data-changed": isChanged, title: text,
+        class: `entity ${entity.kind}`,
+        "data-testid": `entity-${entity.id}`,
+        "data-state": entity.state,
+        "data-active": String(ACTIVE.has(entity.state)),
+        "data-changed": isChanged,
+        title: text,
         "data-warming": isWarming(entity) ? "true" : null,
       },
-      icon(iconOf(entity)), h("span", { class: "sr-only" }, text),
+      icon(iconOf(entity)),
+      h("span", { class: "sr-only" }, text),
     );
     if (entity.kind === "light") {
       tile.style.setProperty("--glow", String(Number(entity.attributes.brightness ?? 100) / 100));
@@ -144,7 +168,9 @@ function paint(element, { attributes: { color = "white" } }) {
 }
 
 const isWarming = ({ kind, state, attributes }) =>
-  kind === "climate" && state === "heat" && Number(attributes.target_temperature) > Number(attributes.current_temperature);
+  kind === "climate" &&
+  state === "heat" &&
+  Number(attributes.target_temperature) > Number(attributes.current_temperature);
 
 function temperature(climate) {
   const value = climate.attributes.current_temperature;
@@ -158,15 +184,27 @@ function iconOf(entity) {
 
 /** Without the room's name, under which it stands anyway. */
 function summary(entity, room) {
-  const name = entity.name.startsWith(`${room} `) ? entity.name.slice(room.length + 1) : entity.name;
+  const name = entity.name.startsWith(`${room} `)
+    ? entity.name.slice(room.length + 1)
+    : entity.name;
   return `${name} ${inWords(entity)}`;
 }
 
 function inWords(entity) {
   const { kind, state, attributes } = entity;
-  const words = t(`s_${state}`, { target: formatNumber(Number(attributes.target_temperature ?? 0)) });
-  const share = { light: attributes.brightness, fan: attributes.speed, media_player: attributes.volume }[kind];
-  if (share !== undefined && ACTIVE.has(state) && Number(share) < 100) return `${words}, ${share} %`;
-  if (kind === "cover" && state === "open" && Number(attributes.position) < 100) return `${words}, ${attributes.position} %`;
+  const words = t(`s_${state}`, {
+    target: formatNumber(Number(attributes.target_temperature ?? 0)),
+  });
+  const share = {
+    light: attributes.brightness,
+    fan: attributes.speed,
+    media_player: attributes.volume,
+  }[kind];
+  if (share !== undefined && ACTIVE.has(state) && Number(share) < 100) {
+    return `${words}, ${share} %`;
+  }
+  if (kind === "cover" && state === "open" && Number(attributes.position) < 100) {
+    return `${words}, ${attributes.position} %`;
+  }
   return words;
 }

@@ -19,9 +19,15 @@ export class Timers {
   show(timers) {
     const now = performance.now();
     const rung = this.#rung(timers, now);
-    this.timers = [...rung, ...timers.map((timer) => ({ ...timer, endsAt: now + timer.remaining_s * 1_000 }))];
+    this.timers = [
+      ...rung,
+      ...timers.map((timer) => ({ ...timer, endsAt: now + timer.remaining_s * 1_000 })),
+    ];
     // In place: a ringing one is an alert, and would be read out again.
-    patchChildren(this.list, this.timers.length ? this.timers.map(drawTimer) : [nothing("no_timers")]);
+    patchChildren(
+      this.list,
+      this.timers.length ? this.timers.map(drawTimer) : [nothing("no_timers")],
+    );
     clearInterval(this.ticking);
     this.#tick();
     if (this.timers.some((timer) => timer.state === "running" || timer.until)) {
@@ -34,7 +40,8 @@ export class Timers {
     const isGone = (one) => !timers.some((timer) => timer.id === one.id);
     return this.timers.filter(isGone).flatMap((one) => {
       if (one.until) return one.until > now ? [one] : [];
-      const hasRung = one.state === "ringing" || (one.state === "running" && one.endsAt - now < DUE_MS);
+      const hasRung =
+        one.state === "ringing" || (one.state === "running" && one.endsAt - now < DUE_MS);
       return hasRung ? [{ ...one, state: "ringing", until: now + RUNG_MS }] : [];
     });
   }
@@ -56,10 +63,14 @@ function asNow({ endsAt, ...timer }) {
 
 export function showShopping(list, items) {
   const drawn = items.map((item) =>
-    h("li", { "data-testid": "shopping-item", "data-done": String(item.done) },
+    h(
+      "li",
+      { "data-testid": "shopping-item", "data-done": String(item.done) },
       h("span", { class: "box", "aria-hidden": "true" }, item.done ? icon("check") : ""),
       h("span", {}, item.text),
-      item.done ? h("span", { class: "sr-only" }, ` (${t("done")})`) : null));
+      item.done ? h("span", { class: "sr-only" }, ` (${t("done")})`) : null,
+    ),
+  );
   list.replaceChildren(...(drawn.length ? drawn : [nothing("no_shopping")]));
 }
 
@@ -67,19 +78,33 @@ const nothing = (key) => h("li", { class: "nothing" }, t(key));
 
 /** The time left, as words and as an arc. */
 function showLeft(timer, node) {
-  const leftS = timer.state === "running" ? (timer.endsAt - performance.now()) / 1_000 : timer.remaining_s;
-  setText(node.querySelector(".left"), timer.state === "ringing" ? t("timer_ringing") : clock(leftS));
+  const leftS =
+    timer.state === "running" ? (timer.endsAt - performance.now()) / 1_000 : timer.remaining_s;
+  setText(
+    node.querySelector(".left"),
+    timer.state === "ringing" ? t("timer_ringing") : clock(leftS),
+  );
   const share = timer.state === "ringing" ? 0 : Math.max(0, Math.min(1, leftS / timer.duration_s));
   node.querySelector(".spent").style.strokeDashoffset = String(ROUND * (1 - share));
 }
 
 function drawTimer(timer) {
   const node = h(
-    "li", { class: "timer", "data-testid": "timer", "data-state": timer.state },
+    "li",
+    { class: "timer", "data-testid": "timer", "data-state": timer.state },
     timer.state === "ringing" ? icon("bell") : ring(),
-    h("span", { class: "timer-name" }, timer.name || t("timer"),
-      timer.state === "paused" ? ` (${t("timer_paused")})` : ""),
-    h("span", timer.state === "ringing" ? { class: "left", role: "alert" } : { class: "left", role: "timer" }),
+    h(
+      "span",
+      { class: "timer-name" },
+      timer.name || t("timer"),
+      timer.state === "paused" ? ` (${t("timer_paused")})` : "",
+    ),
+    h(
+      "span",
+      timer.state === "ringing"
+        ? { class: "left", role: "alert" }
+        : { class: "left", role: "timer" },
+    ),
     timer.state === "ringing" ? h("i", { class: "spent", hidden: true }) : null,
   );
   showLeft(timer, node);
@@ -98,5 +123,7 @@ function clock(seconds) {
   const whole = Math.max(0, Math.ceil(seconds));
   const parts = [Math.floor(whole / 3_600), Math.floor(whole / 60) % 60, whole % 60];
   if (!parts[0]) parts.shift();
-  return parts.map((part, index) => (index ? String(part).padStart(2, "0") : String(part))).join(":");
+  return parts
+    .map((part, index) => (index ? String(part).padStart(2, "0") : String(part)))
+    .join(":");
 }

@@ -39,7 +39,8 @@ async function ask(path, options, deadline) {
 }
 
 /** Whether the server, or a proxy in its place, says that there is no server. */
-export const isAway = (error) => !(error.status > 0) || error.status === 502 || error.status === 504;
+export const isAway = (error) =>
+  !(error.status > 0) || error.status === 502 || error.status === 504;
 
 /** Wait; shorter when `signal` is aborted, or when the network is there again or the page is looked at. */
 export function pause(ms, signal) {
@@ -132,10 +133,14 @@ class HeartbeatWatch {
     this.gone = new AbortController();
     const { signal } = this.gone;
     // Timers stand still while a machine or a tab sleeps; the clock does not.
-    for (const event of ["pageshow", "focus"]) addEventListener(event, () => this.#look(), { signal });
+    for (const event of ["pageshow", "focus"]) {
+      addEventListener(event, () => this.#look(), { signal });
+    }
     document.addEventListener("visibilitychange", () => this.#look(), { signal });
     // Another network: what was sent over the old one never arrives, and TCP takes minutes to say so.
-    for (const event of ["online", "offline"]) addEventListener(event, () => this.#end(), { signal });
+    for (const event of ["online", "offline"]) {
+      addEventListener(event, () => this.#end(), { signal });
+    }
   }
 
   beat() {

@@ -32,17 +32,22 @@ export class Choices {
     this.engines = engines;
     if (!this.usable("asr").some(({ name }) => name === this.asr)) this.asr = DEFAULT;
     if (!this.usable("llm").some(({ name }) => name === this.llm)) this.llm = DEFAULT;
-    if (this.wakeWord !== "off" && !this.wakeWords().some(({ name }) => name === this.wakeWord)) this.wakeWord = DEFAULT;
+    if (this.wakeWord !== "off" && !this.wakeWords().some(({ name }) => name === this.wakeWord)) {
+      this.wakeWord = DEFAULT;
+    }
     if (!this.languages().includes(this.language)) this.language = this.languages()[0];
     // Nobody chose a language yet: then talking should work at the first click.
     if (!this.isLanguageChosen && !this.isHeard) {
-      this.language = this.languages().find((one) => this.recognizer().languages.includes(one)) ?? this.language;
+      this.language =
+        this.languages().find((one) => this.recognizer().languages.includes(one)) ?? this.language;
     }
   }
 
   /** What a session can ask for: engines that are loaded, which is when they tell their languages. */
   usable(kind) {
-    return (this.engines?.[kind]?.available ?? []).filter((one) => one.installed && one.languages.length);
+    return (this.engines?.[kind]?.available ?? []).filter(
+      (one) => one.installed && one.languages.length,
+    );
   }
 
   /** Words that a session can wait for: { name, phrase, languages }. */
@@ -79,7 +84,9 @@ export class Choices {
       include: ["earshot.hypothesis", "earshot.turn", "earshot.connection", "earshot.wake"],
       earshot: {
         conversation_id: conversationId ?? newConversationId(),
-        ...(this.wakeWord === DEFAULT ? {} : { wake_word: this.wakeWord === "off" ? "" : this.wakeWord }),
+        ...(this.wakeWord === DEFAULT
+          ? {}
+          : { wake_word: this.wakeWord === "off" ? "" : this.wakeWord }),
       },
     };
   }

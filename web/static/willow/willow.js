@@ -3,7 +3,9 @@
 import { authorization, takeKey } from "../server/key.js";
 
 const $ = (id) => document.getElementById(id);
-const tell = (text) => { $("state").textContent = text; };
+const tell = (text) => {
+  $("state").textContent = text;
+};
 
 function add(list, text) {
   const item = document.createElement("li");
@@ -33,14 +35,18 @@ class Call {
     [this.#track] = stream.getAudioTracks();
     this.#sender = this.#peer.addTrack(this.#track, stream);
     this.#channel.onmessage = (event) => this.#take(JSON.parse(event.data));
-    const opened = new Promise((resolve) => { this.#channel.onopen = resolve; });
+    const opened = new Promise((resolve) => {
+      this.#channel.onopen = resolve;
+    });
     this.#channel.onclose = () => closed(this);
     await this.#peer.setLocalDescription();
     await this.#gathered();
     const { type, sdp } = this.#peer.localDescription;
     const body = JSON.stringify({ type, sdp });
     const headers = { "Content-Type": "application/json" };
-    await this.#peer.setRemoteDescription(await ask("/api/rtc/asr", { method: "POST", headers, body }));
+    await this.#peer.setRemoteDescription(
+      await ask("/api/rtc/asr", { method: "POST", headers, body }),
+    );
     await opened;
     await this.#sender.replaceTrack(null);
   }
@@ -73,7 +79,9 @@ class Call {
 
   async #gathered() {
     while (this.#peer.iceGatheringState !== "complete") {
-      await new Promise((resolve) => { this.#peer.onicegatheringstatechange = resolve; });
+      await new Promise((resolve) => {
+        this.#peer.onicegatheringstatechange = resolve;
+      });
     }
   }
 }

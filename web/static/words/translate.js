@@ -1,7 +1,12 @@
 // The page's words in the language of the conversation.
 
-import { DEVICE_WORDS } from "./device_words.js";
-import { WORDS } from "./page_words.js";
+import { DE } from "./de.js";
+import { EN } from "./en.js";
+import { ES } from "./es.js";
+import { FR } from "./fr.js";
+
+/** Every sentence of the page by language and key. */
+export const WORDS = { en: EN, de: DE, fr: FR, es: ES };
 
 export const UI_LANGUAGES = Object.keys(WORDS);
 
@@ -9,13 +14,11 @@ let current = "en";
 
 /** The word or sentence for `key`, with `{name}` filled from `values`; English where we have none. */
 export function t(key, values = {}) {
-  const text = wordIn(current, key) ?? wordIn("en", key) ?? key;
+  const text = WORDS[current]?.[key] ?? EN[key] ?? key;
   return typeof text === "string"
     ? text.replace(/\{(\w+)\}/g, (whole, name) => values[name] ?? whole)
     : text;
 }
-
-const wordIn = (language, key) => WORDS[language]?.[key] ?? DEVICE_WORDS[language]?.[key];
 
 /** Switch the page to `language` and rewrite everything that is marked in the document. */
 export function speakLanguage(language) {
