@@ -2,6 +2,26 @@
 
 import js from "@eslint/js";
 
+// What changes elements. Views use update() of view/keyed.js instead, so that focus, selection and
+// open details survive.
+const RAW = [
+  "append",
+  "classList",
+  "createElement",
+  "createElementNS",
+  "innerHTML",
+  "innerText",
+  "insertAdjacentHTML",
+  "insertBefore",
+  "outerHTML",
+  "prepend",
+  "removeAttribute",
+  "replaceChildren",
+  "replaceWith",
+  "setAttribute",
+  "textContent",
+];
+
 export default [
   js.configs.recommended,
   {
@@ -18,6 +38,16 @@ export default [
       "object-shorthand": "error",
       "prefer-const": "error",
       "prefer-template": "error",
+    },
+  },
+  {
+    files: ["web/static/**/*.js"],
+    ignores: ["web/static/view/keyed.js", "web/static/call/call.js"], // `append` of a FormData
+    rules: {
+      "no-restricted-properties": [
+        "error",
+        ...RAW.map((property) => ({ property, message: "Use update() of view/keyed.js." })),
+      ],
     },
   },
 ];

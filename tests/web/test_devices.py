@@ -146,14 +146,18 @@ def test_a_known_board_with_a_new_identity_is_approved_again(page: Page, house: 
     assert house.do(house.registry.by_id(device.id)).identity == b"2" * 32
 
 
-def test_who_came_after_the_card_was_drawn_is_not_approved_by_it(page: Page, house: House) -> None:
+def test_a_device_that_came_after_the_card_was_drawn_is_not_approved_by_it(
+    page: Page, house: House
+) -> None:
     reset = replace(contact(), identity=b"1" * 32)
     device = house.do(house.registry.check_in(reset))
     view(page)
     card = page.get_by_test_id("device")
     expect(card).to_contain_text(device.pairing_code)
-    page.get_by_test_id("device-forget").click()
-    assert house.known is not None  # a form is open: what comes now is not drawn
+    page.route("**/v1/devices/events", lambda route: route.abort())
+    page.evaluate("dispatchEvent(new Event('offline'))")  # what comes now is not drawn
+    expect(page.get_by_test_id("devices-note")).to_contain_text("Not up to date")
+    assert house.known is not None
     house.known.clock.go_on(timedelta(minutes=10))
     other = house.do(house.registry.check_in(replace(reset, identity=b"2" * 32)))
     assert other.pairing_code != device.pairing_code
@@ -257,6 +261,43 @@ def test_the_view_is_a_dialog_for_keyboards_and_phones(page: Page, house: House)
     page.keyboard.press("Escape")
     expect(dialog).to_be_hidden()
     expect(page.get_by_test_id("devices-open")).to_be_focused()
+
+
+def test_a_live_update_keeps_focus_and_text_of_an_open_form(page: Page, house: House) -> None:
+    device, board = house.new(name="Hall"), Board()
+    house.do(house.registry.approve(device.id, device.pairing_code))
+    view(page)
+    page.get_by_test_id("device-announce").click()
+    page.keyboard.type("dinner is")  # the form has the focus
+    house.new(hardware_id="aa:bb:cc:dd:ee:02")
+    expect(page.get_by_test_id("device")).to_have_count(2)
+    house.connect(device, board)
+    expect(page.get_by_text("idle", exact=True)).to_be_visible()
+    page.keyboard.type(" ready")
+    expect(page.get_by_test_id("announce-text")).to_have_value("dinner is ready")
+    page.keyboard.press("Enter")
+    expect(page.get_by_test_id("devices-note")).to_contain_text("Said on Hall")
+    assert board.said == ["dinner is ready"]
+
+
+def test_the_view_has_an_address_and_the_back_button_closes_it(page: Page, house: House) -> None:
+    dialog = page.get_by_role("dialog", name="Devices")
+    view(page)
+    expect(dialog).to_be_visible()
+    assert page.url == f"{house.url}/#/devices"
+    page.go_back()
+    expect(dialog).to_be_hidden()
+    page.go_forward()
+    expect(dialog).to_be_visible()
+    page.get_by_test_id("devices-close").click()
+    expect(dialog).to_be_hidden()
+    page.wait_for_url(f"{house.url}/")
+    page.goto(f"{house.url}/#/devices")
+    page.reload()  # a link from elsewhere
+    expect(dialog).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(dialog).to_be_hidden()
+    page.wait_for_url(f"{house.url}/")
 
 
 def test_esc_over_an_open_form_gives_the_form_up(page: Page, house: House) -> None:

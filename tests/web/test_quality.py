@@ -14,12 +14,13 @@ pytestmark = pytest.mark.browser
 Json = dict[str, Any]
 
 FIGURES = """async ([reports, server]) => {
-  const { emptyQuality, figures, graded, measured, told } = await import("/static/call/quality.js");
+  const module = await import("/static/call/quality.js");
+  const { emptyQuality, figures, graded, withReport, withServerReport } = module;
   let quality = emptyQuality();
   for (const report of reports) {
-    quality = measured(quality, new Map(report.map((one) => [one.id, one])));
+    quality = withReport(quality, new Map(report.map((one) => [one.id, one])));
   }
-  if (server) quality = told(quality, server);
+  if (server) quality = withServerReport(quality, server);
   const known = figures(quality);
   return { ...known, verdict: graded(known) };
 }"""

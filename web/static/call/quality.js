@@ -10,9 +10,9 @@ const GRADES = ["good", "fair", "poor"];
 
 export const emptyQuality = () => ({ samples: [], server: null });
 
-export const told = (quality, connection) => ({ ...quality, server: connection });
+export const withServerReport = (quality, connection) => ({ ...quality, server: connection });
 
-export const measured = (quality, report) => ({
+export const withReport = (quality, report) => ({
   ...quality,
   samples: [...quality.samples, sampleOf([...report.values()])].slice(-KEPT),
 });

@@ -2,7 +2,7 @@
 
 const AGAIN_MS = 1_000; // paused again so soon: the system wants it silent, and we leave it so
 
-export class Voice {
+export class Speaker {
   /**
    * `onBlocked()` when the browser wants a click first; `onFailed(reason)` when it cannot play;
    * `onPlaying()` when sound can be heard; `onStream(stream)` when sound may come.

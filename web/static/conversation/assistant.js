@@ -1,16 +1,9 @@
-// What one can do with the assistant: talk, hold to talk, write, stop. Owns call and microphone.
+// What the user can do with the assistant: talk, hold to talk, write, stop. Owns call and microphone.
 
 import { Connection } from "../call/connection.js";
-import {
-  activity,
-  emptyConversation,
-  hasActiveResponse,
-  kept,
-  reduce,
-  restored,
-} from "./reducer.js";
+import { emptyConversation, hasActiveResponse, kept, reduce, restored } from "./reducer.js";
 import { Microphone, NoMicrophone } from "../call/microphone.js";
-import { emptyQuality, measured, told } from "../call/quality.js";
+import { emptyQuality, withReport, withServerReport } from "../call/quality.js";
 import { readJson, remove, writeJson } from "../state/storage.js";
 
 const STORED = "earshot.conversation";
@@ -19,28 +12,46 @@ const TAIL_MS = 200; // the last word is still on its way when the button is let
 // We cancel to be sure, though nothing may be there; a refused answer is shown at its own turn.
 const QUIET = new Set(["response_cancel_not_active", "conversation_already_has_active_response"]);
 
+/**
+ * @typedef {import("./reducer.js").ServerEvent} ServerEvent
+ * @typedef {(code: string, details?: Record<string, any>) => void} OnTrouble
+ */
+
+/** The conversation that a reload of the page goes on with, or an empty one. */
+export const storedConversation = () => restored(readJson("tab", STORED)) ?? emptyConversation();
+
+/** Keeps the call's part of the store: `conversation`, `quality`, `connection`, microphone. */
 export class Assistant {
+  /** @type {ReturnType<typeof setTimeout> | null} sends what was said, after the button was let go */
+  #tail = null;
+  #isHeld = false;
+  /** Whether the microphone is open for a press of the button. */
+  #isPressed = false;
+  #isMicrophoneWanted = false;
+
   /**
-   * `onChange()` after every change, but `onQuality()` after those of the connection's quality;
-   * `onTrouble(code, details)` for what the user must know, `onFine(code)` when that is over; without
-   * a code nothing of it matters any more.
+   * @param {import("../app.js").PageStore} store
+   * @param {object} parts
+   * @param {import("../call/speaker.js").Speaker} parts.speaker
+   * @param {OnTrouble} parts.onTrouble what the user must know
+   * @param {(...codes: string[]) => void} parts.onFine when that is over; without a code nothing of
+   *   it matters any more
    */
-  constructor({ choices, voice, onChange, onQuality, onTrouble, onFine }) {
-    Object.assign(this, { choices, voice, onChange, onQuality, onTrouble, onFine });
-    this.quality = emptyQuality();
-    this.conversation = restored(readJson("tab", STORED)) ?? emptyConversation();
-    this.held = false;
-    this.tail = null; // the timer that sends what was said, after the button was let go
+  constructor(store, { speaker, onTrouble, onFine }) {
+    this.store = store;
+    this.speaker = speaker;
+    this.onTrouble = onTrouble;
+    this.onFine = onFine;
     this.microphone = new Microphone({
-      context: () => voice.context(),
+      context: () => speaker.context(),
       onChange: () => this.#microphoneChanged(),
     });
     this.connection = new Connection({
-      describe: () => choices.session(this.conversation.conversationId),
+      describe: () => this.choices.session(this.conversation.conversationId),
       onEvent: (event) => this.#take(event),
       onState: (state) => this.#connectionBecame(state),
-      onTrack: (track) => voice.take(track),
-      onStats: (report) => this.#qualityBecame(measured(this.quality, report)),
+      onTrack: (track) => speaker.take(track),
+      onStats: (report) => store.set({ quality: withReport(store.state.quality, report) }),
       onLost: (attempt) => onTrouble("lost", { n: attempt }),
       onGivenUp: (refused) => this.#refused(refused),
     });
@@ -55,20 +66,19 @@ export class Assistant {
     this.#claim();
   }
 
-  /** off, connecting, ready, asleep (it waits for its wake word), listening, hearing, thinking, speaking or reconnecting. */
-  get state() {
-    const { state } = this.connection;
-    if (state !== "open") return state === "idle" ? "off" : state;
-    const doing = activity(this.conversation);
-    if (doing) return doing;
-    if (this.microphone.isOpen && this.conversation.wake?.is_awake === false) return "asleep";
-    if (!this.microphone.isOpen || this.microphone.isMuted) return "ready";
-    return this.held || !this.choices.pushToTalk ? "listening" : "ready";
+  get choices() {
+    return this.store.state.choices;
   }
 
-  /** Whether the user may talk without touching anything. */
-  get isHandsFree() {
-    return this.microphone.isOpen && this.connection.state !== "idle" && !this.choices.pushToTalk;
+  get conversation() {
+    return this.store.state.conversation;
+  }
+
+  /** Puts into the store what the page shows of connection and microphone. */
+  #tell() {
+    const { stream, isMuted } = this.microphone;
+    const { state } = this.connection;
+    this.store.set({ connection: state, microphone: stream, isMuted, isHeld: this.#isHeld });
   }
 
   /** The click on the microphone in hands-free mode. */
@@ -79,46 +89,50 @@ export class Assistant {
 
   /** The button or the space bar goes down in push-to-talk mode. */
   async press() {
-    if (this.held) return;
-    this.held = true;
-    this.onChange();
-    if (!(await this.#start(true)) || !this.held) {
-      this.held = false;
-      this.onChange();
+    if (this.#isHeld) return;
+    this.#isHeld = true;
+    this.#tell();
+    if (!(await this.#start(true)) || !this.#isHeld) {
+      this.#isHeld = false;
+      this.#tell();
       return;
     }
     this.#commit(); // pressed again so soon that the last sentence was not sent: both are answered as one
     this.#interrupt();
     this.connection.send({ type: "input_audio_buffer.clear" });
     this.microphone.enable(true);
-    this.pressed = true;
-    this.onChange();
+    this.#isPressed = true;
+    this.#tell();
   }
 
   release() {
-    this.held = false;
-    if (!this.pressed) return;
-    this.pressed = false;
-    this.tail = setTimeout(() => {
+    this.#isHeld = false;
+    this.#tell();
+    if (!this.#isPressed) return;
+    this.#isPressed = false;
+    this.#tail = setTimeout(() => {
       this.microphone.enable(!this.choices.pushToTalk);
       this.#commit({ type: "response.create" });
     }, TAIL_MS);
-    this.onChange();
   }
 
-  /** Send what was said before the button was let go, if that waits still. */
+  /**
+   * Sends what was said before the button was let go, if that waits still.
+   *
+   * @param {...object} more events to send after it
+   */
   #commit(...more) {
-    if (this.tail === null) return;
+    if (this.#tail === null) return;
     this.#dropTail();
     this.connection.send({ type: "input_audio_buffer.commit" }, ...more);
   }
 
   #dropTail() {
-    clearTimeout(this.tail);
-    this.tail = null;
+    clearTimeout(this.#tail ?? undefined);
+    this.#tail = null;
   }
 
-  /** Send what was written; works without a microphone. */
+  /** Sends what was written; works without a microphone. @param {string} text */
   async write(text) {
     if (!(await this.#start(false))) return false;
     this.#interrupt();
@@ -130,32 +144,35 @@ export class Assistant {
     return true;
   }
 
-  /** Try to connect once more, with the microphone if that was wanted; a silenced one is asked for anew. */
+  /**
+   * Tries to connect once more, with the microphone if that was wanted; a silenced microphone is
+   * asked for again.
+   */
   async again() {
     if (this.microphone.isMuted) {
       if (await this.#guard(() => this.microphone.reopen())) this.#microphoneChanged();
       return;
     }
-    await this.#start(this.wantsMicrophone);
+    await this.#start(this.#isMicrophoneWanted);
   }
 
-  /** Hang up; the conversation can be gone on with. */
+  /** Hangs up; the conversation can go on later. */
   stop() {
-    this.held = this.pressed = false;
+    this.#isHeld = this.#isPressed = false;
     this.#dropTail();
-    this.voice.rest();
+    this.speaker.rest();
     this.microphone.close();
     this.connection.close();
     this.onFine();
-    this.onChange();
+    this.#tell();
   }
 
-  /** Forget this conversation and hang up. */
+  /** Forgets this conversation and hangs up. */
   fresh() {
     this.stop();
     remove("tab", STORED);
-    this.conversation = emptyConversation(null, this.conversation.made);
-    this.onChange();
+    this.store.set({ conversation: emptyConversation(null, this.conversation.made) });
+    this.#tell();
   }
 
   /** A choice changed that a running session can follow. */
@@ -164,19 +181,20 @@ export class Assistant {
       this.microphone.close();
       this.connection.replaceTrack(this.microphone.track);
     }
-    this.microphone.enable(!this.choices.pushToTalk || this.held);
+    this.microphone.enable(!this.choices.pushToTalk || this.#isHeld);
     this.connection.send({ type: "session.update", session: this.choices.changeable() });
-    this.onChange();
+    this.#tell();
   }
 
   /** A choice changed that needs a new call. */
-  async followAnew() {
+  async callAgain() {
     await this.#guard(() => this.connection.restart());
   }
 
+  /** @param {boolean} withMicrophone */
   async #start(withMicrophone) {
-    this.wantsMicrophone = withMicrophone;
-    this.voice.prime();
+    this.#isMicrophoneWanted = withMicrophone;
+    this.speaker.prime();
     const started = await this.#guard(async () => {
       if (withMicrophone && !this.microphone.isOpen) {
         this.microphone.enable(!this.choices.pushToTalk);
@@ -184,16 +202,21 @@ export class Assistant {
       }
       await this.connection.open(this.microphone.track);
     });
-    this.onChange();
+    this.#tell();
     return started;
   }
 
+  /**
+   * Runs `action`; a failure is told to the user.
+   *
+   * @param {() => Promise<void>} action
+   */
   async #guard(action) {
     try {
       await action();
       return true;
-    } catch (error) {
-      // `closed`: the user hung up meanwhile. `still_lost`: further tries follow, and are told.
+    } catch (/** @type {any} */ error) {
+      // `closed`: the user hung up meanwhile. `still_lost`: further tries follow, with a message.
       if (error.code === "closed" || error.code === "still_lost") return false;
       if (error instanceof NoMicrophone) this.onTrouble(error.code);
       else this.#refused(error);
@@ -201,10 +224,11 @@ export class Assistant {
     }
   }
 
+  /** @param {import("../server/api.js").Refused} error */
   #refused(error) {
-    this.voice.rest();
+    this.speaker.rest();
     this.microphone.close();
-    this.onChange();
+    this.#tell();
     if (error.status === 401) this.onTrouble("key");
     else if (error.status === 503) this.onTrouble("full", { seconds: error.retryAfterS ?? 5 });
     else if (error.code === "unreachable" || error.code === "no_path") this.onTrouble(error.code);
@@ -223,13 +247,13 @@ export class Assistant {
     else this.onFine("no_microphone");
     if (microphone.isMuted) this.onTrouble("mic_muted");
     else this.onFine("mic_muted");
-    this.onChange();
+    this.#tell();
   }
 
   /** The page is in sight again, perhaps after a phone call or a locked screen. */
   #seen() {
     if (document.hidden || this.connection.state === "idle") return;
-    this.voice.wake();
+    this.speaker.wake();
     this.connection.hurry();
   }
 
@@ -243,33 +267,40 @@ export class Assistant {
     if (typeof BroadcastChannel === "undefined") return;
     const tabs = new BroadcastChannel(STORED);
     let asked = this.conversation.conversationId;
-    const isOurs = (id) => id !== null && id === this.conversation.conversationId;
+    const isOurs = (/** @type {string | null} */ id) =>
+      id !== null && id === this.conversation.conversationId;
     tabs.addEventListener("message", ({ data }) => {
       if (!isOurs(data.id)) return;
       if (data.type === "whose") tabs.postMessage({ type: "taken", id: data.id });
       else if (data.id === asked && this.connection.state === "idle") this.fresh();
     });
     if (asked) tabs.postMessage({ type: "whose", id: asked });
-    setTimeout(() => (asked = null), CLAIM_MS);
+    setTimeout(() => {
+      asked = null;
+    }, CLAIM_MS);
   }
 
-  #qualityBecame(quality) {
-    this.quality = quality;
-    this.onQuality();
-  }
-
+  /** @param {import("../call/connection.js").ConnectionState} state */
   #connectionBecame(state) {
-    this.#qualityBecame(emptyQuality());
+    this.store.set({ quality: emptyQuality() });
     if (state === "open") {
       this.onFine();
       if (this.microphone.isMuted) this.onTrouble("mic_muted");
-    } else this.conversation = reduce(this.conversation, { type: "page.disconnected" });
-    this.onChange();
+    } else this.#reduce({ type: "page.disconnected" });
+    this.#tell();
   }
 
+  /** @param {ServerEvent} event */
+  #reduce(event) {
+    this.store.set({ conversation: reduce(this.conversation, event) });
+  }
+
+  /** @param {ServerEvent} event */
   #take(event) {
     if (event.type === "earshot.connection") {
-      return this.#qualityBecame(told(this.quality, event.connection));
+      const { quality } = this.store.state;
+      this.store.set({ quality: withServerReport(quality, event.connection) });
+      return;
     }
     if (event.type === "earshot.hypothesis" && !this.#isMeant(event)) return;
     if (event.type === "error" && !QUIET.has(event.error.code)) this.#complain(event.error);
@@ -277,19 +308,20 @@ export class Assistant {
       this.onTrouble("heard_nothing");
     }
     const { conversationId } = this.conversation;
-    this.conversation = reduce(this.conversation, event);
+    this.#reduce(event);
     if (this.conversation.conversationId !== conversationId || event.type === "response.done") {
       this.#keep();
     }
-    this.onChange();
+    this.#tell();
   }
 
-  /** In push-to-talk, what is heard while the button is up is not said to anyone. */
+  /** In push-to-talk, words that are recognised while the button is up are not for the assistant. @param {ServerEvent} event */
   #isMeant({ item_id: id }) {
-    if (!this.choices.pushToTalk || this.pressed) return true;
+    if (!this.choices.pushToTalk || this.#isPressed) return true;
     return this.conversation.turns.some((turn) => turn.itemId === id);
   }
 
+  /** @param {{ code: string, message: string }} error */
   #complain({ code, message }) {
     if (code === "session_idle") {
       this.stop(); // before the server closes the call, which would look like a loss

@@ -1,20 +1,32 @@
 // The microphone button, the space bar and the text box: gestures become actions.
 
-import { byId, icon } from "../view/keyed.js";
+import { byId, update } from "../view/keyed.js";
+import { icon } from "../view/icon.js";
 
 const TYPING = "input, textarea, select, button, summary, a, [contenteditable]";
 
 export class Controls {
-  constructor(assistant, choices) {
+  /** Whether the next click on the microphone button comes from a key. */
+  #isKey = false;
+
+  /**
+   * @param {import("../app.js").PageStore} store
+   * @param {import("./assistant.js").Assistant} assistant
+   */
+  constructor(store, assistant) {
+    this.store = store;
     this.assistant = assistant;
-    this.choices = choices;
     this.mic = byId("mic");
     this.#bindMicrophone();
     this.#bindSpaceBar();
     this.#bindText();
-    byId("hangup").addEventListener("click", () => assistant.stop());
-    byId("fresh").addEventListener("click", () => assistant.fresh());
-    byId("send").append(icon("send"));
+    update(byId("hangup"), { click: () => assistant.stop() });
+    update(byId("fresh"), { click: () => assistant.fresh() });
+    update(byId("send"), {}, [icon("send")]);
+  }
+
+  get #isPushToTalk() {
+    return this.store.state.choices.pushToTalk;
   }
 
   #bindMicrophone() {
@@ -25,20 +37,17 @@ export class Controls {
       this.assistant.press();
     });
     for (const end of ["pointerup", "pointercancel"]) {
-      mic.addEventListener(end, () => this.choices.pushToTalk && this.assistant.release());
+      mic.addEventListener(end, () => this.#isPushToTalk && this.assistant.release());
     }
-    mic.addEventListener(
-      "contextmenu",
-      (event) => this.choices.pushToTalk && event.preventDefault(),
-    );
+    mic.addEventListener("contextmenu", (event) => this.#isPushToTalk && event.preventDefault());
     mic.addEventListener("click", (event) => {
       if (mic.getAttribute("aria-disabled") === "true") return;
-      if (!this.choices.pushToTalk) this.assistant.toggle();
+      if (!this.#isPushToTalk) this.assistant.toggle();
       // Screen readers click without pointer or key: then one click starts and the next sends.
-      else if (event.detail === 0 && !this.isKey) {
-        this.assistant.held ? this.assistant.release() : this.assistant.press();
+      else if (event.detail === 0 && !this.#isKey) {
+        this.store.state.isHeld ? this.assistant.release() : this.assistant.press();
       }
-      this.isKey = false;
+      this.#isKey = false;
     });
   }
 
@@ -46,7 +55,7 @@ export class Controls {
   #bindSpaceBar() {
     let heldKey = null;
     const isOurs = (event) =>
-      this.choices.pushToTalk &&
+      this.#isPushToTalk &&
       (event.code === "Space" || (event.code === "Enter" && event.target === this.mic)) &&
       !event.ctrlKey &&
       !event.altKey &&
@@ -59,7 +68,7 @@ export class Controls {
     addEventListener("keydown", (event) => {
       if (!isOurs(event)) return;
       event.preventDefault();
-      this.isKey = event.target === this.mic;
+      this.#isKey = event.target === this.mic;
       if (event.repeat || !this.#holds()) return;
       heldKey = event.code;
       this.assistant.press();
@@ -70,7 +79,7 @@ export class Controls {
       event.preventDefault();
       release();
     });
-    addEventListener("blur", () => (heldKey !== null || this.choices.pushToTalk) && release());
+    addEventListener("blur", () => (heldKey !== null || this.#isPushToTalk) && release());
   }
 
   #bindText() {
@@ -86,6 +95,6 @@ export class Controls {
   }
 
   #holds() {
-    return this.choices.pushToTalk && this.mic.getAttribute("aria-disabled") !== "true";
+    return this.#isPushToTalk && this.mic.getAttribute("aria-disabled") !== "true";
   }
 }

@@ -1,120 +1,128 @@
 // One message at a time to the user, in the user's language, with what can be done about it.
 
-import { byId, h, icon } from "../view/keyed.js";
-import { t } from "../words/translate.js";
 import { setKey } from "../server/key.js";
+import { byId, h, update } from "../view/keyed.js";
+import { icon } from "../view/icon.js";
+import { t } from "../words/translate.js";
 
-const CALM = new Set(["lost", "gone", "autoplay", "mic_muted", "heard_nothing", "idle"]); // passing things, not errors
+/** @typedef {{ retry: () => void, hear: () => void, useKey: () => void }} Actions */
+
+// Passing things, not errors.
+const CALM = new Set(["lost", "gone", "autoplay", "mic_muted", "heard_nothing", "idle"]);
+const RETRIED = new Set([
+  "full",
+  "unreachable",
+  "no_path",
+  "denied",
+  "busy",
+  "no_microphone",
+  "mic_muted",
+]);
 
 export class Messages {
-  /** `actions`: { retry, hear, rekeyed }, called when the user asks for it. */
+  /** @param {Actions} actions called when the user asks for them */
   constructor(actions) {
     this.actions = actions;
-    this.box = byId("message");
+    /** @type {{ code: string, details: Record<string, any> } | null} */
     this.shown = null;
-    this.countdown = null;
+    /** @type {number | undefined} */
+    this.countdown = undefined;
   }
 
-  /** `code` is the part of a word's key after `m_`; `details` fills the sentence. */
+  /**
+   * @param {string} code the part of a sentence's key after `m_`
+   * @param {Record<string, any>} details what fills the sentence
+   */
   show(code, details = {}) {
-    // The same question again: what was typed as its answer stays.
-    if (code === "key" && this.shown?.code === code) return;
-    this.#draw(code, details);
-  }
-
-  #draw(code, details) {
     clearInterval(this.countdown);
     this.shown = { code, details };
-    this.box.dataset.code = code;
-    this.box.dataset.calm = CALM.has(code);
-    this.text = h("p", { class: "message-text" }, t(`m_${code}`, details));
-    this.box.replaceChildren(this.text, ...this.#actionsFor(code), this.#dismiss());
-    this.box.hidden = false;
+    this.draw();
     if (code === "full") this.#countDown(details.seconds);
   }
 
-  /** The trouble is over; `codes`: if it was one of these. */
+  /** Takes the message away. @param {...string} codes only if it is one of these */
   clear(...codes) {
-    if (codes.length && !codes.includes(this.shown?.code)) return;
+    if (codes.length && !codes.includes(this.shown?.code ?? "")) return;
     clearInterval(this.countdown);
     this.shown = null;
-    this.box.hidden = true;
-    this.box.replaceChildren();
+    this.draw();
   }
 
-  translate() {
-    if (!this.shown) return;
-    const typed = this.box.querySelector("input")?.value;
-    this.#draw(this.shown.code, this.shown.details);
-    if (typed) this.box.querySelector("input").value = typed;
+  /** Draws it again, in the language of now. */
+  draw() {
+    const box = byId("message");
+    if (!this.shown) {
+      update(box, { hidden: true }, []);
+      return;
+    }
+    const { code, details } = this.shown;
+    const isOver = code === "full" && details.seconds <= 0;
+    const text = isOver ? t("m_full_now") : t(`m_${code}`, details);
+    const dismiss = {
+      type: "button",
+      class: "icon-button",
+      "aria-label": t("m_dismiss"),
+      click: () => this.clear(),
+    };
+    update(box, { hidden: false, "data-code": code, "data-calm": String(CALM.has(code)) }, [
+      h("p", { key: code, class: "message-text" }, text),
+      this.#action(code),
+      h("button", dismiss, icon("close")),
+    ]);
   }
 
-  #actionsFor(code) {
-    if (code === "key") return [this.#keyForm()];
-    if (code === "autoplay") return [this.#button(t("m_hear"), () => this.#then("hear"))];
-    const isRetried = [
-      "full",
-      "unreachable",
-      "no_path",
-      "denied",
-      "busy",
-      "no_microphone",
-      "mic_muted",
-    ].includes(code);
-    return isRetried ? [this.#button(t("m_retry"), () => this.#then("retry"))] : [];
+  /** What the user can do about it. @param {string} code */
+  #action(code) {
+    if (code === "key") return this.#keyForm();
+    if (code === "autoplay") return this.#button("m_hear", "hear");
+    return RETRIED.has(code) ? this.#button("m_retry", "retry") : null;
   }
 
   #keyForm() {
+    /** @param {Event} event */
+    const submit = (event) => {
+      event.preventDefault();
+      const form = /** @type {HTMLFormElement} */ (event.target);
+      const key = String(new FormData(form).get("key")).trim();
+      if (!key) return;
+      setKey(key);
+      this.#do("useKey");
+    };
     const field = h("input", {
       type: "password",
+      name: "key",
       "aria-label": t("m_key_field"),
       placeholder: t("m_key_field"),
       autocomplete: "off",
       "data-testid": "key-input",
     });
-    const submit = (event) => {
-      event.preventDefault();
-      if (!field.value.trim()) return;
-      setKey(field.value);
-      this.#then("rekeyed");
-    };
-    return h(
-      "form",
-      { class: "key-form", submit },
-      field,
-      h("button", { class: "small" }, t("m_key_use")),
-    );
+    const use = h("button", { class: "small" }, t("m_key_use"));
+    return h("form", { class: "key-form", submit }, field, use);
   }
 
-  #button(text, click) {
-    return h(
-      "button",
-      { type: "button", class: "small", "data-testid": "message-action", click },
-      text,
-    );
+  /**
+   * @param {string} key of its text
+   * @param {keyof Actions} action
+   */
+  #button(key, action) {
+    const click = () => this.#do(action);
+    const props = { type: "button", class: "small", "data-testid": "message-action", click };
+    return h("button", props, t(key));
   }
 
-  #dismiss() {
-    const click = () => this.clear();
-    return h(
-      "button",
-      { type: "button", class: "icon-button", "aria-label": t("m_dismiss"), click },
-      icon("close"),
-    );
-  }
-
-  #then(action) {
+  /** @param {keyof Actions} action */
+  #do(action) {
     this.clear();
     this.actions[action]();
   }
 
-  // The sentence changes once a second; only its beginning and its end are worth an announcement.
+  /** Counts down in the sentence. @param {number} seconds until the server may have room */
   #countDown(seconds) {
     let left = seconds;
     this.countdown = setInterval(() => {
       left -= 1;
-      this.shown.details.seconds = left;
-      this.text.textContent = left > 0 ? t("m_full", { seconds: left }) : t("m_full_now");
+      if (this.shown) this.shown.details.seconds = left;
+      this.draw();
       if (left <= 0) clearInterval(this.countdown);
     }, 1_000);
   }

@@ -1,6 +1,8 @@
 // Levels, drawn as a ribbon: sound runs from the left into the microphone button, the answer runs
 // out of it to the right. The same levels are attributes, for styles and for whoever reads them.
 
+import { update } from "../view/keyed.js";
+
 const HISTORY = 90; // bars per side; at 30 a second that is the last three seconds
 const FLOOR_DB = -60;
 const FRAME_MS = 33;
@@ -73,8 +75,9 @@ export class Ribbon {
   }
 
   #show(side, level) {
-    this.button.style.setProperty(`--${side}`, level.toFixed(2));
-    this.canvas.dataset[side] = level.toFixed(2);
+    this.shown = { ...this.shown, [`--${side}`]: level.toFixed(2) };
+    update(this.button, { style: this.shown });
+    update(this.canvas, { [`data-${side}`]: level.toFixed(2) });
   }
 
   #draw() {

@@ -1,180 +1,184 @@
-// The conversation on the page: one list entry per turn, changed in place while its words come.
+// The conversation on the page: one list entry per turn.
 
-import { isShown, liveWords } from "./reducer.js";
-import { arrange, byId, h, patch, setText } from "../view/keyed.js";
-import { t } from "../words/translate.js";
+import { byId, h, update } from "../view/keyed.js";
+import { FollowedEnd } from "../view/scrolling.js";
 import { waterfall } from "../view/waterfall.js";
+import { t } from "../words/translate.js";
+import { isShown, liveWords } from "./reducer.js";
 
-const NEAR_END_PX = 120; // a user who scrolled back to here wants to follow again
-const GAP_PX = 16; // between the newest words and the dock that lies over the page of a phone
+/**
+ * @typedef {import("./reducer.js").Turn} Turn
+ * @typedef {{ turn: Turn, isOpen: boolean, entry: import("../view/keyed.js").Description }} Drawn
+ */
+
 const MAX_ANNOUNCEMENTS = 10; // a screen reader has read older ones
 
 export class Turns {
   constructor() {
     this.list = byId("turns");
-    this.drawn = null; // turn id -> { turn, isLast, node, announced }; null before the first drawing
-    this.chosen = new WeakSet(); // timings that the user opened or closed
-    this.view = new FollowedView(byId("scroll"), byId("talk"));
-    this.list.addEventListener("click", ({ target }) => {
-      const summary = target.closest("summary");
-      if (summary) this.chosen.add(summary.parentElement);
-    });
+    this.language = "";
+    /** @type {Map<string, Drawn> | null} by turn id; null before the first drawing */
+    this.drawn = null;
+    /** @type {Map<string, boolean>} whether the user opened or closed a turn's timing, by turn id */
+    this.chosen = new Map();
+    this.announcer = new Announcer();
+    this.end = new FollowedEnd(byId("scroll"), byId("talk"));
   }
 
-  /** Show `state`; `anew` redraws everything, after a change of language. */
-  show(state, anew = false) {
-    const turns = state.turns.filter(isShown);
+  /**
+   * @param {import("./reducer.js").Conversation} conversation
+   * @param {string} language
+   */
+  show(conversation, language) {
+    const turns = conversation.turns.filter(isShown);
     const last = turns.findLast((turn) => turn.trace)?.id;
     const before = this.drawn;
+    const old = language === this.language ? before : null;
+    this.language = language;
     this.drawn = new Map();
     for (const turn of turns) {
-      this.drawn.set(turn.id, this.#draw(turn, before?.get(turn.id), turn.id === last, anew));
+      const isOpen = this.chosen.get(turn.id) ?? turn.id === last;
+      this.drawn.set(turn.id, this.#draw(turn, isOpen, old?.get(turn.id)));
     }
-    for (const [id, { node }] of before ?? []) if (!this.drawn.has(id)) node.remove();
-    arrange(
+    for (const id of this.chosen.keys()) if (!this.drawn.has(id)) this.chosen.delete(id);
+    update(
       this.list,
-      [...this.drawn.values()].map(({ node }) => node),
+      {},
+      [...this.drawn.values()].map(({ entry }) => entry),
     );
     // What a reload brought back was read out before.
-    for (const entry of this.drawn.values()) this.#announce(entry, before === null);
-    this.#showLive(state);
-    byId("empty").hidden = turns.length > 0 || !byId("live").hidden;
-    const end = byId("live").hidden ? this.list.lastElementChild : byId("live");
-    this.view.follow(
+    this.announcer.show(turns, before === null);
+    const isLive = showLiveWords(conversation);
+    update(byId("empty"), { hidden: turns.length > 0 || isLive });
+    const end = isLive ? byId("live") : this.list.lastElementChild;
+    this.end.follow(
       end,
       turns.some((turn) => !before?.has(turn.id)),
     );
   }
 
-  #draw(turn, old, isLast, anew) {
-    if (!old) return { turn, isLast, node: drawTurn(turn, isLast), announced: new Set() };
-    if (!anew && old.turn === turn && old.isLast === isLast) return old;
-    patch(old.node, drawTurn(turn, isLast));
-    const timing = old.node.querySelector("details");
-    if (timing && old.isLast !== isLast && !this.chosen.has(timing)) timing.open = isLast;
-    return { ...old, turn, isLast };
-  }
-
-  #showLive(state) {
-    const { stable, unstable } = liveWords(state);
-    setText(byId("live-stable"), stable);
-    setText(byId("live-unstable"), unstable);
-    byId("live").hidden = !stable && !unstable;
-  }
-
-  /** Each part once, when final: a screen reader should not read every partial word. */
-  #announce({ turn, announced }, isKnown) {
-    const isFinal = !["hearing", "transcribing", "answering"].includes(turn.status);
-    const reply = turn.reason ? t("failed", { reason: turn.reason }) : (turn.heard ?? turn.reply);
-    const parts = { you: turn.source === "voice" && turn.said, assistant: isFinal && reply };
-    for (const [who, text] of Object.entries(parts)) {
-      if (!text || announced.has(who)) continue;
-      announced.add(who);
-      if (!isKnown) announce(`${t(who)}: ${text}`);
-    }
+  /**
+   * @param {Turn} turn
+   * @param {boolean} isOpen
+   * @param {Drawn} [old]
+   * @returns {Drawn} the old one where nothing changed, so that nothing is compared
+   */
+  #draw(turn, isOpen, old) {
+    if (old?.turn === turn && old.isOpen === isOpen) return old;
+    const onToggle = (/** @type {boolean} */ isToggledOpen) => {
+      this.chosen.set(turn.id, isToggledOpen);
+    };
+    return { turn, isOpen, entry: entry(turn, isOpen, onToggle) };
   }
 }
 
-function announce(sentence) {
-  const announcer = byId("announcer");
-  announcer.append(h("p", {}, sentence));
-  if (announcer.childElementCount > MAX_ANNOUNCEMENTS) announcer.firstElementChild.remove();
+/** Shows what is being said now. @param {import("./reducer.js").Conversation} conversation */
+function showLiveWords(conversation) {
+  const { stable, unstable } = liveWords(conversation);
+  const isLive = Boolean(stable || unstable);
+  update(byId("live-stable"), {}, [stable]);
+  update(byId("live-unstable"), {}, [unstable]);
+  update(byId("live"), { hidden: !isLive });
+  return isLive;
+}
+
+/** Tells a screen reader each part of a turn once, when it is final: not every partial word. */
+class Announcer {
+  constructor() {
+    /** @type {Map<string, Set<string>>} turn id -> the parts that were told */
+    this.told = new Map();
+    /** @type {{ key: number, sentence: string }[]} */
+    this.sentences = [];
+    this.count = 0;
+  }
+
+  /**
+   * @param {Turn[]} turns
+   * @param {boolean} isKnown the user knows them
+   */
+  show(turns, isKnown) {
+    const told = this.told;
+    this.told = new Map(turns.map(({ id }) => [id, told.get(id) ?? new Set()]));
+    for (const turn of turns) {
+      for (const [who, text] of finalParts(turn)) {
+        const parts = this.told.get(turn.id);
+        if (!text || !parts || parts.has(who)) continue;
+        parts.add(who);
+        if (!isKnown)
+          this.sentences.push({ key: (this.count += 1), sentence: `${t(who)}: ${text}` });
+      }
+    }
+    this.sentences = this.sentences.slice(-MAX_ANNOUNCEMENTS);
+    const drawn = this.sentences.map(({ key, sentence }) => h("p", { key }, sentence));
+    update(byId("announcer"), {}, drawn);
+  }
 }
 
 /**
- * Keeps the newest words in sight until the user scrolls up, and again after they scrolled down.
- * In a wide window `panel` scrolls; on a phone the whole page does, and `dock` lies over its end.
+ * @param {Turn} turn
+ * @returns {[who: string, text: string][]}
  */
-class FollowedView {
-  constructor(panel, dock) {
-    Object.assign(this, { panel, dock });
-    this.end = null;
-    this.isFollowing = true;
-    this.tops = new Map();
-    panel.addEventListener("scroll", () => this.#scrolled(panel), { passive: true });
-    addEventListener("scroll", () => this.#scrolled(document.scrollingElement), { passive: true });
-  }
-
-  /** `end` is the newest element, or null; `isNew` when a turn has just begun. */
-  follow(end, isNew) {
-    this.end = end;
-    if (!end || !this.isFollowing) return;
-    const below = this.#below();
-    const scroller = this.#scroller();
-    if (below > 0) scroller.scrollBy({ top: below, behavior: "instant" });
-    else if (isNew && end.getBoundingClientRect().bottom < 0) {
-      end.scrollIntoView({ block: "nearest" });
-    }
-    this.tops.set(scroller, scroller.scrollTop); // a movement away from here is the user's
-  }
-
-  // We scroll down only. Upwards it was the user, or the page became shorter; then its end is seen.
-  #scrolled(scroller) {
-    const before = this.tops.get(scroller) ?? 0;
-    this.tops.set(scroller, scroller.scrollTop);
-    if (scroller !== this.#scroller()) return;
-    const below = this.#below();
-    if (scroller.scrollTop < before) this.isFollowing &&= below <= 1;
-    else if (below < NEAR_END_PX) this.isFollowing = true;
-  }
-
-  #isPage() {
-    return getComputedStyle(this.panel).overflowY === "visible";
-  }
-
-  #scroller() {
-    return this.#isPage() ? document.scrollingElement : this.panel;
-  }
-
-  /** Pixels of the newest words that are out of sight below. */
-  #below() {
-    const { panel, dock, end } = this;
-    if (!this.#isPage()) return panel.scrollHeight - panel.scrollTop - panel.clientHeight;
-    return end ? end.getBoundingClientRect().bottom - dock.getBoundingClientRect().top + GAP_PX : 0;
-  }
+function finalParts(turn) {
+  const isFinal = !["hearing", "transcribing", "answering"].includes(turn.status);
+  const reply = turn.reason ? t("failed", { reason: turn.reason }) : (turn.heard ?? turn.reply);
+  return [
+    ["you", turn.source === "voice" ? turn.said : ""],
+    ["assistant", isFinal ? reply : ""],
+  ];
 }
 
-function drawTurn(turn, isLast) {
+/**
+ * @param {Turn} turn
+ * @param {boolean} isOpen
+ * @param {(isOpen: boolean) => void} onToggle
+ */
+function entry(turn, isOpen, onToggle) {
   return h(
     "li",
     {
+      key: turn.id,
       class: "turn",
       "data-testid": "turn",
       "data-status": turn.status,
       "data-source": turn.source,
     },
-    (turn.said && h("p", { class: "said", "data-testid": "said" }, who("you"), turn.said)) || null,
-    drawReply(turn),
-    turn.trace?.stages.length ? waterfall(turn.trace, isLast) : null,
+    turn.said ? h("p", { class: "said", "data-testid": "said" }, speaker("you"), turn.said) : null,
+    reply(turn),
+    turn.trace?.stages.length ? waterfall(turn.trace, isOpen, onToggle) : null,
   );
 }
 
-function drawReply(turn) {
+/** @param {Turn} turn */
+function reply(turn) {
   if (turn.status === "failed") return note(t("failed", { reason: turn.reason }));
   if (turn.status === "lost") return note(t("lost"));
-  if (turn.status === "cut") return drawCut(turn);
-  if (!turn.reply) {
-    return turn.status === "answering" || turn.status === "transcribing" ? drawWaiting() : null;
+  if (turn.status === "cut") return cutReply(turn);
+  if (turn.reply) {
+    return h("p", { class: "reply", "data-testid": "reply" }, speaker("assistant"), turn.reply);
   }
-  return h("p", { class: "reply", "data-testid": "reply" }, who("assistant"), turn.reply);
+  const isWaiting = turn.status === "answering" || turn.status === "transcribing";
+  return isWaiting
+    ? h("p", { class: "waiting", "aria-hidden": "true" }, h("i"), h("i"), h("i"))
+    : null;
 }
 
-/** What was heard, then what nobody heard, struck through. */
-function drawCut(turn) {
+/** The part of the answer that was played, then the rest, struck through. @param {Turn} turn */
+function cutReply(turn) {
   const heard = turn.heard ?? "";
   const rest = turn.reply.startsWith(heard) ? turn.reply.slice(heard.length) : "";
   return h(
     "p",
     { class: "reply cut", "data-testid": "reply" },
-    who("assistant"),
-    h("span", { "data-testid": "heard" }, heard),
+    speaker("assistant"),
+    h("span", { key: "heard", "data-testid": "heard" }, heard),
     rest.trim() ? h("s", { "data-testid": "unheard" }, rest) : null,
     " ",
     h("span", { class: "tag", "data-testid": "cut" }, t("cut")),
   );
 }
 
+/** @param {string} text */
 const note = (text) => h("p", { class: "reply note", "data-testid": "reply" }, text);
-const who = (key) => h("span", { class: "sr-only" }, `${t(key)}: `);
-const drawWaiting = () =>
-  h("p", { class: "waiting", "aria-hidden": "true" }, h("i"), h("i"), h("i"));
+
+/** @param {string} who */
+const speaker = (who) => h("span", { class: "sr-only" }, `${t(who)}: `);

@@ -1,175 +1,223 @@
 // The devices view: who is connected and what each does, live; approve, edit, announce, update.
 
-import { getJson, pause, request, serverSent } from "../server/api.js";
-import { byId, h, setText } from "../view/keyed.js";
-import { deviceCard } from "./device_card.js";
+import { getJson } from "../server/api.js";
+import { byId, h, update } from "../view/keyed.js";
 import { t } from "../words/translate.js";
+import { deviceCard } from "./device_card.js";
+import { deviceForm } from "./device_forms.js";
 
-const RETRY_MS = 3_000;
-const MAX_ABSENT_MS = 60_000; // a server without devices has no list; nor has a proxy whose server restarts
-const ACTION_MS = 60_000; // the server waits 20 s for a device to take a notice
+/**
+ * @typedef {{ voice: string, language: string, wake_word: string, volume: number | null,
+ *   instructions: string, echo: string }} Profile
+ * @typedef {{ id: string, kind: string, name: string, area: string, board: string, firmware: string,
+ *   address: string, hardware_id: string, standing: "new" | "approved" | "blocked",
+ *   has_new_identity: boolean, pairing_code: string | null, is_connected: boolean,
+ *   doing: string | null, last_seen: string | null, waiting: number, profile: Profile,
+ *   timing: Record<string, number> | null }} Device
+ * @typedef {"approve" | "announce" | "edit" | "restart" | "update" | "block" | "forget"} Action
+ * @typedef {{ version: string, sha256: string }} Image
+ * @typedef {{ kind: "announce" | "edit" | "update" | "forget", device: Device,
+ *   images: Image[], place: string }} Form
+ *   an open form; `device` as it was when it was opened, so that nothing typed is written over
+ */
+
+const PATH = "/devices";
 
 export class DevicesView {
-  constructor() {
-    this.devices = null;
-    this.editing = null; // id of the device whose form is open: it is not drawn over
-    this.dialog = byId("devices");
-    byId("devices-open").addEventListener("click", () => this.dialog.showModal());
-    byId("devices-close").addEventListener("click", () => this.dialog.close());
-    // Closed with a form open, by its button or by Esc: what was typed in it is given up.
-    this.dialog.addEventListener("close", () => this.#edited());
-    byId("pair-form").addEventListener("submit", (event) => {
-      event.preventDefault();
-      this.#pair();
+  /** @type {Form | null} */
+  #form = null;
+  /** @type {{ text: string, isBad: boolean } | null} */
+  #note = null;
+
+  /**
+   * @param {import("../app.js").PageStore} store
+   * @param {import("./devices_feed.js").DevicesFeed} feed
+   * @param {import("../router.js").Router} router
+   */
+  constructor(store, feed, router) {
+    this.store = store;
+    this.feed = feed;
+    this.dialog = /** @type {HTMLDialogElement} */ (byId("devices"));
+    update(byId("devices-open"), { click: () => router.go(PATH) });
+    update(byId("devices-close"), { click: () => this.dialog.close() });
+    // Closed by its button or by Esc: what was typed into an open form is given up.
+    this.dialog.addEventListener("close", () => {
+      this.#note = null;
+      this.#open(null);
+      router.leave();
+    });
+    update(byId("pair-form"), {
+      submit: (/** @type {Event} */ event) => {
+        event.preventDefault();
+        this.#pair();
+      },
+    });
+    store.watch(["devices", "areDevicesLive", "language"], (state, before) => {
+      if (state.areDevicesLive !== before?.areDevicesLive) this.#note = null;
+      this.#draw();
+    });
+    store.watch(["devices", "path"], ({ devices, path }) => {
+      const isOpen = path === PATH && devices !== null;
+      if (isOpen && !this.dialog.open) this.dialog.showModal();
+      if (!isOpen && this.dialog.open) this.dialog.close();
     });
   }
 
-  /** Follow the server's list; again after a key was given. */
-  watch() {
-    this.aborter?.abort();
-    this.aborter = new AbortController();
-    this.#follow(this.aborter.signal);
+  #draw() {
+    const { devices, areDevicesLive } = this.store.state;
+    if (!devices) return;
+    const unapproved = devices.filter((one) => one.standing === "new" || one.has_new_identity);
+    const count = unapproved.length;
+    update(byId("devices-open"), { hidden: false });
+    update(byId("devices-badge"), { hidden: count === 0 }, [t("devices_waiting", { n: count })]);
+    update(byId("pair-form"), { hidden: count === 0 });
+    const lost = areDevicesLive ? null : { text: t("devices_lost"), isBad: false };
+    const note = this.#note ?? lost;
+    const noteProps = { hidden: note === null, "data-bad": String(note?.isBad ?? false) };
+    update(byId("devices-note"), noteProps, [note?.text]);
+    const cards = devices.map((one) =>
+      deviceCard(one, this.#formOf(one), (action) => this.#do(action, one)),
+    );
+    const none = h("li", { class: "nothing" }, t("no_devices"));
+    update(byId("device-list"), {}, cards.length ? cards : [none]);
   }
 
-  translate() {
-    if (this.devices) this.show(this.devices);
+  /** @param {Device} device */
+  #formOf({ id }) {
+    if (this.#form?.device.id !== id) return null;
+    return deviceForm(this.#form, {
+      close: () => this.#open(null),
+      save: async (device, changes) =>
+        this.#closeIf(await this.#post(device, "", changes, t("was_saved"))),
+      announce: async (device, words, isEverywhere) =>
+        this.#closeIf(await this.#announce(device, words, isEverywhere)),
+      update: async (device, firmware) => {
+        const done = t("was_updated", { name: device.name });
+        this.#closeIf(await this.#post(device, "/update", { firmware }, done));
+      },
+      forget: (device) => {
+        this.#open(null);
+        this.#send("DELETE", pathOf(device));
+      },
+    });
   }
 
-  show(devices) {
-    this.devices = devices;
-    const waiting = devices.filter((one) => one.standing === "new" || one.has_new_identity).length;
-    byId("devices-open").hidden = false;
-    byId("devices-badge").hidden = waiting === 0;
-    setText(byId("devices-badge"), t("devices_waiting", { n: waiting }));
-    byId("pair-form").hidden = waiting === 0;
-    if (this.editing) return; // what is being typed stays; drawn when it is done
-    const open = new Set(
-      [...byId("device-list").querySelectorAll("details[open]")].map(
-        (one) => one.closest("[data-id]").dataset.id,
-      ),
-    );
-    const focused = document.activeElement?.closest?.("[data-id]")?.dataset.id;
-    const action = document.activeElement?.dataset?.action;
-    const drawn = devices.map((one) => deviceCard(one, this.#actions(one), open.has(one.id)));
-    byId("device-list").replaceChildren(
-      ...(drawn.length ? drawn : [h("li", { class: "nothing" }, t("no_devices"))]),
-    );
-    // Live updates must not throw the keyboard's place away.
-    if (focused && action) {
-      byId("device-list")
-        .querySelector(`[data-id="${focused}"] [data-action="${action}"]`)
-        ?.focus();
+  /** @param {Form | null} form */
+  #open(form) {
+    this.#form = form;
+    this.#draw();
+    if (!form) return;
+    const panel = document.querySelector(`[data-id="${CSS.escape(form.device.id)}"] .device-panel`);
+    const field = panel?.querySelector("input, select, textarea, button");
+    if (field instanceof HTMLElement) field.focus();
+  }
+
+  /** @param {unknown} isDone */
+  #closeIf(isDone) {
+    if (isDone) this.#open(null);
+  }
+
+  /**
+   * @param {Action} action
+   * @param {Device} device
+   */
+  #do(action, device) {
+    const { name, pairing_code: code } = device;
+    switch (action) {
+      case "approve": // with the code that its card shows: another one may have come since
+        return this.#post(device, "/approve", code ? { code } : {}, t("was_approved", { name }));
+      case "block":
+        return this.#post(device, "/block", {});
+      case "restart":
+        return this.#post(device, "/restart", {}, t("was_restarted", { name }));
+      case "update":
+        return this.#openUpdate(device);
+      default:
+        return this.#open({ kind: action, device, images: [], place: "" });
     }
   }
 
-  async #follow(signal) {
-    let waitMs = RETRY_MS;
-    while (!signal.aborted) {
-      try {
-        for await (const { event, data } of serverSent("/v1/devices/events", signal)) {
-          if (event !== "devices") continue;
-          waitMs = RETRY_MS;
-          byId("devices-note").hidden = true;
-          this.show(JSON.parse(data).devices);
-        }
-      } catch (error) {
-        if (signal.aborted) return;
-        if ([401, 403].includes(error.status)) return; // the page asks for the key elsewhere
-        if (error.status === 404 && !this.devices) waitMs = Math.min(2 * waitMs, MAX_ABSENT_MS);
-      }
-      if (this.devices) this.#note(t("devices_lost"));
-      await pause(waitMs, signal);
+  /** @param {Device} device */
+  async #openUpdate(device) {
+    try {
+      const { images, place } = await getJson(`${pathOf(device)}/firmware`);
+      this.#open({ kind: "update", device, images, place });
+    } catch (error) {
+      this.#showRefused(error);
     }
   }
 
-  #edited() {
-    if (this.editing === null) return;
-    this.editing = null;
-    this.show(this.devices);
-  }
-
-  #actions(device) {
-    const path = `/v1/devices/${device.id}`;
-    const { name, area, pairing_code: code } = device;
-    return {
-      // With the code that this card shows: another one may have come since.
-      approve: () =>
-        this.#post(`${path}/approve`, code ? { code } : {}, t("was_approved", { name })),
-      block: () => this.#post(`${path}/block`, {}),
-      forget: () => this.#send("DELETE", path),
-      save: (changes) => this.#post(path, changes, t("was_saved")),
-      restart: () => this.#post(`${path}/restart`, {}, t("was_restarted", { name })),
-      firmware: () => this.#ask(`${path}/firmware`),
-      update: (firmware) => this.#post(`${path}/update`, { firmware }, t("was_updated", { name })),
-      announce: async (text, isEverywhere) => {
-        const told = await this.#post(
-          isEverywhere ? `/v1/areas/${encodeURIComponent(area)}/notify` : `${path}/notify`,
-          { text },
-        );
-        if (!told) return false;
-        const isHeard = isEverywhere ? told.devices.length > 0 : told.is_heard;
-        const missed = isEverywhere ? t("nobody_there", { area }) : t("is_waiting", { name });
-        this.#note(isHeard ? t("was_heard", { name: isEverywhere ? area : name }) : missed);
-        return true;
-      },
-      editing: (isOpen) => {
-        if (isOpen) this.editing = device.id;
-        else this.#edited();
-      },
-    };
+  /**
+   * @param {Device} device
+   * @param {string} text
+   * @param {boolean} isEverywhere in the device's room
+   */
+  async #announce(device, text, isEverywhere) {
+    const { name, area } = device;
+    if (isEverywhere) {
+      const path = `/v1/areas/${encodeURIComponent(area)}/notify`;
+      const answer = await this.#send("POST", path, { text });
+      if (!answer) return false;
+      const isHeard = answer.devices.length > 0;
+      this.#say(isHeard ? t("was_heard", { name: area }) : t("nobody_there", { area }));
+      return true;
+    }
+    const answer = await this.#post(device, "/notify", { text });
+    if (!answer) return false;
+    this.#say(answer.is_heard ? t("was_heard", { name }) : t("is_waiting", { name }));
+    return true;
   }
 
   async #pair() {
-    const field = byId("pair-code");
-    const device = await this.#post("/v1/devices/pair", { code: field.value });
+    const field = /** @type {HTMLInputElement} */ (byId("pair-code"));
+    const device = await this.#send("POST", "/v1/devices/pair", { code: field.value });
     if (!device) return;
     field.value = "";
-    this.#note(t("was_approved", { name: device.name }));
+    this.#say(t("was_approved", { name: device.name }));
   }
 
-  /** The answer, or null; unlike #send it draws nothing, so an open form stays. */
-  async #ask(path) {
+  /**
+   * @param {Device} device
+   * @param {string} path below the device's
+   * @param {object} body
+   * @param {string} [done] what to say then
+   */
+  #post(device, path, body, done) {
+    return this.#send("POST", `${pathOf(device)}${path}`, body, done);
+  }
+
+  /**
+   * @param {string} method
+   * @param {string} path
+   * @param {object} [body]
+   * @param {string} [done] what to say then
+   * @returns {Promise<any>} the answer, or null when the server refused; then its reason is shown
+   */
+  async #send(method, path, body, done) {
     try {
-      return await getJson(path);
-    } catch (error) {
-      this.#refused(error);
-      return null;
-    }
-  }
-
-  #post(path, body, done = "") {
-    return this.#send("POST", path, body, done);
-  }
-
-  /** The answer, or null when the server refused; then its reason is shown. */
-  async #send(method, path, body, done = "") {
-    const options = { method, limitMs: ACTION_MS };
-    if (body) {
-      Object.assign(options, {
-        body: JSON.stringify(body),
-        headers: { "Content-Type": "application/json" },
-      });
-    }
-    try {
-      const response = await request(path, options);
-      const answer = response.status === 204 ? {} : await response.json();
-      if (done) this.#note(done);
-      this.show((await getJson("/v1/devices")).devices);
+      const answer = await this.feed.send(method, path, body);
+      if (done) this.#say(done);
       return answer;
     } catch (error) {
-      this.#refused(error);
+      this.#showRefused(error);
       return null;
     }
   }
 
-  #refused(error) {
-    this.#note(t("d_failed", { reason: error.message || error.code }), true);
+  /** @param {any} error */
+  #showRefused(error) {
+    this.#say(t("d_failed", { reason: error.message || error.code }), true);
   }
 
-  #note(text, isBad = false) {
-    const note = byId("devices-note");
-    note.hidden = false;
-    note.dataset.bad = String(isBad);
-    setText(note, text);
+  /**
+   * @param {string} text
+   * @param {boolean} isBad
+   */
+  #say(text, isBad = false) {
+    this.#note = { text, isBad };
+    this.#draw();
   }
 }
+
+/** @param {Device} device */
+const pathOf = ({ id }) => `/v1/devices/${id}`;

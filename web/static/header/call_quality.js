@@ -1,96 +1,109 @@
 // The indicator of how good the connection is, and the figures behind it.
 
-import { byId, h, setText } from "../view/keyed.js";
-import { formatMs, formatNumber, t } from "../words/translate.js";
 import { figures, graded } from "../call/quality.js";
+import { byId, h, update } from "../view/keyed.js";
+import { formatMs, formatNumber, t } from "../words/translate.js";
+
+/**
+ * @typedef {import("../call/quality.js").Figures} Figures
+ * @typedef {import("../call/quality.js").Verdict} Verdict
+ */
 
 const GAP_PX = 8; // between the button and what it opens, and to the edge of the window
 
-export class Network {
-  constructor() {
+export class CallQuality {
+  /** @param {import("../app.js").PageStore} store */
+  constructor(store) {
     this.button = byId("quality");
     this.details = byId("quality-details");
-    this.details.addEventListener(
-      "beforetoggle",
-      ({ newState }) => newState === "open" && this.#fill(),
-    );
-    this.details.addEventListener("toggle", ({ newState }) => newState === "open" && this.#place());
-    addEventListener("resize", () => this.#isOpen() && this.#place());
+    addEventListener("resize", () => this.#place());
+    this.details.addEventListener("toggle", () => this.#place());
+    store.watch(["quality", "connection", "language"], ({ quality, connection }) => {
+      const known = figures(quality);
+      this.#show(known, connection === "open" ? graded(known) : null);
+    });
   }
 
-  /** `quality` as quality.js keeps it; `isOn`: whether there is a call. */
-  show(quality, isOn) {
-    this.known = figures(quality);
-    const verdict = isOn ? graded(this.known) : null;
-    this.verdict = verdict;
-    this.button.hidden = verdict === null;
+  /**
+   * @param {Figures} known
+   * @param {Verdict | null} verdict
+   */
+  #show(known, verdict) {
+    update(this.button, { hidden: verdict === null });
     if (verdict === null) {
       if (this.#isOpen()) this.details.hidePopover();
       return;
     }
-    this.button.dataset.grade = verdict.grade;
-    setText(byId("quality-grade"), t(`q_${verdict.grade}`));
-    const label = t("q_label", { grade: t(`q_${verdict.grade}`) });
-    if (this.button.getAttribute("aria-label") !== label) {
-      this.button.setAttribute("aria-label", label);
-    }
-    if (this.#isOpen()) this.#fill();
+    const grade = t(`q_${verdict.grade}`);
+    const label = t("q_label", { grade });
+    update(this.button, { "data-grade": verdict.grade, "aria-label": label });
+    update(byId("quality-grade"), {}, [grade]);
+    const because = verdict.because ? `q_because_${verdict.because}` : "q_all_good";
+    update(byId("quality-verdict"), {}, [t(because)]);
+    update(byId("quality-ways"), {}, ways(known));
+    update(byId("quality-facts"), {}, facts(known));
   }
 
   #isOpen() {
     return this.details.matches(":popover-open");
   }
 
-  #fill() {
-    const { known, verdict } = this;
-    setText(
-      byId("quality-verdict"),
-      t(verdict?.because ? `q_because_${verdict.because}` : "q_all_good"),
-    );
-    const ways = [
-      ["loss", percent],
-      ["jitter", inMs],
-      ["buffer", inMs],
-    ].map(([name, show]) =>
-      h(
-        "tr",
-        {},
-        h("th", { scope: "row" }, t(`q_${name}`)),
-        cell(`${name}_up`, show(known[`${name}_up`])),
-        cell(`${name}_down`, show(known[`${name}_down`])),
-      ),
-    );
-    byId("quality-ways").replaceChildren(...ways);
-    const path = known.local && known.remote ? `${known.local} – ${known.remote}` : null;
-    const facts = [
-      ["round_trip", inMs(known.round_trip)],
-      ["codec", known.codec ? codecName(known.codec) : "–"],
-      ["path", path ?? "–"],
-      [
-        "transport",
-        [TRANSPORTS[known.transport], known.protocol?.toUpperCase()].filter(Boolean).join(", "),
-      ],
-    ];
-    byId("quality-facts").replaceChildren(
-      ...facts.flatMap(([name, text]) => [
-        h("dt", {}, t(`q_${name}`)),
-        h("dd", { "data-testid": `quality-${name}` }, text),
-      ]),
-    );
-  }
-
   /** Below its button, within the window. */
   #place() {
+    if (!this.#isOpen()) return;
     const { left, bottom } = this.button.getBoundingClientRect();
     const widest = document.documentElement.clientWidth - this.details.offsetWidth - GAP_PX;
-    this.details.style.left = `${Math.max(GAP_PX, Math.min(left, widest))}px`;
-    this.details.style.top = `${bottom + GAP_PX}px`;
+    const style = {
+      left: `${Math.max(GAP_PX, Math.min(left, widest))}px`,
+      top: `${bottom + GAP_PX}px`,
+    };
+    update(this.details, { style });
   }
 }
 
+/** One row per figure that differs by direction. @param {Figures} known */
+const ways = (known) => [
+  way("loss", percent(known.loss_up), percent(known.loss_down)),
+  way("jitter", inMs(known.jitter_up), inMs(known.jitter_down)),
+  way("buffer", inMs(known.buffer_up), inMs(known.buffer_down)),
+];
+
+/**
+ * @param {string} name
+ * @param {string} up
+ * @param {string} down
+ */
+const way = (name, up, down) =>
+  h(
+    "tr",
+    { key: name },
+    h("th", { scope: "row" }, t(`q_${name}`)),
+    h("td", { "data-testid": `quality-${name}_up` }, up),
+    h("td", { "data-testid": `quality-${name}_down` }, down),
+  );
+
+/** @param {Figures} known */
+function facts(known) {
+  const transport = [TRANSPORTS[known.transport], known.protocol?.toUpperCase()];
+  /** @type {[string, string][]} */
+  const texts = [
+    ["round_trip", inMs(known.round_trip)],
+    ["codec", known.codec ? codecName(known.codec) : "–"],
+    ["path", known.local && known.remote ? `${known.local} – ${known.remote}` : "–"],
+    ["transport", transport.filter(Boolean).join(", ")],
+  ];
+  return texts.flatMap(([name, text]) => [
+    h("dt", { key: name }, t(`q_${name}`)),
+    h("dd", { key: name, "data-testid": `quality-${name}` }, text),
+  ]);
+}
+
+/** @type {Record<string, string>} */
 const TRANSPORTS = { webrtc: "WebRTC", websocket: "WebSocket" };
 
+/** @param {string} name */
 const codecName = (name) => (name.toLowerCase() === "opus" ? "Opus" : name.toUpperCase());
+/** @param {number | null} value */
 const inMs = (value) => (value === null ? "–" : formatMs(value));
+/** @param {number | null} value */
 const percent = (value) => (value === null ? "–" : `${formatNumber(100 * value)} %`);
-const cell = (name, text) => h("td", { "data-testid": `quality-${name}` }, text);

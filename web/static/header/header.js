@@ -1,119 +1,143 @@
 // The choices in the header, and the list of engines: drawn from what the server offers.
 
-import { byId, h, icon } from "../view/keyed.js";
+import { byId, h, update } from "../view/keyed.js";
+import { icon } from "../view/icon.js";
 import { languageName, nativeName, t } from "../words/translate.js";
+
+/** @typedef {import("../state/choices.js").Choices} Choices */
 
 const KINDS = ["asr", "llm", "tts", "vad"];
 
+/** @type {[id: string, name: "language" | "asr" | "llm" | "wakeWord"][]} */
+const SELECTS = [
+  ["language", "language"],
+  ["engine", "asr"],
+  ["model", "llm"],
+  ["wake", "wakeWord"],
+];
+
 export class Header {
-  /** `onChange(name)` after language, asr, llm, wakeWord, pushToTalk or theme changed. */
-  constructor(choices, onChange) {
-    this.choices = choices;
-    const bind = (id, name) =>
-      byId(id).addEventListener("change", ({ target }) =>
-        this.#choose(onChange, name, target.value),
+  /**
+   * @param {import("../app.js").PageStore} store
+   * @param {(changes: Partial<Choices>) => void} choose called with what the user chose
+   */
+  constructor(store, choose) {
+    this.system = matchMedia("(prefers-color-scheme: dark)");
+    const show = () => this.#showTheme(store.state.choices, choose);
+    this.system.addEventListener("change", show);
+    store.watch(["choices", "language"], ({ choices }) => {
+      this.#showChoices(choices, choose);
+      this.#showTheme(choices, choose);
+      showEngines(choices);
+    });
+  }
+
+  /**
+   * @param {Choices} choices
+   * @param {(changes: Partial<Choices>) => void} choose
+   */
+  #showChoices(choices, choose) {
+    /** @type {Record<string, [value: string, text: string][]>} */
+    const offered = {
+      language: choices.languages().map((one) => [one, nativeName(one)]),
+      asr: engineOptions(choices, "asr"),
+      llm: engineOptions(choices, "llm"),
+      wakeWord: wakeOptions(choices),
+    };
+    for (const [id, name] of SELECTS) {
+      const options = offered[name].map(([value, text]) =>
+        h("option", { key: value, value, selected: value === choices[name] }, text),
       );
-    bind("language", "language");
-    bind("engine", "asr");
-    bind("model", "llm");
-    bind("wake", "wakeWord");
-    byId("ptt").addEventListener("change", ({ target }) =>
-      this.#choose(onChange, "pushToTalk", target.checked),
-    );
-    byId("theme").addEventListener("click", () => {
-      this.#choose(onChange, "theme", this.#isDark() ? "light" : "dark");
-      this.showTheme();
-    });
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.showTheme());
+      /** @param {Event} event */
+      const change = ({ target }) =>
+        choose({ [name]: /** @type {HTMLSelectElement} */ (target).value });
+      update(byId(id), { change }, options);
+    }
+    update(byId("model-choice"), { hidden: choices.usable("llm").length < 2 });
+    update(byId("wake-choice"), { hidden: choices.wakeWords().length === 0 });
+    /** @param {Event} event */
+    const change = ({ target }) =>
+      choose({ pushToTalk: /** @type {HTMLInputElement} */ (target).checked });
+    update(byId("ptt"), { checked: choices.pushToTalk, change });
   }
 
-  show() {
-    const { choices } = this;
-    fill(
-      byId("language"),
-      choices.languages().map((one) => [one, nativeName(one)]),
-      choices.language,
-    );
-    fill(byId("engine"), this.#engineOptions("asr"), choices.asr);
-    fill(byId("model"), this.#engineOptions("llm"), choices.llm);
-    byId("model-choice").hidden = choices.usable("llm").length < 2;
-    fill(byId("wake"), this.#wakeOptions(), choices.wakeWord);
-    byId("wake-choice").hidden = choices.wakeWords().length === 0;
-    byId("ptt").checked = choices.pushToTalk;
-    this.showTheme();
-    this.#showEngines();
-  }
-
-  showTheme() {
-    const isDark = this.#isDark();
-    document.documentElement.dataset.theme = isDark ? "dark" : "light";
-    byId("theme").replaceChildren(icon(isDark ? "sun" : "moon"));
-    byId("theme").setAttribute("aria-label", t(isDark ? "theme_light" : "theme_dark"));
-  }
-
-  /** Why the microphone is not offered in this language; empty when it is. */
-  get unheard() {
-    if (this.choices.isHeard) return "";
-    const { name, languages } = this.choices.recognizer();
-    return t("hears_only", {
-      engine: title(name),
-      languages: languages.map(languageName).join(", "),
-    });
-  }
-
-  #choose(onChange, name, value) {
-    this.choices.set({ [name]: value });
-    onChange(name);
-  }
-
-  #isDark() {
-    const { theme } = this.choices;
-    return theme ? theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-  }
-
-  #engineOptions(kind) {
-    const chosen = this.choices.engines?.[kind]?.chosen;
-    const automatic = chosen ? t("default_engine", { name: title(chosen) }) : t("automatic");
-    return [
-      ["default", automatic],
-      ...this.choices.usable(kind).map(({ name }) => [name, title(name)]),
-    ];
-  }
-
-  #wakeOptions() {
-    const words = this.choices.wakeWords().map(({ name, phrase }) => [name, phrase]);
-    return [["default", t("automatic")], ["off", t("wake_off")], ...words];
-  }
-
-  #showEngines() {
-    const { engines } = this.choices;
-    if (!engines) return;
-    const rows = KINDS.filter((kind) => engines[kind]).flatMap((kind) => {
-      const { chosen, why, available } = engines[kind];
-      const others = available
-        .filter(({ name }) => name !== chosen)
-        .map((engine) =>
-          h(
-            "li",
-            { title: engine.reason || null, "data-installed": String(engine.installed) },
-            engine.installed ? title(engine.name) : `${title(engine.name)} (${t("not_installed")})`,
-          ),
-        );
-      return [
-        h("dt", {}, t(`engine_${kind}`)),
-        h(
-          "dd",
-          {},
-          h("strong", {}, title(chosen)),
-          why ? h("span", { class: "why" }, why) : null,
-          others.length ? h("ul", { class: "others" }, ...others) : null,
-        ),
-      ];
-    });
-    byId("engines").replaceChildren(...rows);
+  /**
+   * @param {Choices} choices
+   * @param {(changes: Partial<Choices>) => void} choose
+   */
+  #showTheme({ theme }, choose) {
+    const isDark = theme ? theme === "dark" : this.system.matches;
+    update(document.documentElement, { "data-theme": isDark ? "dark" : "light" });
+    const label = t(isDark ? "theme_light" : "theme_dark");
+    const click = () => choose({ theme: isDark ? "light" : "dark" });
+    update(byId("theme"), { "aria-label": label, click }, [icon(isDark ? "sun" : "moon")]);
   }
 }
 
+/** Why the microphone is not offered in this language; empty when it is. @param {Choices} choices */
+export function whyUnheard(choices) {
+  const recognizer = choices.recognizer();
+  if (choices.isHeard || !recognizer) return "";
+  const languages = recognizer.languages.map(languageName).join(", ");
+  return t("hears_only", { engine: title(recognizer.name), languages });
+}
+
+/**
+ * @param {Choices} choices
+ * @param {string} kind
+ * @returns {[value: string, text: string][]}
+ */
+function engineOptions(choices, kind) {
+  const chosen = choices.engines?.[kind]?.chosen;
+  const automatic = chosen ? t("default_engine", { name: title(chosen) }) : t("automatic");
+  const usable = choices.usable(kind);
+  return [["default", automatic], ...usable.map(({ name }) => pair(name, title(name)))];
+}
+
+/**
+ * @param {Choices} choices
+ * @returns {[value: string, text: string][]}
+ */
+const wakeOptions = (choices) => [
+  ["default", t("automatic")],
+  ["off", t("wake_off")],
+  ...choices.wakeWords().map(({ name, phrase }) => pair(name, phrase)),
+];
+
+/**
+ * @param {string} value
+ * @param {string} text
+ * @returns {[value: string, text: string]}
+ */
+const pair = (value, text) => [value, text];
+
+/** @param {Choices} choices */
+function showEngines({ engines }) {
+  if (!engines) return;
+  const rows = KINDS.filter((kind) => engines[kind]).flatMap((kind) => {
+    const { chosen, why, available } = engines[kind];
+    const others = available.filter(({ name }) => name !== chosen).map(otherEngine);
+    return [
+      h("dt", { key: kind }, t(`engine_${kind}`)),
+      h(
+        "dd",
+        { key: kind },
+        h("strong", {}, title(chosen)),
+        why ? h("span", { class: "why" }, why) : null,
+        others.length ? h("ul", { class: "others" }, ...others) : null,
+      ),
+    ];
+  });
+  update(byId("engines"), {}, rows);
+}
+
+/** @param {import("../state/choices.js").Engine} engine */
+function otherEngine({ name, installed, reason }) {
+  const text = installed ? title(name) : `${title(name)} (${t("not_installed")})`;
+  return h("li", { key: name, title: reason || null, "data-installed": String(installed) }, text);
+}
+
+/** @type {Record<string, string>} */
 const TITLES = {
   asr: "ASR",
   tts: "TTS",
@@ -124,18 +148,7 @@ const TITLES = {
   openai: "OpenAI",
 };
 
-/** An engine's configured name as people write it. */
-export function title(name) {
+/** An engine's configured name as people write it. @param {string} name */
+function title(name) {
   return TITLES[name] ?? name.replaceAll("_", " ").replace(/^./, (first) => first.toUpperCase());
-}
-
-function fill(select, options, value) {
-  const drawn = options.map(([key, text]) => h("option", { value: key }, text));
-  if (
-    [...select.options].map((one) => one.value + one.text).join() !==
-    drawn.map((one) => one.value + one.text).join()
-  ) {
-    select.replaceChildren(...drawn);
-  }
-  select.value = value;
 }

@@ -1,101 +1,93 @@
-// The home as the server streams it: rooms that light up, whether or not anyone talks.
+// The home: rooms that light up, timers and the shopping list.
 
-import { isAway, pause, serverSent } from "../server/api.js";
-import { byId, h, hasIcon, icon, setText } from "../view/keyed.js";
+import { byId, h, update } from "../view/keyed.js";
+import { hasIcon, icon } from "../view/icon.js";
+import { scrollableByKeyboard } from "../view/scrolling.js";
 import { formatNumber, t } from "../words/translate.js";
 import { showShopping, Timers } from "./household.js";
 
-const AGAIN_MS = 250; // a proxy may have ended a stream that was live; how long a lost server stays unseen
-const RETRY_MS = [500, 1_000, 2_000, 5_000, 10_000];
+/**
+ * @typedef {{ id: string, name: string }} Area
+ * @typedef {{ id: string, area: string, name: string, kind: string, device_class: string,
+ *   state: string, attributes: { [name: string]: any } }} Entity
+ * @typedef {{ areas: Area[], entities: Entity[], timers: import("./household.js").ServerTimer[],
+ *   shopping_list: import("./household.js").ShoppingItem[], reach: "here" | "away" | "refused" }} Home
+ *   `reach`: whether the server itself reaches the house; else what is shown is old
+ * @typedef {import("../view/keyed.js").Styles} Styles
+ */
+
 const REACHED = { here: "home_live", away: "home_away", refused: "home_refused" };
 const ACTIVE = new Set(["on", "open", "playing", "unlocked"]); // worth naming; the rest is at rest
+const SCROLL_MARGIN_PX = 16;
 
 export class HomeView {
-  /**
-   * `onRefused(refused)` when the server wants a key; `onGone()` when it cannot be reached any more,
-   * within a second if its port is closed; `onBack()` when it can again.
-   */
-  constructor({ onRefused, onGone, onBack }) {
-    Object.assign(this, { onRefused, onGone, onBack });
-    this.isGone = false;
+  /** @param {import("../app.js").PageStore} store */
+  constructor(store) {
+    this.list = byId("areas");
     this.timers = new Timers(byId("timers"));
-    this.home = null;
-    this.seen = new Map(); // entity id -> what it was drawn from, to notice changes
+    this.changes = new Changes();
+    scrollableByKeyboard(this.list);
+    store.watch(["home", "isHomeLive", "language"], (state, before) => {
+      this.#showReach(state.home, state.isHomeLive);
+      if (!state.home) return;
+      const isNew = state.home !== before?.home;
+      if (isNew || state.language !== before?.language) this.#showRooms(state.home);
+      if (isNew) this.timers.show(state.home.timers);
+      else this.timers.draw();
+      showShopping(byId("shopping"), state.home.shopping_list);
+    });
   }
 
-  /** Watch the home, named in `language`, until the next call of `watch`. */
-  async watch(language) {
-    this.watching?.abort();
-    const watching = new AbortController();
-    this.watching = watching;
-    for (let attempt = 0; !watching.signal.aborted; attempt += 1) {
-      let isAnswered = false;
-      try {
-        for await (const { event, data } of serverSent(
-          `/earshot/home/events?language=${language}`,
-          watching.signal,
-        )) {
-          if (event !== "home") continue;
-          attempt = -1;
-          this.show(JSON.parse(data));
-        }
-      } catch (error) {
-        if (watching.signal.aborted) return;
-        if (error.status === 401) return this.onRefused(error);
-        isAnswered = !isAway(error);
-      }
-      if (watching.signal.aborted) return;
-      this.#live(false);
-      const wasLive = attempt < 0;
-      if (!wasLive && !isAnswered) this.#lost();
-      await pause(
-        wasLive ? AGAIN_MS : RETRY_MS[Math.min(attempt, RETRY_MS.length - 1)],
-        watching.signal,
-      );
-    }
-  }
-
-  show(home) {
-    this.home = home;
-    this.#live(true, home.reach);
-    const areas = home.areas.map((area) =>
-      this.#area(
-        area,
-        home.entities.filter((one) => one.area === area.id),
-      ),
+  /** @param {Home} home */
+  #showRooms(home) {
+    const changed = this.changes.take(home.entities);
+    const rooms = home.areas.map((area) => ({
+      area,
+      entities: home.entities.filter((one) => one.area === area.id),
+    }));
+    update(
+      this.list,
+      {},
+      rooms.map(({ area, entities }) => this.#card(area, entities)),
     );
-    keepInPlace(byId("areas"), areas);
-    this.timers.show(home.timers);
-    showShopping(byId("shopping"), home.shopping_list);
+    const seen = rooms.findLastIndex(({ entities }) => entities.some((one) => changed.has(one.id)));
+    if (seen >= 0) intoView(this.list, /** @type {HTMLElement} */ (this.list.children[seen]));
   }
 
-  /** `reach`: whether the server itself reaches the house; else what is shown is old. */
-  #live(isConnected, reach = "here") {
-    const state = byId("home-state");
-    if (isConnected && this.isGone) {
-      this.isGone = false;
-      this.onBack();
-    }
-    setText(state, t(isConnected ? REACHED[reach] : "home_lost"));
-    state.dataset.live = isConnected && reach === "here";
-    byId("areas").classList.toggle("old", isConnected && reach !== "here");
+  /**
+   * @param {Home | null} home
+   * @param {boolean | null} isLive null: not known yet
+   */
+  #showReach(home, isLive) {
+    if (isLive === null) return;
+    const reach = home?.reach ?? "here";
+    const isHere = isLive && reach === "here";
+    const text = t(isLive ? REACHED[reach] : "home_lost");
+    update(byId("home-state"), { "data-live": String(isHere) }, [text]);
+    update(this.list, { class: isLive && !isHere ? "areas old" : "areas" });
   }
 
-  #lost() {
-    if (this.isGone) return;
-    this.isGone = true;
-    this.onGone();
-  }
-
-  #area(area, entities) {
+  /**
+   * @param {Area} area
+   * @param {Entity[]} entities
+   */
+  #card(area, entities) {
     const lit = entities.filter((one) => one.kind === "light" && one.state === "on");
     const climate = entities.find((one) => one.kind === "climate");
     const active = entities.filter((one) => ACTIVE.has(one.state));
-    const card = h(
+    const brightest = Math.max(0, ...lit.map(brightness));
+    const style = { "--glow": String(brightest / 100), ...(lit.length ? lampColor(lit[0]) : {}) };
+    return h(
       "li",
-      { class: "area", "data-testid": `area-${area.id}`, "data-lit": String(lit.length > 0) },
+      {
+        key: area.id,
+        class: "area",
+        "data-testid": `area-${area.id}`,
+        "data-lit": String(lit.length > 0),
+        style,
+      },
       h("h3", {}, area.name),
-      h("ul", { class: "entities" }, ...entities.map((one) => this.#entity(one))),
+      h("ul", { class: "entities" }, ...entities.map((one) => this.#tile(one))),
       h(
         "p",
         { class: "area-foot" },
@@ -107,82 +99,111 @@ export class HomeView {
         climate ? temperature(climate) : null,
       ),
     );
-    const brightest = Math.max(0, ...lit.map((one) => Number(one.attributes.brightness ?? 100)));
-    card.style.setProperty("--glow", String(brightest / 100));
-    if (lit.length) paint(card, lit[0]);
-    return card;
   }
 
-  #entity(entity) {
-    const drawnFrom = JSON.stringify([entity.state, entity.attributes]);
-    const isChanged = this.seen.has(entity.id) && this.seen.get(entity.id) !== drawnFrom;
-    this.seen.set(entity.id, drawnFrom);
+  /** @param {Entity} entity */
+  #tile(entity) {
     const text = `${entity.name}: ${inWords(entity)}`;
-    const tile = h(
+    const changes = this.changes.of(entity);
+    const glow = { "--glow": String(brightness(entity) / 100), ...lampColor(entity) };
+    return h(
       "li",
       {
+        key: `${entity.id} ${changes}`, // a new element at each change, so that it moves again
         class: `entity ${entity.kind}`,
         "data-testid": `entity-${entity.id}`,
         "data-state": entity.state,
         "data-active": String(ACTIVE.has(entity.state)),
-        "data-changed": isChanged,
+        "data-changed": changes > 0,
         title: text,
         "data-warming": isWarming(entity) ? "true" : null,
+        style: entity.kind === "light" ? glow : null,
       },
       icon(iconOf(entity)),
       h("span", { class: "sr-only" }, text),
     );
-    if (entity.kind === "light") {
-      tile.style.setProperty("--glow", String(Number(entity.attributes.brightness ?? 100) / 100));
-      paint(tile, entity);
-    }
-    return tile;
   }
 }
 
-/** Replace only cards that look different, so that the rest neither flickers nor loses focus. */
-function keepInPlace(list, cards) {
-  const old = [...list.children];
-  if (old.length !== cards.length) return list.replaceChildren(...cards);
-  cards.forEach((card, index) => {
-    if (looksLike(old[index], card)) return;
-    old[index].replaceWith(card);
-    if (card.querySelector("[data-changed]")) intoView(list, card);
-  });
+/** How often each entity changed since the page was opened. */
+class Changes {
+  constructor() {
+    /** @type {Map<string, { drawnFrom: string, count: number }>} by entity id */
+    this.seen = new Map();
+  }
+
+  /** @param {Entity[]} entities @returns {Set<string>} ids of those that changed just now */
+  take(entities) {
+    const changed = new Set();
+    const before = this.seen;
+    this.seen = new Map();
+    for (const { id, state, attributes } of entities) {
+      const drawnFrom = JSON.stringify([state, attributes]);
+      const old = before.get(id);
+      const isChanged = old !== undefined && old.drawnFrom !== drawnFrom;
+      if (isChanged) changed.add(id);
+      this.seen.set(id, { drawnFrom, count: (old?.count ?? 0) + Number(isChanged) });
+    }
+    return changed;
+  }
+
+  /** @param {Entity} entity */
+  of({ id }) {
+    return this.seen.get(id)?.count ?? 0;
+  }
 }
 
-const looksLike = (a, b) =>
-  a.outerHTML.replaceAll(' data-changed=""', "") === b.outerHTML.replaceAll(' data-changed=""', "");
-
-// Only inside a list that scrolls sideways, as it does on a phone; never the whole page.
+/**
+ * Only inside a list that scrolls sideways, as it does on a phone; never the whole page.
+ *
+ * @param {HTMLElement} list
+ * @param {HTMLElement} card
+ */
 function intoView(list, card) {
   if (list.scrollWidth > list.clientWidth) {
-    list.scrollTo({ left: card.offsetLeft - list.offsetLeft - 16, behavior: "smooth" });
+    const left = card.offsetLeft - list.offsetLeft - SCROLL_MARGIN_PX;
+    list.scrollTo({ left, behavior: "smooth" });
   }
 }
 
-/** Give a coloured lamp its colour, softened so that its icon stays readable. */
-function paint(element, { attributes: { color = "white" } }) {
-  if (color === "white" || !CSS.supports("color", color)) return;
-  element.style.setProperty("--lamp", `color-mix(in oklab, ${color} 60%, white)`);
+/** Percent; a lamp that cannot be dimmed is at 100. @param {Entity} light */
+const brightness = ({ attributes }) => Number(attributes.brightness ?? 100);
+
+/**
+ * The colour of a coloured lamp, softened so that its icon stays readable.
+ *
+ * @param {Entity} light
+ * @returns {Styles}
+ */
+function lampColor({ attributes: { color = "white" } }) {
+  if (color === "white" || !CSS.supports("color", color)) return {};
+  return { "--lamp": `color-mix(in oklab, ${color} 60%, white)` };
 }
 
+/** @param {Entity} entity */
 const isWarming = ({ kind, state, attributes }) =>
   kind === "climate" &&
   state === "heat" &&
   Number(attributes.target_temperature) > Number(attributes.current_temperature);
 
+/** @param {Entity} climate */
 function temperature(climate) {
   const value = climate.attributes.current_temperature;
   return h("span", { class: "temperature" }, `${formatNumber(Number(value))}°`);
 }
 
+/** @param {Entity} entity */
 function iconOf(entity) {
   if (entity.kind === "lock" && entity.state === "unlocked") return "unlocked";
   return hasIcon(entity.device_class) ? entity.device_class : entity.kind;
 }
 
-/** Without the room's name, under which it stands anyway. */
+/**
+ * Without the room's name, under which it stands anyway.
+ *
+ * @param {Entity} entity
+ * @param {string} room
+ */
 function summary(entity, room) {
   const name = entity.name.startsWith(`${room} `)
     ? entity.name.slice(room.length + 1)
@@ -190,19 +211,20 @@ function summary(entity, room) {
   return `${name} ${inWords(entity)}`;
 }
 
+/** @param {Entity} entity */
 function inWords(entity) {
   const { kind, state, attributes } = entity;
   const words = t(`s_${state}`, {
     target: formatNumber(Number(attributes.target_temperature ?? 0)),
   });
-  const share = {
+  const shares = {
     light: attributes.brightness,
     fan: attributes.speed,
     media_player: attributes.volume,
-  }[kind];
-  if (share !== undefined && ACTIVE.has(state) && Number(share) < 100) {
+  };
+  const share = shares[/** @type {keyof typeof shares} */ (kind)];
+  if (share !== undefined && ACTIVE.has(state) && Number(share) < 100)
     return `${words}, ${share} %`;
-  }
   if (kind === "cover" && state === "open" && Number(attributes.position) < 100) {
     return `${words}, ${attributes.position} %`;
   }

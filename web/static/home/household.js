@@ -1,7 +1,15 @@
 // Timers that count down between the server's updates, and the shopping list.
 
-import { h, icon, patchChildren, setText } from "../view/keyed.js";
+import { h, update } from "../view/keyed.js";
+import { icon } from "../view/icon.js";
 import { t } from "../words/translate.js";
+
+/**
+ * @typedef {{ id: string, name: string, state: "running" | "paused" | "ringing",
+ *   duration_s: number, remaining_s: number }} ServerTimer
+ * @typedef {ServerTimer & { endsAt: number, shownUntil?: number }} Timer times in ms of this page's clock
+ * @typedef {{ id: string, text: string, done: boolean }} ShoppingItem
+ */
 
 const TICK_MS = 200; // a second must not be skipped when a tick comes late
 const DUE_MS = 500; // a timer that goes this close to its end has rung, and was not cancelled
@@ -10,115 +18,115 @@ const RADIUS = 15;
 const ROUND = 2 * Math.PI * RADIUS;
 
 export class Timers {
+  /** @param {HTMLElement} list */
   constructor(list) {
     this.list = list;
+    /** @type {Timer[]} */
     this.timers = [];
-    this.ticking = null;
+    /** @type {number | undefined} */
+    this.ticking = undefined;
   }
 
+  /** @param {ServerTimer[]} timers */
   show(timers) {
     const now = performance.now();
-    const rung = this.#rung(timers, now);
-    this.timers = [
-      ...rung,
-      ...timers.map((timer) => ({ ...timer, endsAt: now + timer.remaining_s * 1_000 })),
-    ];
-    // In place: a ringing one is an alert, and would be read out again.
-    patchChildren(
-      this.list,
-      this.timers.length ? this.timers.map(drawTimer) : [nothing("no_timers")],
-    );
+    const finished = this.#finished(timers, now);
+    const current = timers.map((one) => ({ ...one, endsAt: now + one.remaining_s * 1_000 }));
+    this.timers = [...finished, ...current];
+    this.draw();
     clearInterval(this.ticking);
-    this.#tick();
-    if (this.timers.some((timer) => timer.state === "running" || timer.until)) {
+    if (this.timers.some((timer) => timer.state === "running" || timer.shownUntil)) {
       this.ticking = setInterval(() => this.#tick(), TICK_MS);
     }
   }
 
-  /** Timers that the server has just finished with, shown ringing a while longer. */
-  #rung(timers, now) {
-    const isGone = (one) => !timers.some((timer) => timer.id === one.id);
-    return this.timers.filter(isGone).flatMap((one) => {
-      if (one.until) return one.until > now ? [one] : [];
-      const hasRung =
-        one.state === "ringing" || (one.state === "running" && one.endsAt - now < DUE_MS);
-      return hasRung ? [{ ...one, state: "ringing", until: now + RUNG_MS }] : [];
+  /** Shows how much time is left now. */
+  draw() {
+    const drawn = this.timers.map(timerEntry);
+    update(this.list, {}, drawn.length ? drawn : [nothing("no_timers")]);
+  }
+
+  /**
+   * Timers that the server has just finished with; they are shown ringing a while longer.
+   *
+   * @param {ServerTimer[]} timers
+   * @param {number} now
+   */
+  #finished(timers, now) {
+    const gone = this.timers.filter((one) => !timers.some((timer) => timer.id === one.id));
+    return gone.flatMap((one) => {
+      if (one.shownUntil) return one.shownUntil > now ? [one] : [];
+      const isDue = one.state === "running" && one.endsAt - now < DUE_MS;
+      if (one.state !== "ringing" && !isDue) return [];
+      return [{ ...one, state: /** @type {const} */ ("ringing"), shownUntil: now + RUNG_MS }];
     });
   }
 
   #tick() {
-    if (this.timers.some((timer) => timer.until < performance.now())) {
-      this.show(this.timers.filter((timer) => !timer.until).map(asNow));
-      return;
-    }
-    this.timers.forEach((timer, index) => showLeft(timer, this.list.children[index]));
+    const now = performance.now();
+    this.timers = this.timers.filter((timer) => !(timer.shownUntil && timer.shownUntil < now));
+    this.draw();
   }
 }
 
-/** The timer as the server would tell it now. */
-function asNow({ endsAt, ...timer }) {
-  if (timer.state !== "running") return timer;
-  return { ...timer, remaining_s: Math.max(0, (endsAt - performance.now()) / 1_000) };
-}
-
+/**
+ * @param {HTMLElement} list
+ * @param {ShoppingItem[]} items
+ */
 export function showShopping(list, items) {
   const drawn = items.map((item) =>
     h(
       "li",
-      { "data-testid": "shopping-item", "data-done": String(item.done) },
-      h("span", { class: "box", "aria-hidden": "true" }, item.done ? icon("check") : ""),
-      h("span", {}, item.text),
-      item.done ? h("span", { class: "sr-only" }, ` (${t("done")})`) : null,
+      { key: item.id, "data-testid": "shopping-item", "data-done": String(item.done) },
+      h("span", { class: "box", "aria-hidden": "true" }, item.done && icon("check")),
+      h("span", { key: "text" }, item.text),
+      item.done && h("span", { class: "sr-only" }, ` (${t("done")})`),
     ),
   );
-  list.replaceChildren(...(drawn.length ? drawn : [nothing("no_shopping")]));
+  update(list, {}, drawn.length ? drawn : [nothing("no_shopping")]);
 }
 
+/** @param {string} key of the sentence that says so */
 const nothing = (key) => h("li", { class: "nothing" }, t(key));
 
-/** The time left, as words and as an arc. */
-function showLeft(timer, node) {
-  const leftS =
-    timer.state === "running" ? (timer.endsAt - performance.now()) / 1_000 : timer.remaining_s;
-  setText(
-    node.querySelector(".left"),
-    timer.state === "ringing" ? t("timer_ringing") : clock(leftS),
-  );
-  const share = timer.state === "ringing" ? 0 : Math.max(0, Math.min(1, leftS / timer.duration_s));
-  node.querySelector(".spent").style.strokeDashoffset = String(ROUND * (1 - share));
-}
-
-function drawTimer(timer) {
-  const node = h(
+/** A timer with the time left, as words and as an arc. @param {Timer} timer */
+function timerEntry(timer) {
+  const isRinging = timer.state === "ringing";
+  const paused = timer.state === "paused" ? ` (${t("timer_paused")})` : "";
+  return h(
     "li",
-    { class: "timer", "data-testid": "timer", "data-state": timer.state },
-    timer.state === "ringing" ? icon("bell") : ring(),
-    h(
-      "span",
-      { class: "timer-name" },
-      timer.name || t("timer"),
-      timer.state === "paused" ? ` (${t("timer_paused")})` : "",
-    ),
-    h(
-      "span",
-      timer.state === "ringing"
-        ? { class: "left", role: "alert" }
-        : { class: "left", role: "timer" },
-    ),
-    timer.state === "ringing" ? h("i", { class: "spent", hidden: true }) : null,
+    { key: timer.id, class: "timer", "data-testid": "timer", "data-state": timer.state },
+    isRinging ? icon("bell") : ring(leftS(timer) / timer.duration_s),
+    h("span", { class: "timer-name" }, (timer.name || t("timer")) + paused),
+    // An alert of its own, so that it is read out once, when it begins.
+    isRinging
+      ? h("span", { key: "ringing", class: "left", role: "alert" }, t("timer_ringing"))
+      : h("span", { class: "left", role: "timer" }, clock(leftS(timer))),
   );
-  showLeft(timer, node);
-  return node;
 }
 
-function ring() {
-  const template = document.createElement("template");
-  template.innerHTML = `<svg class="ring" viewBox="0 0 36 36" aria-hidden="true">
-    <circle cx="18" cy="18" r="${RADIUS}"/><circle class="spent" cx="18" cy="18" r="${RADIUS}"
-    stroke-dasharray="${ROUND}" transform="rotate(-90 18 18)"/></svg>`;
-  return template.content.firstElementChild;
+/** @param {Timer} timer */
+const leftS = ({ state, endsAt, remaining_s: remainingS }) =>
+  Math.max(0, state === "running" ? (endsAt - performance.now()) / 1_000 : remainingS);
+
+/** A circle of which the share that is left is drawn. @param {number} share */
+function ring(share) {
+  const circle = { cx: "18", cy: "18", r: String(RADIUS) };
+  return h(
+    "svg",
+    { class: "ring", viewBox: "0 0 36 36", "aria-hidden": "true" },
+    h("circle", circle),
+    h("circle", {
+      ...circle,
+      class: "spent",
+      "stroke-dasharray": String(ROUND),
+      transform: "rotate(-90 18 18)",
+      style: { "stroke-dashoffset": String(ROUND * (1 - Math.min(1, share))) },
+    }),
+  );
 }
 
+/** Hours, minutes and seconds, without hours that are none. @param {number} seconds */
 function clock(seconds) {
   const whole = Math.max(0, Math.ceil(seconds));
   const parts = [Math.floor(whole / 3_600), Math.floor(whole / 60) % 60, whole % 60];

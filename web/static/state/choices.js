@@ -3,54 +3,76 @@
 import { UI_LANGUAGES } from "../words/translate.js";
 import { readJson, writeJson } from "./storage.js";
 
+/**
+ * @typedef {{ name: string, installed: boolean, languages: string[], reason?: string }} Engine
+ * @typedef {{ chosen: string, why?: string, available: Engine[] }} EngineKind
+ * @typedef {{ name: string, phrase: string, languages: string[] }} WakeWord
+ * @typedef {{ languages?: string[], wake_words?: WakeWord[] } & { [kind: string]: EngineKind }} Engines
+ *   the server's report
+ */
+
 const STORED = "earshot.choices";
 const DEFAULT = "default";
 
+/** Never changes: every choice makes a new one. */
 export class Choices {
-  constructor() {
-    this.engines = null; // the server's report, once it is known
-    this.language = UI_LANGUAGES.find((one) => navigator.language.startsWith(one)) ?? "en";
-    this.asr = DEFAULT;
-    this.llm = DEFAULT;
-    this.wakeWord = DEFAULT; // or "off", or a name
-    this.pushToTalk = false;
-    this.theme = null; // null follows the system
-    this.isLanguageChosen = false;
-    Object.assign(this, readJson("browser", STORED));
+  /** @type {Engines | null} the server's report, once it is known */
+  engines = null;
+  language = UI_LANGUAGES.find((one) => navigator.language.startsWith(one)) ?? "en";
+  asr = DEFAULT;
+  llm = DEFAULT;
+  /** A name, `default` or `off`. */
+  wakeWord = DEFAULT;
+  pushToTalk = false;
+  /** @type {"light" | "dark" | null} null follows the system */
+  theme = null;
+  isLanguageChosen = false;
+
+  /** @param {Partial<Choices>} values */
+  constructor(values) {
+    Object.assign(this, values);
   }
 
-  set(changes) {
-    Object.assign(this, changes);
-    this.isLanguageChosen ||= "language" in changes;
-    const { asr, llm, wakeWord, pushToTalk, theme, isLanguageChosen } = this;
-    const language = isLanguageChosen ? { language: this.language, isLanguageChosen } : {};
-    writeJson("browser", STORED, { ...language, asr, llm, wakeWord, pushToTalk, theme });
+  /** Those of an earlier visit. */
+  static stored() {
+    return new Choices(readJson("browser", STORED) ?? {});
   }
 
-  /** Take the server's report; choices that it does not offer fall back. */
-  know(engines) {
-    this.engines = engines;
-    if (!this.usable("asr").some(({ name }) => name === this.asr)) this.asr = DEFAULT;
-    if (!this.usable("llm").some(({ name }) => name === this.llm)) this.llm = DEFAULT;
-    if (this.wakeWord !== "off" && !this.wakeWords().some(({ name }) => name === this.wakeWord)) {
-      this.wakeWord = DEFAULT;
-    }
-    if (!this.languages().includes(this.language)) this.language = this.languages()[0];
+  /** The choices with these changes, which the browser keeps. @param {Partial<Choices>} changes */
+  with(changes) {
+    const isLanguageChosen = this.isLanguageChosen || "language" in changes;
+    const changed = new Choices({ ...this, ...changes, isLanguageChosen });
+    const { language, asr, llm, wakeWord, pushToTalk, theme } = changed;
+    const kept = { asr, llm, wakeWord, pushToTalk, theme };
+    writeJson("browser", STORED, isLanguageChosen ? { language, isLanguageChosen, ...kept } : kept);
+    return changed;
+  }
+
+  /** The choices by this report of the server; those that it does not offer fall back. @param {Engines} engines */
+  offered(engines) {
+    const next = new Choices({ ...this, engines });
+    const isUsable = (/** @type {string} */ kind, /** @type {string} */ chosen) =>
+      next.usable(kind).some(({ name }) => name === chosen);
+    if (!isUsable("asr", next.asr)) next.asr = DEFAULT;
+    if (!isUsable("llm", next.llm)) next.llm = DEFAULT;
+    const hasWakeWord = next.wakeWords().some(({ name }) => name === next.wakeWord);
+    if (next.wakeWord !== "off" && !hasWakeWord) next.wakeWord = DEFAULT;
+    if (!next.languages().includes(next.language)) next.language = next.languages()[0];
     // Nobody chose a language yet: then talking should work at the first click.
-    if (!this.isLanguageChosen && !this.isHeard) {
-      this.language =
-        this.languages().find((one) => this.recognizer().languages.includes(one)) ?? this.language;
+    if (!next.isLanguageChosen && !next.isHeard) {
+      const heard = next.recognizer()?.languages ?? [];
+      next.language = next.languages().find((one) => heard.includes(one)) ?? next.language;
     }
+    return next;
   }
 
-  /** What a session can ask for: engines that are loaded, which is when they tell their languages. */
+  /** What a session can ask for: engines that are loaded, for only these tell their languages. @param {string} kind */
   usable(kind) {
-    return (this.engines?.[kind]?.available ?? []).filter(
-      (one) => one.installed && one.languages.length,
-    );
+    const available = this.engines?.[kind]?.available ?? [];
+    return available.filter((one) => one.installed && one.languages.length);
   }
 
-  /** Words that a session can wait for: { name, phrase, languages }. */
+  /** Words that a session can wait for. */
   wakeWords() {
     return this.engines?.wake_words ?? [];
   }
@@ -75,8 +97,9 @@ export class Choices {
     return !languages.length || languages.includes("*") || languages.includes(this.language);
   }
 
-  /** The session object of a new call. */
+  /** The session object of a new call. @param {string | null} conversationId */
   session(conversationId) {
+    const wakeWord = this.wakeWord === "off" ? "" : this.wakeWord;
     return {
       ...this.changeable(),
       model: this.llm,
@@ -84,9 +107,7 @@ export class Choices {
       include: ["earshot.hypothesis", "earshot.turn", "earshot.connection", "earshot.wake"],
       earshot: {
         conversation_id: conversationId ?? newConversationId(),
-        ...(this.wakeWord === DEFAULT
-          ? {}
-          : { wake_word: this.wakeWord === "off" ? "" : this.wakeWord }),
+        ...(this.wakeWord === DEFAULT ? {} : { wake_word: wakeWord }),
       },
     };
   }

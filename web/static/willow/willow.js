@@ -1,39 +1,27 @@
 // The page of Willow's paths /rtc and /chatbot: speech to text over WebRTC, and questions.
 
-import { authorization, takeKey } from "../server/key.js";
+import { getJson } from "../server/api.js";
+import { takeKey } from "../server/key.js";
+import { byId, h, update } from "../view/keyed.js";
 
-const $ = (id) => document.getElementById(id);
-const tell = (text) => {
-  $("state").textContent = text;
-};
+const ANSWER_MS = 60_000; // a model may think for long before it answers a question
 
-function add(list, text) {
-  const item = document.createElement("li");
-  item.textContent = text;
-  $(list).prepend(item);
-}
-
-/** The answer's JSON; a refusal is an Error with the server's own words. */
-async function ask(path, options = {}) {
-  const headers = { ...authorization(), ...options.headers };
-  const response = await fetch(path, { ...options, headers });
-  const body = await response.json();
-  if (!response.ok) throw new Error(body.error.message);
-  return body;
-}
-
+/** One call, in which each sentence is recorded between two clicks. */
 class Call {
   #peer = new RTCPeerConnection();
   #channel = this.#peer.createDataChannel("chat");
-  #track;
-  #sender;
+  /** @type {MediaStreamTrack | null} */
+  #track = null;
+  /** @type {RTCRtpSender | null} */
+  #sender = null;
   #stoppedAt = 0;
   isRecording = false;
 
   async open() {
     const stream = await navigator.mediaDevices.getUserMedia({ audio: true });
-    [this.#track] = stream.getAudioTracks();
-    this.#sender = this.#peer.addTrack(this.#track, stream);
+    const [track] = stream.getAudioTracks();
+    this.#track = track;
+    this.#sender = this.#peer.addTrack(track, stream);
     this.#channel.onmessage = (event) => this.#take(JSON.parse(event.data));
     const opened = new Promise((resolve) => {
       this.#channel.onopen = resolve;
@@ -41,12 +29,11 @@ class Call {
     this.#channel.onclose = () => closed(this);
     await this.#peer.setLocalDescription();
     await this.#gathered();
-    const { type, sdp } = this.#peer.localDescription;
+    const { type, sdp } = /** @type {RTCSessionDescription} */ (this.#peer.localDescription);
     const body = JSON.stringify({ type, sdp });
     const headers = { "Content-Type": "application/json" };
-    await this.#peer.setRemoteDescription(
-      await ask("/api/rtc/asr", { method: "POST", headers, body }),
-    );
+    const answer = await getJson("/api/rtc/asr", { method: "POST", headers, body });
+    await this.#peer.setRemoteDescription(answer);
     await opened;
     await this.#sender.replaceTrack(null);
   }
@@ -55,10 +42,10 @@ class Call {
   async toggle() {
     this.isRecording = !this.isRecording;
     if (this.isRecording) {
-      await this.#sender.replaceTrack(this.#track);
+      await this.#sender?.replaceTrack(this.#track);
     } else {
       this.#stoppedAt = performance.now();
-      this.#sender.replaceTrack(null);
+      this.#sender?.replaceTrack(null);
     }
     this.#channel.send(JSON.stringify({ type: this.isRecording ? "start" : "stop" }));
   }
@@ -68,10 +55,11 @@ class Call {
     this.#peer.close();
   }
 
+  /** @param {any} message of the server */
   #take({ type, message, obj }) {
     if (type === "infer") {
-      const waited_ms = Math.round(performance.now() - this.#stoppedAt);
-      add("heard", `${obj.text || "(nothing)"} (${obj.model}, ${waited_ms} ms)`);
+      const waitedMs = Math.round(performance.now() - this.#stoppedAt);
+      add("heard", `${obj.text || "(nothing)"} (${obj.model}, ${waitedMs} ms)`);
     } else if (type === "error") {
       tell(message);
     }
@@ -86,16 +74,35 @@ class Call {
   }
 }
 
+/** @type {Call | null} */
 let call = null;
 
-function draw() {
-  $("record").disabled = call === null;
-  $("connect").disabled = call !== null;
-  const isRecording = call?.isRecording ?? false;
-  $("record").setAttribute("aria-pressed", String(isRecording));
-  $("record").textContent = isRecording ? "Stop and recognise" : "Start recording";
+/** @type {Record<string, string[]>} entries of each list, the newest first */
+const lists = { heard: [], answers: [] };
+
+/** @param {string} text */
+const tell = (text) => update(byId("state"), {}, [text]);
+
+/**
+ * @param {string} list
+ * @param {string} text
+ */
+function add(list, text) {
+  lists[list].unshift(text);
+  const { length } = lists[list];
+  const items = lists[list].map((one, index) => h("li", { key: String(length - index) }, one));
+  update(byId(list), {}, items);
 }
 
+function draw() {
+  const isRecording = call?.isRecording ?? false;
+  const text = isRecording ? "Stop and recognise" : "Start recording";
+  const props = { disabled: call === null, "aria-pressed": String(isRecording) };
+  update(byId("record"), props, [text]);
+  update(byId("connect"), { disabled: call !== null });
+}
+
+/** @param {Call} ended */
 function closed(ended) {
   if (call !== ended) return;
   call = null;
@@ -103,36 +110,42 @@ function closed(ended) {
   draw();
 }
 
-$("connect").addEventListener("click", async () => {
+async function connect() {
   const opening = new Call();
-  $("connect").disabled = true;
+  update(byId("connect"), { disabled: true });
   tell("Connecting.");
   try {
     await opening.open();
     call = opening;
     tell("Connected.");
-  } catch (error) {
+  } catch (/** @type {any} */ error) {
     opening.close();
-    tell(String(error.message ?? error));
+    tell(error.message || "The server does not answer.");
   }
   draw();
-});
+}
 
-$("record").addEventListener("click", async () => {
+/** @param {SubmitEvent} event */
+async function ask(event) {
+  event.preventDefault();
+  const form = /** @type {HTMLFormElement} */ (event.target);
+  const text = String(new FormData(form).get("text"));
+  form.reset();
+  try {
+    const path = `/api/chatbot?${new URLSearchParams({ text })}`;
+    const { response } = await getJson(path, { limitMs: ANSWER_MS });
+    add("answers", `${text}: ${response}`);
+  } catch (/** @type {any} */ error) {
+    tell(error.message || "The server does not answer.");
+  }
+}
+
+async function record() {
   await call?.toggle();
   draw();
-});
-
-$("question").addEventListener("submit", async (event) => {
-  event.preventDefault();
-  const text = new FormData(event.target).get("text");
-  event.target.reset();
-  try {
-    const { response } = await ask(`/api/chatbot?${new URLSearchParams({ text })}`);
-    add("answers", `${text}: ${response}`);
-  } catch (error) {
-    tell(error.message);
-  }
-});
+}
 
 takeKey();
+update(byId("connect"), { click: connect });
+update(byId("record"), { click: record });
+update(byId("question"), { submit: ask });

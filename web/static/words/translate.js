@@ -1,5 +1,6 @@
 // The page's words in the language of the conversation.
 
+import { update } from "../view/keyed.js";
 import { DE } from "./de.js";
 import { EN } from "./en.js";
 import { ES } from "./es.js";
@@ -12,53 +13,67 @@ export const UI_LANGUAGES = Object.keys(WORDS);
 
 let current = "en";
 
-/** The word or sentence for `key`, with `{name}` filled from `values`; English where we have none. */
+/**
+ * The word or sentence for `key`, with `{name}` filled from `values`; English where we have none.
+ *
+ * @param {string} key
+ * @param {Record<string, any>} [values]
+ * @returns {any} a string; of `suggestions` an array
+ */
 export function t(key, values = {}) {
-  const text = WORDS[current]?.[key] ?? EN[key] ?? key;
+  const text = sentences(current)?.[key] ?? sentences("en")[key] ?? key;
   return typeof text === "string"
     ? text.replace(/\{(\w+)\}/g, (whole, name) => values[name] ?? whole)
     : text;
 }
 
-/** Switch the page to `language` and rewrite everything that is marked in the document. */
+/** @param {string} language @returns {any} by key; undefined where the page does not speak it */
+const sentences = (language) => WORDS[/** @type {keyof typeof WORDS} */ (language)];
+
+/** Switches to `language`, and translates what is marked in the page's HTML. @param {string} language */
 export function speakLanguage(language) {
   current = language;
-  document.documentElement.lang = WORDS[language] ? language : "en";
-  for (const element of document.querySelectorAll("[data-i18n]")) {
-    element.textContent = t(element.dataset.i18n);
+  update(document.documentElement, { lang: sentences(language) ? language : "en" });
+  for (const element of marked("[data-i18n]")) {
+    update(element, {}, [t(element.dataset.i18n ?? "")]);
   }
-  for (const element of document.querySelectorAll("[data-i18n-label]")) {
-    element.setAttribute("aria-label", t(element.dataset.i18nLabel));
+  for (const element of marked("[data-i18n-label]")) {
+    update(element, { "aria-label": t(element.dataset.i18nLabel ?? "") });
   }
-  for (const element of document.querySelectorAll("[data-i18n-placeholder]")) {
-    element.setAttribute("placeholder", t(element.dataset.i18nPlaceholder));
+  for (const element of marked("[data-i18n-placeholder]")) {
+    update(element, { placeholder: t(element.dataset.i18nPlaceholder ?? "") });
   }
 }
 
-/** A language's own name for itself: `de` -> Deutsch. */
+/** @param {string} selector @returns {NodeListOf<HTMLElement>} */
+const marked = (selector) => document.querySelectorAll(selector);
+
+/** A language's own name for itself: `de` -> Deutsch. @param {string} language */
 export function nativeName(language) {
   try {
-    const name = new Intl.DisplayNames([language], { type: "language" }).of(language);
+    const name = new Intl.DisplayNames([language], { type: "language" }).of(language) ?? language;
     return name.charAt(0).toLocaleUpperCase(language) + name.slice(1);
   } catch {
     return language;
   }
 }
 
-/** A language's name in the page's language. */
+/** A language's name in the page's language. @param {string} language */
 export function languageName(language) {
   try {
-    return new Intl.DisplayNames([current], { type: "language" }).of(language);
+    return new Intl.DisplayNames([current], { type: "language" }).of(language) ?? language;
   } catch {
     return language;
   }
 }
 
+/** @param {number} ms */
 export function formatMs(ms) {
   const rounded = Math.abs(ms) < 10 ? Math.round(ms * 10) / 10 : Math.round(ms);
   return `${new Intl.NumberFormat(current).format(rounded)} ms`;
 }
 
+/** @param {number} value */
 export function formatNumber(value) {
   return new Intl.NumberFormat(current, { maximumFractionDigits: 1 }).format(value);
 }

@@ -1,0 +1,133 @@
+// What the page does now: the state line, the microphone button and what stands around it.
+
+import { WakeLock } from "../call/wake_lock.js";
+import { whyUnheard } from "../header/header.js";
+import { byId, h, update } from "../view/keyed.js";
+import { icon } from "../view/icon.js";
+import { t } from "../words/translate.js";
+import { activity } from "./reducer.js";
+import { Meter, Ribbon } from "./ribbon.js";
+
+/**
+ * @typedef {import("../app.js").PageState} PageState
+ * @typedef {"off" | "connecting" | "ready" | "asleep" | "listening" | "hearing" | "thinking" | "speaking" | "reconnecting"} Doing
+ *   asleep: it waits for its wake word
+ */
+
+/** @type {Partial<Record<Doing, string>>} */
+const MIC_ICONS = {
+  speaking: "wave",
+  thinking: "dots",
+  connecting: "dots",
+  reconnecting: "dots",
+};
+
+/** @param {PageState} state @returns {Doing} */
+function doingNow({ connection, conversation, microphone, isMuted, isHeld, choices }) {
+  if (connection !== "open") return connection === "idle" ? "off" : connection;
+  const doing = activity(conversation);
+  if (doing) return doing;
+  if (microphone && conversation.wake?.is_awake === false) return "asleep";
+  if (!microphone || isMuted) return "ready";
+  return isHeld || !choices.pushToTalk ? "listening" : "ready";
+}
+
+export class Dock {
+  /**
+   * @param {import("../app.js").PageStore} store
+   * @param {import("../call/speaker.js").Speaker} speaker
+   * @param {(text: string) => void} write sends a suggestion
+   */
+  constructor(store, speaker, write) {
+    this.speaker = speaker;
+    this.ribbon = new Ribbon(byId("ribbon"), byId("mic"));
+    this.wakeLock = new WakeLock();
+    /** @type {MediaStream | null} what the ribbon's left side shows */
+    this.metered = null;
+    const call = /** @type {const} */ (["connection", "microphone", "isMuted", "isHeld"]);
+    store.watch([...call, "conversation", "choices", "language"], (state) => this.#show(state));
+    store.watch(["language"], () => showSuggestions(write));
+  }
+
+  /** Shows the answer's sound. @param {MediaStream} stream */
+  meterAnswer(stream) {
+    this.ribbon.connect("output", new Meter(this.speaker.context(), stream));
+  }
+
+  /** @param {PageState} state */
+  #show(state) {
+    const { choices, connection, conversation, microphone } = state;
+    const doing = doingNow(state);
+    const shown = doing === "hearing" ? "listening" : doing;
+    update(document.documentElement, {
+      "data-state": shown,
+      "data-hearing": String(doing === "hearing"),
+    });
+    const unheard = whyUnheard(choices);
+    update(byId("state"), {}, [t(`state_${doing}`, { phrase: conversation.wake?.phrase })]);
+    const isNote = String(Boolean(unheard));
+    update(byId("hint"), { "data-note": isNote }, [unheard || t(hintFor(doing, state))]);
+    const word = connection === "idle" ? "off" : connection;
+    update(byId("connection-text"), {}, [t(`connection_${word}`)]);
+    update(byId("hangup"), { hidden: connection === "idle" });
+    update(byId("fresh"), { hidden: conversation.turns.length === 0 || connection !== "idle" });
+    showMicrophone(shown, state);
+    this.#meterMicrophone(microphone);
+    this.wakeLock.want(Boolean(microphone) && connection !== "idle" && !choices.pushToTalk);
+    if (doing === "off") this.ribbon.connect("output", null);
+  }
+
+  /** @param {MediaStream | null} stream */
+  #meterMicrophone(stream) {
+    if (stream === this.metered) return;
+    this.metered = stream;
+    this.ribbon.connect("input", stream ? new Meter(this.speaker.context(), stream) : null);
+  }
+}
+
+/**
+ * @param {Doing} doing
+ * @param {PageState} state
+ */
+function showMicrophone(doing, { microphone, isHeld, choices }) {
+  const { pushToTalk, isHeard } = choices;
+  const isOn = microphone !== null && doing !== "off";
+  const name = MIC_ICONS[doing] ?? (isOn && !pushToTalk ? "stop" : "mic");
+  const label = t(pushToTalk ? "mic_hold" : isOn ? "mic_stop" : "mic_start");
+  const props = {
+    "data-icon": name,
+    "aria-label": label,
+    "aria-pressed": String(pushToTalk ? isHeld : isOn),
+    "aria-disabled": String(!isHeard),
+  };
+  update(byId("mic"), props, [icon(name)]);
+}
+
+/**
+ * The key of the sentence that says what the user can do now.
+ *
+ * @param {Doing} doing
+ * @param {PageState} state
+ */
+function hintFor(doing, { microphone, isHeld, choices }) {
+  if (isHeld) return "hint_held";
+  if (doing === "speaking") return "hint_speaking";
+  if (doing === "asleep") return "hint_asleep";
+  if (choices.pushToTalk) return "hint_ptt";
+  if (doing === "off") return "hint_off";
+  return microphone ? "hint_on" : "hint_ready";
+}
+
+/** @param {(text: string) => void} write */
+function showSuggestions(write) {
+  /** @type {string[]} */
+  const texts = t("suggestions");
+  const buttons = texts.map((text) =>
+    h(
+      "li",
+      {},
+      h("button", { type: "button", class: "suggestion", click: () => write(text) }, text),
+    ),
+  );
+  update(byId("suggestions"), {}, buttons);
+}

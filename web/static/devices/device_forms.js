@@ -1,0 +1,208 @@
+// The forms in a device's card: announce, edit, update its firmware, forget.
+
+import { h } from "../view/keyed.js";
+import { t } from "../words/translate.js";
+
+/**
+ * @typedef {import("./devices.js").Device} Device
+ * @typedef {import("./devices.js").Form} Form
+ * @typedef {object} Handlers
+ * @property {() => void} close
+ * @property {(device: Device, changes: object) => void} save
+ * @property {(device: Device, text: string, isEverywhere: boolean) => void} announce
+ * @property {(device: Device, version: string) => void} update
+ * @property {(device: Device) => void} forget
+ */
+
+const ECHO = ["off", "cancel", "half_duplex"];
+
+/**
+ * What was typed stays while the form is open: the browser keeps it, and it is read when it is sent.
+ *
+ * @param {Form} form
+ * @param {Handlers} handlers
+ */
+export const deviceForm = (form, handlers) => FORMS[form.kind](form, handlers);
+
+/** @type {Record<Form["kind"], (form: Form, handlers: Handlers) => import("../view/keyed.js").Description>} */
+const FORMS = { announce, edit, update, forget };
+
+/**
+ * @param {Form} form
+ * @param {Handlers} handlers
+ */
+function forget({ device }, { close, forget: confirmed }) {
+  const click = () => confirmed(device);
+  const sure = {
+    type: "button",
+    class: "strong danger",
+    "data-testid": "device-forget-sure",
+    click,
+  };
+  return h(
+    "div",
+    { key: "forget", class: "device-form", role: "group", "aria-label": t("forget") },
+    h("p", {}, t("forget_sure")),
+    cancel("keep", close),
+    h("button", sure, t("forget")),
+  );
+}
+
+/**
+ * @param {Form} form
+ * @param {Handlers} handlers
+ */
+function announce({ device }, { close, announce: send }) {
+  const label = t("announce_text", { name: device.name });
+  const text = {
+    type: "text",
+    name: "text",
+    required: true,
+    maxlength: "1000",
+    "aria-label": label,
+    placeholder: label,
+    "data-testid": "announce-text",
+  };
+  const everywhere = h("input", { type: "checkbox", name: "everywhere" });
+  const props = onSubmit("announce", "device-form", (fields) =>
+    send(device, fields.text, fields.everywhere === "on"),
+  );
+  return h(
+    "form",
+    props,
+    h("input", text),
+    device.area &&
+      h("label", { class: "check" }, everywhere, t("announce_area", { area: device.area })),
+    cancel("d_cancel", close),
+    submit("announce_send", "announce-send"),
+  );
+}
+
+/**
+ * @param {Form} form with the images that the server has for this board, and the place for others
+ * @param {Handlers} handlers
+ */
+function update({ device, images, place }, { close, update: install }) {
+  if (!images.length) {
+    return h(
+      "div",
+      { key: "no-update", class: "device-form", role: "group", "aria-label": t("update") },
+      h("p", { "data-testid": "no-firmware" }, t("no_firmware", { place })),
+      cancel("d_cancel", close),
+    );
+  }
+  const options = images.map(({ version, sha256 }) => {
+    const text = version === device.firmware ? t("firmware_now", { version }) : version;
+    return h("option", { key: version, value: version, title: `SHA-256 ${sha256}` }, text);
+  });
+  const versions = { name: "version", "aria-label": t("firmware"), "data-testid": "firmware" };
+  return h(
+    "form",
+    onSubmit("update", "device-form", ({ version }) => install(device, version)),
+    h("label", {}, h("span", {}, t("firmware")), h("select", versions, ...options)),
+    cancel("d_cancel", close),
+    submit("update", "update-send"),
+  );
+}
+
+/**
+ * @param {Form} form
+ * @param {Handlers} handlers
+ */
+function edit({ device }, { close, save }) {
+  const { name, area, profile } = device;
+  const props = onSubmit("edit", "device-form edit", (fields) => {
+    const { volume, instructions, echo } = fields;
+    const [voice, language, wakeWord] = [fields.voice, fields.language, fields.wake_word];
+    save(device, {
+      name: fields.name.trim(),
+      area: fields.area.trim(),
+      profile: {
+        instructions,
+        echo,
+        volume: volume === "" ? null : Number(volume),
+        voice: voice.trim(),
+        language: language.trim(),
+        wake_word: wakeWord.trim(),
+      },
+    });
+  });
+  const text = { type: "text", maxlength: "64" };
+  const placeholder = t("as_everywhere");
+  const general = { ...text, placeholder };
+  const modes = ECHO.map((mode) =>
+    h("option", { value: mode, selected: mode === profile.echo }, t(`echo_${mode}`)),
+  );
+  const { voice, language, wake_word: wakeWord, volume, instructions } = profile;
+  const range = { type: "number", min: "0", max: "100", placeholder };
+  const prompt = { name: "instructions", rows: "2", maxlength: "10000", placeholder };
+  return h(
+    "form",
+    props,
+    field("d_name", {
+      ...text,
+      name: "name",
+      required: true,
+      value: name,
+      "data-testid": "edit-name",
+    }),
+    field("d_area_field", { ...text, name: "area", value: area, "data-testid": "edit-area" }),
+    field("d_voice", { ...general, name: "voice", value: voice }),
+    field("d_language", { ...general, name: "language", value: language }),
+    field("d_wake_word", { ...general, name: "wake_word", value: wakeWord }),
+    field("d_volume", { ...range, name: "volume", value: volume ?? "" }),
+    labelled(
+      "d_echo",
+      h(
+        "select",
+        { name: "echo", "data-testid": "edit-echo" },
+        h("option", { value: "" }, placeholder),
+        ...modes,
+      ),
+    ),
+    labelled("d_prompt", h("textarea", { ...prompt, value: instructions })),
+    h("div", { class: "form-end" }, cancel("d_cancel", close), submit("d_save", "edit-save")),
+  );
+}
+
+/**
+ * Props of a form whose fields `send` gets by their names.
+ *
+ * @param {string} key
+ * @param {string} name its class
+ * @param {(fields: Record<string, string>) => void} send
+ */
+const onSubmit = (key, name, send) => ({
+  key,
+  class: name,
+  submit: (/** @type {Event} */ event) => {
+    event.preventDefault();
+    const fields = new FormData(/** @type {HTMLFormElement} */ (event.target));
+    send(/** @type {Record<string, string>} */ (Object.fromEntries(fields)));
+  },
+});
+
+/**
+ * @param {string} key of its text
+ * @param {() => void} click
+ */
+const cancel = (key, click) => h("button", { type: "button", class: "quiet", click }, t(key));
+
+/**
+ * @param {string} key of its text
+ * @param {string} testid
+ */
+const submit = (key, testid) =>
+  h("button", { type: "submit", class: "strong", "data-testid": testid }, t(key));
+
+/**
+ * @param {string} key of its label
+ * @param {import("../view/keyed.js").Props} props of its input
+ */
+const field = (key, props) => labelled(key, h("input", props));
+
+/**
+ * @param {string} key of its label
+ * @param {import("../view/keyed.js").Description} input
+ */
+const labelled = (key, input) => h("label", {}, h("span", {}, t(key)), input);

@@ -1,0 +1,71 @@
+// The home as the server streams it, whether or not anyone talks.
+
+import { isAway, pause, serverSent } from "../server/api.js";
+
+const AGAIN_MS = 250; // a proxy may have ended a stream that was live; how long a lost server stays unseen
+const RETRY_MS = [500, 1_000, 2_000, 5_000, 10_000];
+
+/** Keeps `home` and `isHomeLive` of the store. */
+export class HomeFeed {
+  /**
+   * @param {import("../app.js").PageStore} store
+   * @param {{ onKeyWanted: () => void, onGone: () => void, onBack: () => void }} handlers
+   *   `onKeyWanted` when the server wants a key; `onGone` when it cannot be reached any more, within
+   *   a second if its port is closed; `onBack` when it can again
+   */
+  constructor(store, { onKeyWanted, onGone, onBack }) {
+    this.store = store;
+    this.onKeyWanted = onKeyWanted;
+    this.onGone = onGone;
+    this.onBack = onBack;
+    this.isGone = false;
+    /** @type {AbortController | null} */
+    this.watching = null;
+  }
+
+  /** Watches the home, named in `language`, until the next call of `watch`. @param {string} language */
+  async watch(language) {
+    this.watching?.abort();
+    const watching = new AbortController();
+    this.watching = watching;
+    const { signal } = watching;
+    for (let attempt = 0; !signal.aborted; attempt += 1) {
+      let isAnswered = false;
+      try {
+        const path = `/earshot/home/events?language=${language}`;
+        for await (const { event, data } of serverSent(path, signal)) {
+          if (event !== "home") continue;
+          attempt = -1;
+          this.#show(JSON.parse(data));
+        }
+      } catch (/** @type {any} */ error) {
+        if (signal.aborted) return;
+        if (error.status === 401) {
+          this.onKeyWanted();
+          return;
+        }
+        isAnswered = !isAway(error);
+      }
+      if (signal.aborted) return;
+      this.store.set({ isHomeLive: false });
+      const wasLive = attempt < 0;
+      if (!wasLive && !isAnswered) this.#lost();
+      const waitMs = wasLive ? AGAIN_MS : RETRY_MS[Math.min(attempt, RETRY_MS.length - 1)];
+      await pause(waitMs, signal);
+    }
+  }
+
+  /** @param {import("./home.js").Home} home */
+  #show(home) {
+    this.store.set({ home, isHomeLive: true });
+    if (!this.isGone) return;
+    this.isGone = false;
+    this.onBack();
+  }
+
+  #lost() {
+    if (this.isGone) return;
+    this.isGone = true;
+    this.onGone();
+  }
+}

@@ -1,0 +1,35 @@
+// Which view is open, as the part of the address after `#`: links to it and the back button work.
+
+const PATHS = new Set(["/", "/devices"]);
+
+/** The server keeps paths of its own, so the page's stand after `#`. A `#key=...` is none. */
+function pathNow() {
+  const path = location.hash.slice(1);
+  return PATHS.has(path) ? path : "/";
+}
+
+/** Keeps `path` in the store equal to the address. */
+export class Router {
+  /** @param {import("./state/store.js").Store<any>} store */
+  constructor(store) {
+    this.store = store;
+    const follow = () => store.set({ path: pathNow() });
+    addEventListener("popstate", follow);
+    follow();
+  }
+
+  /** Opens the view at `path`. @param {string} path */
+  go(path) {
+    if (this.store.state.path === path) return;
+    this.store.set({ path });
+    history.pushState({ isOpened: true }, "", `#${path}`);
+  }
+
+  /** Returns to the conversation, where the user came from or not. */
+  leave() {
+    if (this.store.state.path === "/") return;
+    this.store.set({ path: "/" });
+    if (history.state?.isOpened) history.back();
+    else history.replaceState(null, "", location.pathname + location.search);
+  }
+}
