@@ -20,7 +20,7 @@ from tests.server.process import Running, environment, serving
 from tests.shared import ROOT
 from tests.speech import say
 
-pytestmark = [pytest.mark.live, pytest.mark.alone]
+pytestmark = [pytest.mark.live, pytest.mark.xdist_group("talkers")]
 
 SAID = {"light": "turn on the kitchen light", "timer": "cancel the timer", "day": "what day is it"}
 

@@ -10,7 +10,7 @@ from bench.measurements.resources import use_of
 from bench.server.own_server import OwnServer, own_server
 from bench.tools.clips import spoken
 
-pytestmark = [pytest.mark.live, pytest.mark.alone]
+pytestmark = [pytest.mark.live, pytest.mark.xdist_group("talkers")]
 
 Heard = tuple[OwnServer, dict[Transport, list[Report]], int]
 

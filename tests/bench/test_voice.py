@@ -13,7 +13,7 @@ from core.audio import AudioFrame
 from media.files.decode import write_wav
 from tests.bench.fake_realtime import RATE_HZ, Behaviour, FakeRealtime, speech
 
-pytestmark = [pytest.mark.live, pytest.mark.alone]
+pytestmark = [pytest.mark.live, pytest.mark.xdist_group("talkers")]
 
 
 @pytest.fixture

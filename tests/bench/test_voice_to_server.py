@@ -7,7 +7,7 @@ import pytest
 
 from server.__main__ import main
 
-pytestmark = [pytest.mark.live, pytest.mark.alone]
+pytestmark = [pytest.mark.live, pytest.mark.xdist_group("talkers")]
 
 
 @pytest.mark.parametrize("transport", ["ws", "webrtc"])

@@ -16,7 +16,7 @@ from core.errors import RequestError
 from tests.conftest import require
 from tests.shared import ROOT
 
-pytestmark = [pytest.mark.live, pytest.mark.alone]
+pytestmark = [pytest.mark.live, pytest.mark.xdist_group("talkers")]
 
 COURSE = Course(parts=("board", "crowd"), rounds=1, turns=1, crowd_turns=1, idle=2, talking=2)
 

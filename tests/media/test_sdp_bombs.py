@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from itertools import count, takewhile
+from itertools import accumulate, count, takewhile
 from time import process_time
 
 import pytest
@@ -32,7 +32,8 @@ def filled(offer: str, *lines: Line, at: str = "a=mid:0\n") -> str:
 
 
 def fitting(line: Line, room: int) -> int:
-    return next(n for n in count() if sum(len(line(i)) + 1 for i in range(n + 1)) > room)
+    sizes = accumulate(len(line(i)) + 1 for i in count())
+    return next(n for n, size in enumerate(sizes) if size > room)
 
 
 def codecs(i: int) -> str:
